@@ -7,7 +7,7 @@ use std::{
 
 use motet_fabric::{
     terminal,
-    timing::{ClockReading, IslandReading},
+    timed::{ClockReading, IslandReading},
 };
 use motet_machine::Machine;
 

@@ -7,7 +7,7 @@ use std::{
 
 use motet_fabric::{
     Error, ErrorKind, Result,
-    timing::{Passage, Point},
+    timed::{Passage, Point},
 };
 use motet_machine::Machine;
 
@@ -24,14 +24,7 @@ pub fn read(file: &Path, machine: &Machine) -> Result<Vec<Point>> {
 }
 
 fn point(line: &str, machine: &Machine) -> Option<Point> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let (name, address, register) = match words[..] {
-        [name, address] => (name, address, None),
-        [name, address, register] => (name, address, Some(register.to_owned())),
-        _ => return None,
-    };
-    let island = machine.islands.iter().position(|island| island.name == name)?;
-    Some(Point { island, address: u64::from_str_radix(address.strip_prefix("0x")?, 16).ok()?, register })
+    Point::read(line, |name| machine.islands.iter().position(|island| island.name == name))
 }
 
 /// Writes a line for each passage.

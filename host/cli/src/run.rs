@@ -5,14 +5,12 @@ use std::{
     time::Duration,
 };
 
-use motet_coherence::interleaved::Step;
 use motet_fabric::{
     Command, Error, ErrorKind, HostPool, Result, Results,
     rootfs::Tree,
     run::{Event, Hooks, Mode, Options, Outcome},
-    stats::Stats,
     terminal,
-    timing::{self, AccessRange, ClockReading},
+    timed::{self, AccessRange, ClockReading, Measured},
     trace::Recording,
 };
 use motet_layout::Isa;
@@ -42,8 +40,8 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     }
     let root = project::root()?;
     let mut settings = settings(&root, &options.machine, Mode::Run, guest_command(&options.command))?;
-    settings.timing = options.timed.then(|| timing::Options {
-        plugin: project::target(&root).join("release/libmotet_plugin.so"),
+    settings.timed = options.timed.then(|| timed::Options {
+        plugin: project::target(&root).join(timed::plugin_path()),
         quantum_ps: (options.quantum.least_us * 1e6) as u64,
         quantum_max_ps: (options.quantum.most_us * 1e6) as u64,
         deterministic: options.deterministic,
@@ -53,8 +51,8 @@ pub fn run(options: &RunOptions) -> Result<u8> {
             .map(|_| AccessRange { skip: options.accesses_skip, count: options.accesses_max as usize }),
         points: Vec::new(),
     });
-    if let (Some(timing), Some(file)) = (&mut settings.timing, &options.points) {
-        timing.points = points::read(file, &settings.machine)?;
+    if let (Some(timed), Some(file)) = (&mut settings.timed, &options.points) {
+        timed.points = points::read(file, &settings.machine)?;
     }
     settings.survive = options.survive;
     let debugger = options.gdb.then(|| Debugger::prepare(&mut settings)).transpose()?;
@@ -75,22 +73,12 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let shell = options.command.is_empty() && settings.command.terminal;
     let live = (options.timed && !options.quiet && !shell).then(|| Live::new(&settings.machine));
     let command = if options.command.is_empty() { "a shell".into() } else { options.command.join(" ") };
-    let mut hooks = RunHooks {
-        progress,
-        live,
-        command,
-        tree,
-        results,
-        stats: None,
-        recording: None,
-        steps: None,
-        passages: (Vec::new(), 0),
-        gone: Vec::new(),
-    };
+    let mut hooks =
+        RunHooks { progress, live, command, tree, results, measured: None, recording: None, gone: Vec::new() };
     let outcome = motet_fabric::run::run(&settings, &mut hooks);
     hooks.finish_display();
-    if let Some(measured) = &mut hooks.stats {
-        measured.warnings.extend(partial(&outcome));
+    if let Some(measured) = &mut hooks.measured {
+        measured.stats.warnings.extend(partial(&outcome));
     }
     // What was measured until a failure may explain it.
     let written = hooks.write(
@@ -131,7 +119,7 @@ pub fn settings(root: &Path, options: &MachineOptions, mode: Mode, command: Comm
     Ok(Options {
         machine,
         qemu_arguments,
-        timing: None,
+        timed: None,
         survive: false,
         kernels: project::target(root),
         mode,
@@ -160,12 +148,8 @@ struct RunHooks {
     command: String,
     tree: Tree,
     results: Option<Results>,
-    stats: Option<Stats>,
+    measured: Option<Measured>,
     recording: Option<Recording>,
-    /// Accesses in regions of interest.
-    steps: Option<Vec<Step>>,
-    /// When cores came by points, and how often that was not kept.
-    passages: (Vec<timing::Passage>, u64),
     /// Outputs of the command that nobody reads any more, as sentences, and whether some of it was lost.
     gone: Vec<(String, bool)>,
 }
@@ -191,12 +175,12 @@ impl RunHooks {
         report: Option<&Folder>,
         trace: Option<(&OutputFile, &Machine)>,
     ) -> Result<()> {
-        if let Some(measured) = &self.stats {
+        if let Some(Measured { stats, .. }) = &self.measured {
             if !quiet {
-                stats::print(measured);
+                stats::print(stats);
             }
-            stats_file.map_or(Ok(()), |file| file.write(|out| out.write_all(stats::text(measured).as_bytes())))?;
-            report.map_or(Ok(()), |folder| folder.write(measured))?;
+            stats_file.map_or(Ok(()), |file| file.write(|out| out.write_all(stats::text(stats).as_bytes())))?;
+            report.map_or(Ok(()), |folder| folder.write(stats))?;
         }
         let (Some((file, machine)), Some(recording)) = (trace, &self.recording) else { return Ok(()) };
         if recording.lost != 0 {
@@ -204,22 +188,19 @@ impl RunHooks {
         }
         file.write(|out| trace::write(machine, recording, out))
     }
-}
 
-impl RunHooks {
     fn write_accesses(&self, file: Option<&OutputFile>, options: &RunOptions) -> Result<()> {
-        let (Some(file), Some(steps)) = (file, &self.steps) else { return Ok(()) };
+        let steps = self.measured.as_ref().and_then(|measured| measured.accesses.as_ref());
+        let (Some(file), Some(steps)) = (file, steps) else { return Ok(()) };
         let warning = accesses::warning(steps, options.accesses_skip, options.accesses_max);
         warning.iter().filter(|_| !options.quiet).for_each(|warning| progress::print(&format!("motet: {warning}")));
         file.write(|out| accesses::write(steps, out))
     }
-}
 
-impl RunHooks {
     fn write_passages(&self, file: &OutputFile) -> Result<()> {
-        let (passages, lost) = &self.passages;
-        if *lost != 0 {
-            progress::print(&format!("motet: --passages: {lost} found no room"));
+        let Some(Measured { passages, passages_lost, .. }) = &self.measured else { return Ok(()) };
+        if *passages_lost != 0 {
+            progress::print(&format!("motet: --passages: {passages_lost} found no room"));
         }
         file.write(|out| points::write(passages, out))
     }
@@ -257,17 +238,10 @@ impl Hooks for RunHooks {
         self.recording = Some(recording);
     }
 
-    fn accessed(&mut self, steps: Vec<Step>) {
-        self.steps = Some(steps);
-    }
-
-    fn passed(&mut self, passages: Vec<timing::Passage>, lost: u64) {
-        self.passages = (passages, lost);
-    }
-
-    fn measured(&mut self, stats: Stats) {
+    fn measured(&mut self, mut measured: Measured) {
         // As it was typed; the fabric knows only what the machine's shell is given.
-        self.stats = Some(Stats { command: self.command.clone(), ..stats });
+        measured.stats.command.clone_from(&self.command);
+        self.measured = Some(measured);
     }
 
     fn collect(&mut self, pool: &HostPool) -> Result<()> {

@@ -8,7 +8,6 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
-pub mod bare;
 mod console;
 pub mod control;
 mod device_thread;
@@ -28,11 +27,9 @@ pub mod rootfs;
 pub mod run;
 pub mod service;
 mod signals;
-pub mod stats;
 mod streams;
 pub mod terminal;
-#[allow(unsafe_code)] // the mapping of the clocks
-pub mod timing;
+pub mod timed;
 pub mod trace;
 pub mod vm_console;
 pub mod wcet;
@@ -41,3 +38,4 @@ pub use ivshmem::Doorbells;
 pub use motet_error::{Error, ErrorKind, Result};
 pub use pool::{Command, HostPool, STREAM_SIZE};
 pub use results::Results;
+pub use timed::stats;

@@ -125,7 +125,7 @@ pub struct Launch<'a> {
     /// Vectors of the doorbell device.
     pub vectors: usize,
     /// The plugin that keeps the time of a timed machine.
-    pub plugin: Option<&'a crate::timing::PluginLaunch<'a>>,
+    pub plugin: Option<&'a crate::timed::PluginLaunch<'a>>,
     /// Arguments behind all others.
     pub further: &'a [String],
 }
@@ -368,7 +368,7 @@ pub fn start_bare(
     image: &Path,
     append: &str,
     shift: u32,
-    plugin: &crate::timing::PluginLaunch<'_>,
+    plugin: &crate::timed::PluginLaunch<'_>,
 ) -> Result<Child> {
     let program = locate(island.isa)?;
     let mut command = Command::new(&program);

@@ -17,7 +17,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use motet_coherence::interleaved::Step;
 use motet_error::{Context, Result};
 use motet_layout::Isa;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -32,10 +31,9 @@ use crate::{
     qemu::Qemu,
     service,
     signals::Signals,
-    stats::Stats,
     streams::{Input, Output, Reading},
     terminal::{self, RawMode},
-    timing::{self, ClockReading, Clocks, Watch},
+    timed::{self, ClockReading, Clocks, Measured, Watch},
     trace::{Recorder, Recording},
 };
 use launch::{Images, Launcher};
@@ -97,7 +95,7 @@ pub struct Options {
     /// Kernels log more to their diagnostic consoles.
     pub verbose: bool,
     /// How the machine's time is simulated; `None`: it runs on the host's time.
-    pub timing: Option<timing::Options>,
+    pub timed: Option<timed::Options>,
     /// The machine goes on when an island other than the first dies; not in timed runs.
     pub survive: bool,
     /// Further arguments for islands' QEMUs, by island id; islands behind the end get none.
@@ -176,14 +174,8 @@ pub trait Hooks {
     /// A traced machine has stopped, however the run ended.
     fn traced(&mut self, _recording: Recording) {}
 
-    /// A timed machine has stopped.
-    fn measured(&mut self, _stats: Stats) {}
-
-    /// A timed machine has stopped of which accesses were to be kept, however the run ended: these.
-    fn accessed(&mut self, _steps: Vec<Step>) {}
-
-    /// A timed machine has stopped that had points, however the run ended: when cores came by, and how often that was not kept.
-    fn passed(&mut self, _passages: Vec<timing::Passage>, _lost: u64) {}
+    /// A timed machine has stopped, however the run ended.
+    fn measured(&mut self, _measured: Measured) {}
 
     /// The command has ended, and every island with it: fetch results.
     ///
@@ -214,7 +206,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     let pool = HostPool::create(machine, &options.command, bells.host_peer(), options.verbose)?;
     let sockets: Vec<_> = (0..cores.len()).filter_map(|island| bells.take_socket(island)).collect();
     let bells = Arc::new(bells);
-    let clocks = options.timing.as_ref().map(|timing| Clocks::create(timing, machine, &pool)).transpose()?;
+    let clocks = options.timed.as_ref().map(|timed| Clocks::create(timed, machine, &pool)).transpose()?;
     let plugin = clocks.as_ref().map(|clocks| clocks.plugin(&pool, &bells, &cores));
     hooks.prepare(&pool)?;
     let signals = Signals::new()?;
@@ -253,14 +245,8 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     run.stop(outcome.is_ok());
     let recorder = run.recorder.take();
     if let Some(clocks) = &clocks {
-        let mut measured = clocks.stats(machine, &options.command.args.last().cloned().unwrap_or_default());
-        measured.fpga = fpga::stats(&pool, machine, measured.time_ps);
-        hooks.measured(measured);
-        if let Some(accesses) = clocks.accesses() {
-            hooks.accessed(accesses.steps().collect());
-        }
-        let (passages, lost) = clocks.passages();
-        hooks.passed(passages, lost);
+        let command = options.command.args.last().map_or("", String::as_str);
+        hooks.measured(clocks.measured(machine, &pool, command));
     }
     if let Some(recorder) = recorder {
         let fpga = fpga::stats(&pool, machine, 0).map_or_else(Vec::new, |fpga| fpga.changes);
@@ -444,7 +430,7 @@ impl Run<'_> {
 
     /// Whether the same run is to be the same again.
     fn is_deterministic(&self) -> bool {
-        self.options.timing.as_ref().is_some_and(|timing| timing.deterministic)
+        self.options.timed.as_ref().is_some_and(|timed| timed.deterministic)
     }
 
     /// Sleeps until something is to be done.

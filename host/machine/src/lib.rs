@@ -17,6 +17,7 @@ mod hardware;
 mod island;
 mod memory;
 mod model;
+mod plugin_arguments;
 mod service;
 mod text;
 
@@ -31,6 +32,7 @@ pub use extensions::CoreExtensions;
 pub use fpga::{AcceleratorSpec, FpgaSpec, ManagerSpec};
 pub use hardware::HardwareSpec;
 pub use memory::{BLOCK_SIZE_DEFAULT, LocalRange, POOL_SIZE_MAX, POOL_SIZE_MIN, TREE_SIZE, local_ranges, private_size};
+pub use plugin_arguments::{PluginArguments, PointArguments};
 pub use service::ServiceSpec;
 pub use text::TextPlace;
 

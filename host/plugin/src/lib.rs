@@ -1,7 +1,6 @@
 //! The QEMU plugin that keeps a timed machine's time.
 //!
-//! `-plugin libmotet_plugin.so,island=N,clocks=FD,pool=FD,model=FD,record=FD,machine=FD,bells=CORE:FD/CORE:FD...[,accesses=FD:COUNT][,points=FD,passages=FD:COUNT][,bare=1]`: loaded into every
-//! island of a timed machine by the fabric, with inherited descriptors. Translated code adds each block's time to a word of its virtual
+//! The fabric loads it into every island of a timed machine, with inherited descriptors ([`PluginArguments`]). Translated code adds each block's time to a word of its virtual
 //! CPU; when a step of time is full, [`boundary`] brings the core together with the others ([`motet_timing`]).
 //!
 //! A virtual CPU takes part from the moment its kernel announces which core it is ([`marks::CORE`]): booting
@@ -29,7 +28,7 @@ mod traps;
 
 use std::{
     mem::offset_of,
-    os::fd::BorrowedFd,
+    os::fd::{BorrowedFd, RawFd},
     sync::{
         Mutex, OnceLock,
         atomic::{
@@ -43,10 +42,10 @@ use std::{
 use memory::HostMap;
 use motet_coherence::{Model, TrapEvent};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, Pool, marks};
-use motet_machine::{Firmware, Machine, local_ranges};
+use motet_machine::{Firmware, Machine, PluginArguments, PointArguments, local_ranges};
 use motet_qemu_plugin::{Guest, Instruction, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
 use motet_record::{Accesses, Passages, Probe, Record};
-use motet_timing::{Bells, ClockRegion, Next, Timing, futex};
+use motet_timing::{Bells, ClockRegion, Next, Timing, host};
 use recent::RecentLines;
 use translated::{Ahead, Costs};
 use traps::Handlers;
@@ -215,11 +214,11 @@ impl Bells for Doorbells {
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, at_most: Duration) {
-        futex::wait(word, expected, at_most);
+        host::wait(word, expected, at_most);
     }
 
     fn wake(&self, word: &AtomicU32) {
-        futex::wake(word);
+        host::wake(word);
     }
 }
 
@@ -235,22 +234,14 @@ fn main_thread_sleeps() -> bool {
 /// # Errors
 /// What is wrong with the arguments.
 fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), String> {
-    let value = |name: &str| {
-        let found = arguments.iter().find_map(|argument| argument.strip_prefix(name)?.strip_prefix('='));
-        found.ok_or_else(|| format!("{name}= is missing; only the fabric loads this plugin"))
-    };
-    let number = |name: &str| value(name)?.parse::<i32>().map_err(|error| format!("{name}: {error}"));
+    let given = PluginArguments::read(arguments)?;
     let isa = [Isa::X86_64, Isa::AArch64, Isa::RiscV64].into_iter().find(|known| known.name() == isa);
     let isa = isa.ok_or("unknown instruction set")?;
-    let bells = value("bells")?.split('/').map(|bell| {
-        let (core, fd) = bell.split_once(':')?;
-        Some((core.parse().ok()?, memory::event(fd.parse().ok()?)))
-    });
-    let bells = Doorbells(bells.collect::<Option<_>>().ok_or("bells: not CORE:FD/CORE:FD...")?);
-    let clocks = memory::clocks(number("clocks")?)?;
-    let timing = Timing::new(clocks, memory::header(number("pool")?)?, bells).ok_or("clocks: not set up")?;
-    let island = number("island")? as usize;
-    let path = format!("/proc/self/fd/{}", number("machine")?);
+    let bells = Doorbells(given.bells.iter().map(|&(core, fd)| (core, memory::event(fd))).collect());
+    let clocks = memory::clocks(given.clocks)?;
+    let timing = Timing::new(clocks, memory::header(given.pool)?, bells).ok_or("clocks: not set up")?;
+    let island = given.island;
+    let path = format!("/proc/self/fd/{}", given.machine);
     let text = std::fs::read_to_string(path).map_err(|error| format!("machine: {error}"))?;
     let machine = Machine::parse(&text).map_err(|error| error.to_string())?;
     let config = machine.model_config().map_err(|error| error.to_string())?;
@@ -260,16 +251,16 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     let pool = (pool_local, machine.pool.size as usize);
     let host_map = HostMap::new(pool, (private_local, machine.islands[island].private as usize));
     let costs = Costs::new(&config.islands[island]);
-    let words = memory::words(number("model")?, Model::region_words(&config))?;
+    let words = memory::words(given.model, Model::region_words(&config))?;
     let model = Model::attach(config, words).map_err(|error| error.to_string())?;
     let cores = model.config().core_count();
-    let record = Record::attach(memory::words(number("record")?, Record::words(cores))?, cores);
+    let record = Record::attach(memory::words(given.record, Record::words(cores))?, cores);
     let translates = model.config().islands[island].tlbs.is_some();
-    let pool_words = if translates { memory::pool_words(number("pool")?, machine.pool.size)? } else { &[] };
+    let pool_words = if translates { memory::pool_words(given.pool, machine.pool.size)? } else { &[] };
     let spec = &machine.islands[island];
-    let pool_bytes = memory::pool(number("pool")?, machine.pool.size)?;
+    let pool_bytes = memory::pool(given.pool, machine.pool.size)?;
     let timing = timing.with_pool(pool_bytes);
-    let bare = value("bare").is_ok();
+    let bare = given.bare;
     let plugin = Plugin {
         fpga: fpga::Registers::of(pool_bytes, pool_local),
         service: machine.service.and_then(|spec| service::Service::new(pool_bytes, pool_local, &spec)),
@@ -280,8 +271,8 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         first_core: island * CORES_PER_ISLAND_MAX,
         island,
         record: record.map_err(|error| error.to_string())?,
-        accesses: value("accesses").ok().map(accesses).transpose()?,
-        points: value("points").ok().map(|_| watched(number("points")?, value("passages")?, island)).transpose()?,
+        accesses: given.accesses.map(accesses).transpose()?,
+        points: given.points.map(|points| watched(&points, island)).transpose()?,
         bare,
         has_guests: bare || spec.guests || isa == Isa::RiscV64 && spec.hidden_harts == 0,
         model,
@@ -306,19 +297,17 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     Ok(())
 }
 
-/// The points of a list, and where passages are noted: descriptor, and how many there is room for.
-fn watched(list: i32, passages: &str, island: usize) -> Result<points::Points, String> {
-    let text = std::fs::read_to_string(format!("/proc/self/fd/{list}")).map_err(|error| format!("points: {error}"))?;
-    let numbers = passages.split_once(':').and_then(|(fd, count)| Some((fd.parse().ok()?, count.parse().ok()?)));
-    let (fd, count) = numbers.ok_or("passages: not FD:COUNT")?;
-    points::Points::new(&text, island, Passages::new(memory::words(fd, Passages::words(count))?))
+/// The points of a list, and where passages are noted.
+fn watched(points: &PointArguments, island: usize) -> Result<points::Points, String> {
+    let path = format!("/proc/self/fd/{}", points.list);
+    let text = std::fs::read_to_string(path).map_err(|error| format!("points: {error}"))?;
+    let passages = Passages::new(memory::words(points.passages, Passages::words(points.room))?);
+    points::Points::new(&text, island, passages)
 }
 
 /// Joins where accesses are noted: descriptor, and how many there is room for.
-fn accesses(argument: &str) -> Result<Accesses<'static>, String> {
-    let numbers = argument.split_once(':').and_then(|(fd, count)| Some((fd.parse().ok()?, count.parse().ok()?)));
-    let (fd, count) = numbers.ok_or("accesses: not FD:COUNT")?;
-    Accesses::attach(memory::words(fd, Accesses::words(count))?).map_err(|error| error.to_string())
+fn accesses((fd, room): (RawFd, usize)) -> Result<Accesses<'static>, String> {
+    Accesses::attach(memory::words(fd, Accesses::words(room))?).map_err(|error| error.to_string())
 }
 
 impl Plugin {
@@ -530,12 +519,6 @@ fn region_marked(vcpu: &mut Vcpu, guest: &Guest<'_>, begins: bool, ahead: Ahead)
     }
 }
 
-/// The host's monotonic clock, which all its processes share.
-fn host_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 fn announced(plugin: &'static Plugin, vcpu: &mut Vcpu, core: usize) {
     if plugin.core(vcpu).is_none() && plugin.timing.announce(core) {
         takes_part(plugin, vcpu, core);
@@ -545,7 +528,7 @@ fn announced(plugin: &'static Plugin, vcpu: &mut Vcpu, core: usize) {
 /// A virtual CPU's time runs from here on.
 fn takes_part(plugin: &'static Plugin, vcpu: &mut Vcpu, core: usize) {
     let Some(entry) = plugin.cores.get(vcpu.index()) else { return };
-    plugin.record.set_began(host_ns());
+    plugin.record.set_began(host::monotonic_ns());
     plugin.clocks.cores[core].vcpu.store(vcpu.index() as u32 + 1, Relaxed);
     entry.store(core as u32 + 1, Release);
     plugin.resume(vcpu, motet_timing::PS_PER_NS, 0);

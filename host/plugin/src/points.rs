@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::OnceLock};
 
 use motet_qemu_plugin::{Guest, Instruction, Vcpu};
-use motet_record::{Passage, Passages};
+use motet_record::{Passage, Passages, Point};
 
 use crate::{PLUGIN, Plugin, operands};
 
@@ -21,20 +21,16 @@ const NUMBER_BITS: u32 = 16;
 static REGISTERS: OnceLock<BTreeMap<usize, String>> = OnceLock::new();
 
 impl Points {
-    /// From lines `ISLAND ADDRESS [REGISTER]`, whose numbers count from 0.
+    /// From lines as [`Point`] writes them, whose numbers count from 0.
     ///
     /// # Errors
     /// A line is something else.
     pub fn new(text: &str, island: usize, passages: Passages<'static>) -> Result<Self, String> {
         let mut points = BTreeMap::new();
         for (number, line) in text.lines().enumerate() {
-            let wrong = || format!("points: {line}");
-            let mut words = line.split(' ');
-            let of: usize = words.next().and_then(|word| word.parse().ok()).ok_or_else(wrong)?;
-            let address = words.next().and_then(|word| word.strip_prefix("0x")).ok_or_else(wrong)?;
-            let address = u64::from_str_radix(address, 16).map_err(|_| wrong())?;
-            if of == island && number < 1 << NUMBER_BITS {
-                points.insert(address, (number, words.next().map(str::to_owned)));
+            let point = Point::read(line, |word| word.parse().ok()).ok_or_else(|| format!("points: {line}"))?;
+            if point.island == island && number < 1 << NUMBER_BITS {
+                points.insert(point.address, (number, point.register));
             }
         }
         let named = points.values().filter_map(|(number, register)| Some((*number, register.clone()?)));

@@ -2,10 +2,44 @@
 //!
 //! It lies in memory of its own, which only runs have that are asked for it.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 const WORDS: usize = 3;
 const CORE_BITS: u32 = 16;
+
+/// An instruction whose moments are noted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// The island's number.
+    pub island: usize,
+    /// The instruction's virtual address, whoever executes it.
+    pub address: u64,
+    /// A register whose value is noted, too, by the name that QEMU's debugger interface has for it.
+    pub register: Option<String>,
+}
+
+impl Point {
+    /// Reads `ISLAND 0xADDRESS [REGISTER]`; `island` knows the numbers of islands, as the line calls them. `None`: it is
+    /// something else.
+    pub fn read(line: &str, island: impl FnOnce(&str) -> Option<usize>) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        let (name, address, register) = (words.next()?, words.next()?, words.next());
+        let address = u64::from_str_radix(address.strip_prefix("0x")?, 16).ok()?;
+        let point = Self { island: island(name)?, address, register: register.map(str::to_owned) };
+        words.next().is_none().then_some(point)
+    }
+}
+
+/// As [`Point::read`] reads it, with the island's number.
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:#x}", self.island, self.address)?;
+        self.register.iter().try_for_each(|register| write!(f, " {register}"))
+    }
+}
 
 /// A core came by a point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +105,18 @@ impl<'a> Passages<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn points_are_read_as_they_are_written() {
+        let number = |word: &str| word.parse().ok();
+        for register in [None, Some("hgatp".to_owned())] {
+            let point = Point { island: 2, address: 0x8020_0000, register };
+            assert_eq!(Point::read(&point.to_string(), number), Some(point));
+        }
+        for wrong in ["", "0", "a 0x0", "0 80200000", "0 0xx", "0 0x1 a b"] {
+            assert_eq!(Point::read(wrong, number), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn passages_are_kept_in_order_as_far_as_there_is_room() {

@@ -10,7 +10,7 @@
 mod engine;
 mod fpga;
 #[cfg(not(motet_model))]
-pub mod futex;
+pub mod host;
 mod pace;
 mod region;
 mod service;

@@ -6,9 +6,9 @@
 use std::{path::PathBuf, process::Command, time::Duration};
 
 use motet_fabric::{
-    Error, ErrorKind, Result, bare,
+    Error, ErrorKind, Result,
     run::{guest_path, kernel_path},
-    timing::{self, Passage, Point},
+    timed::{self, Passage, Point, bare},
 };
 use motet_layout::Isa;
 
@@ -294,8 +294,8 @@ impl Bench {
             points.add(What::Tick, at, None);
             points.add(What::TickSet, at + 4, None);
         });
-        let timing = timing::Options {
-            plugin: self.machines.project.target.join("release/libmotet_plugin.so"),
+        let timed = timed::Options {
+            plugin: self.machines.project.target.join(timed::plugin_path()),
             quantum_ps: 1_000_000,
             quantum_max_ps: 1_000_000,
             deterministic: false,
@@ -304,7 +304,7 @@ impl Bench {
         };
         let append = format!("{append} tick_us={tick_us}");
         let program = bare::Program { image: &path, append: &append, shift: SHIFT, at_most: AT_MOST };
-        let outcome = bare::run(&self.machine.machine, &timing, &program)?;
+        let outcome = bare::run(&self.machine.machine, &timed, &program)?;
         Ok((outcome.output, points.moments(&outcome.passages)))
     }
 

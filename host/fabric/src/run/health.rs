@@ -11,7 +11,7 @@ use super::{Event, Mode, PINGS_MAX, Run};
 use crate::{
     qemu,
     registers::{described, program_counters},
-    timing::Symptom,
+    timed::Symptom,
 };
 
 impl Run<'_> {

@@ -14,7 +14,7 @@ use crate::{
     ivshmem::Doorbells,
     pool::HostPool,
     qemu::{self, Launch, Qemu},
-    timing::PluginLaunch,
+    timed::PluginLaunch,
 };
 use motet_machine::Firmware;
 
@@ -148,7 +148,7 @@ mod tests {
             boot_timeout: Duration::from_secs(1),
             hang_timeout: Duration::from_secs(1),
             verbose: false,
-            timing: None,
+            timed: None,
             survive: false,
             qemu_arguments: Vec::new(),
         };

@@ -13,7 +13,7 @@ use motet_layout::{
         Ordering::{Relaxed, SeqCst},
     },
 };
-use motet_timing::{Bells, ClockRegion, PACE_PARKED, Settings, Timing, futex};
+use motet_timing::{Bells, ClockRegion, PACE_PARKED, Settings, Timing, host};
 
 /// The quantum of all tests: 10 us.
 pub const QUANTUM_PS: u64 = 10_000_000;
@@ -83,11 +83,11 @@ impl Bells for Handle {
 
     fn wait(&self, word: &AtomicU32, expected: u32, at_most: Duration) {
         let is_parked = expected == PACE_PARKED;
-        futex::wait(word, expected, if self.for_ever && is_parked { Duration::from_secs(3600) } else { at_most });
+        host::wait(word, expected, if self.for_ever && is_parked { Duration::from_secs(3600) } else { at_most });
     }
 
     fn wake(&self, word: &AtomicU32) {
-        futex::wake(word);
+        host::wake(word);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     Doorbells, HostPool,
     pool::Command,
     qemu,
-    timing::{Clocks, Options, Passage},
+    timed::{Clocks, Options, Passage},
 };
 use motet_machine::Machine;
 

@@ -1,0 +1,186 @@
+//! What a timed run has measured.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use motet_coherence::{StalePage, interleaved::Step};
+use motet_layout::CORES_PER_ISLAND_MAX;
+use motet_machine::Machine;
+use motet_record::{Passage, Probe, Row, Snapshot};
+use motet_timing::host;
+
+use super::{
+    Clocks,
+    stats::{self, CoreStats, HostStats, IslandStats, MachineStats, RegionStats, Samples, StalePageStats, Stats},
+};
+use crate::{HostPool, fpga};
+
+/// What a timed run has measured, however it ended.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// What was counted.
+    pub stats: Stats,
+    /// The accesses that were kept one by one, in one order; `None`: that was not asked for.
+    pub accesses: Option<Vec<Step>>,
+    /// When cores came by points.
+    pub passages: Vec<Passage>,
+    /// How often that was not kept.
+    pub passages_lost: u64,
+}
+
+impl Clocks {
+    /// What was measured. The islands have ended.
+    pub fn measured(&self, machine: &Machine, pool: &HostPool, command: &str) -> Measured {
+        let mut stats = self.stats(machine, command);
+        stats.fpga = fpga::stats(pool, machine, stats.time_ps);
+        let accesses = self.accesses.as_ref().map(|(accesses, _)| accesses.steps().collect());
+        let (passages, passages_lost) = self.passages();
+        Measured { stats, accesses, passages, passages_lost }
+    }
+
+    /// When cores came by points, and how often that was not kept.
+    pub(super) fn passages(&self) -> (Vec<Passage>, u64) {
+        self.points.as_ref().map_or((Vec::new(), 0), |points| (points.passages.kept(), points.passages.lost()))
+    }
+
+    /// What was counted.
+    fn stats(&self, machine: &Machine, command: &str) -> Stats {
+        let settings = self.region.settings().expect("set up in create");
+        let config = self.model.config();
+        let islands = machine.islands.iter().enumerate().map(|(index, island)| IslandStats {
+            name: island.name.clone(),
+            isa: island.isa.name().into(),
+            cores: island.cores,
+            hidden_harts: island.hidden_harts,
+            frequency_mhz: config.islands[index].timing.frequency_mhz(),
+        });
+        let time_ps = self.region.now_ps.load(Relaxed);
+        let probe = Probe::new(self.region, &self.model);
+        // Cores that sleep have slept until the end.
+        let end = probe.at(time_ps);
+        let cores = self.core_stats(&end.rows);
+        let stale_read_addresses = self.stale_pages();
+        let told = self.record.warnings().into_iter().map(|warning| warning.to_string()).chain(link_errors(&cores));
+        let told = told.chain(stale_pages_sentence(&stale_read_addresses)).collect();
+        Stats {
+            schema: stats::SCHEMA,
+            motet: env!("CARGO_PKG_VERSION").into(),
+            command: command.into(),
+            machine: MachineStats {
+                description: machine.text.clone(),
+                islands: islands.collect(),
+                quantum_ps: settings.quantum_ps,
+                quantum_max_ps: settings.quantum_max_ps,
+                deterministic: settings.deterministic,
+            },
+            time_ps,
+            out_of_turn: self.region.escapes.load(Relaxed),
+            unsettled: self.region.unsettled.load(Relaxed),
+            host: (!settings.deterministic).then(|| self.host_stats(&cores)).flatten(),
+            cores,
+            regions: self.regions(&end),
+            samples: self.samples(&end),
+            stale_read_addresses,
+            warnings: told,
+            fpga: None,
+        }
+    }
+
+    /// Where the first stale reads were.
+    fn stale_pages(&self) -> Vec<StalePageStats> {
+        let config = self.model.config();
+        let named = |page: StalePage| {
+            let island = &config.islands[config.island_of(page.core)];
+            let range = config.ranges.iter().find(|range| (range.start..range.end).contains(&page.address));
+            StalePageStats {
+                island: island.name.clone(),
+                core: page.core - island.first_core,
+                address: page.address,
+                range: range.map(|range| range.name.clone()).unwrap_or_default(),
+                reads: page.reads,
+            }
+        };
+        self.model.stale_pages().into_iter().map(named).collect()
+    }
+
+    fn host_stats(&self, cores: &[CoreStats]) -> Option<HostStats> {
+        let took_ns =
+            self.ended_ns.get().copied().unwrap_or_else(host::monotonic_ns).saturating_sub(self.record.began()?);
+        let instructions = cores.iter().map(|core| core.instructions).sum::<u64>() as f64;
+        Some(HostStats { seconds: took_ns as f64 / 1e9, mips: instructions * 1e3 / took_ns.max(1) as f64 })
+    }
+
+    fn regions(&self, end: &Snapshot) -> Vec<RegionStats> {
+        let region = |region: motet_record::Region| RegionStats {
+            name: region.name.as_str().into(),
+            entries: region.entries,
+            open: region.open.into(),
+            time_ps: region.time_ps,
+            skew_ps: region.skew_ps,
+            cores: self.core_stats(&region.cores),
+        };
+        self.record.regions(end).into_iter().map(region).collect()
+    }
+
+    fn samples(&self, end: &Snapshot) -> Samples {
+        let samples = self.record.samples(&end.rows);
+        Samples {
+            interval_ps: samples.interval_ps,
+            columns: motet_record::sampled_names().iter().map(|&name| name.to_owned()).collect(),
+            cores: samples.cores,
+        }
+    }
+
+    /// Whether a core of an island is a hart that only the firmware has.
+    fn is_hidden(&self, island: usize, core: usize) -> bool {
+        self.region.cores[island * CORES_PER_ISLAND_MAX + core].hidden.load(Relaxed) != 0
+    }
+
+    /// Counts by core, from those of all cores in the model's order.
+    fn core_stats(&self, rows: &[Row]) -> Vec<CoreStats> {
+        let config = self.model.config();
+        let one = |(number, row): (usize, &Row)| {
+            let island = &config.islands[config.island_of(number)];
+            let clock = motet_record::ClockCounts::of(row);
+            let names = motet_coherence::counter_names().iter().map(|&name| name.to_owned());
+            let awake_ps = clock.time_ps.saturating_sub(clock.idle_ps);
+            CoreStats {
+                island: island.name.clone(),
+                core: number - island.first_core,
+                hidden: self.is_hidden(config.island_of(number), number - island.first_core).into(),
+                time_ps: clock.time_ps,
+                idle_ps: clock.idle_ps,
+                stall_ps: clock.stall_ps,
+                cycles: (u128::from(awake_ps) * 1000 / u128::from(island.timing.cycle_fs.max(1))) as u64,
+                instructions: clock.instructions,
+                ipis_sent: clock.ipis_sent,
+                ipis_received: clock.ipis_received,
+                transfers: clock.transfers,
+                memory: names.zip(motet_record::memory_counts(row).iter().copied()).collect(),
+            }
+        };
+        rows.iter().enumerate().map(one).collect()
+    }
+}
+
+/// What the software of each core did that hardware does not do dependably where islands do not cache each other's memory.
+fn link_errors(cores: &[CoreStats]) -> Vec<String> {
+    let of = |core: &CoreStats| {
+        let kinds = [
+            ("far_atomics", "atomic operations over a link, which need not be whole there"),
+            ("stale_reads", "reads that old copies in private caches might have answered"),
+        ];
+        let counted =
+            kinds.map(|(counter, what)| (core.count(counter), what)).into_iter().filter(|(times, _)| *times != 0);
+        let name = core.label();
+        counted.map(|(times, what)| format!("{name}: {times} {what}")).collect::<Vec<_>>()
+    };
+    cores.iter().flat_map(of).collect()
+}
+
+/// Where old copies might have been read, for those who look for the reason.
+fn stale_pages_sentence(pages: &[StalePageStats]) -> Option<String> {
+    let words =
+        |page: &StalePageStats| format!("{:#x} ({}, by {}.{})", page.address, page.range, page.island, page.core);
+    let all: Vec<String> = pages.iter().map(words).collect();
+    (!all.is_empty()).then(|| format!("such reads were in these pages of the pool: {}", all.join(", ")))
+}
