@@ -8,11 +8,11 @@
 //!
 //! | marks | who executes them | who listens |
 //! |---|---|---|
-//! | 0 to 63 | the programs that `./motet bench boot` measures (`motet-calls`) | `host/count` |
-//! | [`CLOCK`], [`RING`], [`WROTE`], [`WOKE`], [`FLUSH`], [`TRANSFER`], [`ENGINE`], [`CORE`] and following | kernels | `host/plugin` |
-//! | [`RING_HART`], [`HIDDEN`], [`WOKE`] | Motet's firmware (docs/firmware.md) | `host/plugin` |
-//! | [`LOOK`] | kernels, in the middle of long system calls | `host/count` |
-//! | [`ROI_BEGIN`], [`ROI_END`] | any program (`user/include/motet.h`) | `host/plugin` |
+//! | 0 to 63 | the programs that `./motet bench boot` measures (`motet-calls`) | `host/counting-plugin` |
+//! | [`CLOCK`], [`RING`], [`WROTE`], [`WOKE`], [`FLUSH`], [`TRANSFER`], [`ENGINE`], [`CORE`] and following | kernels | `host/timing-plugin` |
+//! | [`RING_HART`], [`HIDDEN`], [`WOKE`] | Motet's firmware (docs/firmware.md) | `host/timing-plugin` |
+//! | [`LOOK`] | kernels, in the middle of long system calls | `host/counting-plugin` |
+//! | [`ROI_BEGIN`], [`ROI_END`] | any program (`user/include/motet.h`) | `host/timing-plugin` |
 
 use crate::{CORES_PER_ISLAND_MAX, Isa};
 

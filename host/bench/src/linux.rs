@@ -146,7 +146,7 @@ pub struct Started<'a> {
     pub words: &'a str,
     /// What the program prints at its end.
     pub says: &'a str,
-    /// The counting plugin's word for what it is to write (`host/count`).
+    /// The counting plugin's word for what it is to write (`host/counting-plugin`).
     pub counts: &'a str,
 }
 

@@ -72,7 +72,7 @@ impl Project {
     /// # Errors
     /// It is not built.
     pub fn counting_plugin(&self) -> Result<PathBuf> {
-        built(self.target.join("release/libmotet_count.so"))
+        built(self.target.join("release/libmotet_counting_plugin.so"))
     }
 
     /// An empty folder for files of an experiment.

@@ -34,7 +34,7 @@ pub use watch::{Symptom, Watch};
 
 /// The path of the plugin's library below the folder of build results.
 pub fn plugin_path() -> PathBuf {
-    ["release", "libmotet_plugin.so"].iter().collect()
+    ["release", "libmotet_timing_plugin.so"].iter().collect()
 }
 
 /// How time is simulated.
@@ -154,8 +154,9 @@ impl Clocks {
             check_harts(island)?;
             qemu::check_plugins(island.isa)?;
         }
-        let what =
-            || format!("the plugin {} (`cargo build --release -p motet-plugin` makes it)", options.plugin.display());
+        let what = || {
+            format!("the plugin {} (`cargo build --release -p motet-timing-plugin` makes it)", options.plugin.display())
+        };
         let plugin = File::open(&options.plugin).context(ErrorKind::Unavailable, what)?;
         let config = machine.model_config()?;
         let (memory, region) = mapping::clocks()?;

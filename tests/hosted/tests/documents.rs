@@ -143,9 +143,9 @@ fn plugins_need_nothing_that_starts_or_controls_processes() {
         CONTROL[1..].iter().all(|name| fabric.contains(*name)),
         "the fabric controls by other packages: {fabric:?}"
     );
-    for plugin in ["motet-plugin", "motet-count"] {
+    for plugin in ["motet-timing-plugin", "motet-counting-plugin"] {
         let needed = needed_by(plugin);
-        assert!(needed.contains("motet-qemu-plugin"), "{plugin}: {needed:?}");
+        assert!(needed.contains("motet-plugin-api"), "{plugin}: {needed:?}");
         let wrong: Vec<_> = CONTROL.iter().filter(|name| needed.contains(**name)).collect();
         assert!(wrong.is_empty(), "{plugin} depends on {wrong:?}");
     }

@@ -159,17 +159,23 @@ fn qemu_without_plugins() -> Result<(), String> {
 }
 
 fn plugin_with_other_layouts() -> Result<(), String> {
-    let plugin = fs::read(process::target().join("release/libmotet_plugin.so")).map_err(|error| error.to_string())?;
+    let plugin =
+        fs::read(process::target().join("release/libmotet_timing_plugin.so")).map_err(|error| error.to_string())?;
     let plugin = other_fingerprint(plugin, "plugin")?;
     let folder = results_with(&[("x86_64", kernel("x86_64")?)])?;
     fs::create_dir_all(folder.path().join("release")).map_err(|error| error.to_string())?;
-    fs::write(folder.path().join("release/libmotet_plugin.so"), plugin).map_err(|error| error.to_string())?;
+    fs::write(folder.path().join("release/libmotet_timing_plugin.so"), plugin).map_err(|error| error.to_string())?;
     let (_machine, machine) = file("machine.toml", ONE_ISLAND)?;
     let timed = Motet::run(["--timed".as_ref(), "--machine".as_ref(), machine.as_os_str()]).arguments(["--", "true"]);
     let ended = timed.variable("CARGO_TARGET_DIR", folder.path()).wait();
     let there = format!("{:016x}", motet_layout::FINGERPRINT);
     let here = format!("{:016x}", motet_layout::FINGERPRINT ^ 1);
-    ended.expect_errors(&["motet-plugin", &format!("layouts {there}"), &format!("layouts {here}"), "./motet build"])?;
+    ended.expect_errors(&[
+        "motet-timing-plugin",
+        &format!("layouts {there}"),
+        &format!("layouts {here}"),
+        "./motet build",
+    ])?;
     if ended.code() < 64 { Err(ended.describe()) } else { Ok(()) }
 }
 

@@ -210,7 +210,7 @@ fn no_plugin() -> Result<(), String> {
         let islands = started(&mut running)?;
         for &island in &islands {
             let maps = fs::read_to_string(format!("/proc/{island}/maps")).map_err(|error| error.to_string())?;
-            if maps.contains("libmotet_plugin") != expected {
+            if maps.contains("libmotet_timing_plugin") != expected {
                 return Err(format!("{} has the plugin: {}", process::command_line(island), !expected));
             }
         }

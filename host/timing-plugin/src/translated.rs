@@ -7,7 +7,7 @@ use std::mem::offset_of;
 
 use motet_coherence::{Class, LINE_SIZE, Policy, config};
 use motet_layout::{Isa, PAGE_SIZE, marks};
-use motet_qemu_plugin::{Block, Condition, Direction, Instruction};
+use motet_plugin_api::{Block, Condition, Direction, Instruction};
 
 use crate::{
     ONE_LINE, PLUGIN, Plugin, RECENT_LINES, RECENT_PAGES, VcpuTime, announced_with_guest,

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use motet_coherence::{Core, Held, Kind, LINE_SIZE, Picoseconds, Side, TrapEvent};
-use motet_qemu_plugin::{Access, Guest, PerVcpu, Physical, VCPUS_MAX, Vcpu};
+use motet_plugin_api::{Access, Guest, PerVcpu, Physical, VCPUS_MAX, Vcpu};
 
 use motet_layout::Isa;
 

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use iced_x86::{Instruction, Register as X86};
 use motet_layout::Isa;
-use motet_qemu_plugin::{Guest, Register};
+use motet_plugin_api::{Guest, Register};
 
 /// Instructions that callbacks ask about: their addresses and bytes. There are a few tens in a kernel.
 static SITES: Mutex<Vec<(u64, Vec<u8>)>> = Mutex::new(Vec::new());

@@ -11,7 +11,7 @@ use std::{
 };
 
 use motet_layout::{Isa, marks};
-use motet_qemu_plugin::{Block, Vcpu};
+use motet_plugin_api::{Block, Vcpu};
 
 struct State {
     isa: Isa,

@@ -43,7 +43,7 @@ use memory::HostMap;
 use motet_coherence::{Model, TrapEvent};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, Pool, marks};
 use motet_machine::{Firmware, Machine, PluginArguments, PointArguments, local_ranges};
-use motet_qemu_plugin::{Guest, Instruction, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
+use motet_plugin_api::{Guest, Instruction, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
 use motet_record::{Accesses, Passages, Probe, Record};
 use motet_timing::{Bells, ClockRegion, Next, Timing, host};
 use recent::RecentLines;
@@ -58,7 +58,7 @@ const RECENT_LINES: usize = 64;
 /// Pages of code that [`VcpuTime::recent_pages`] tells apart.
 const RECENT_PAGES: usize = 16;
 
-motet_qemu_plugin::plugin!("motet-plugin", install);
+motet_plugin_api::plugin!("motet-timing-plugin", install);
 
 /// What translated code and callbacks keep for each virtual CPU.
 #[repr(C)]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use motet_layout::marks;
-use motet_qemu_plugin::{Guest, Instruction, Vcpu};
+use motet_plugin_api::{Guest, Instruction, Vcpu};
 
 use crate::{PLUGIN, Plugin, mark_executed, operands, takes_part, translated, traps};
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
-use motet_qemu_plugin::{Guest, Instruction, Vcpu};
+use motet_plugin_api::{Guest, Instruction, Vcpu};
 use motet_record::{Passage, Passages, Point};
 
 use crate::{PLUGIN, Plugin, operands};

@@ -84,7 +84,7 @@ pub fn pool(fd: RawFd, size: u64) -> Result<Pool, String> {
 }
 
 // SAFETY: see there: words only.
-unsafe impl motet_qemu_plugin::Words for crate::VcpuTime {}
+unsafe impl motet_plugin_api::Words for crate::VcpuTime {}
 
 /// A piece of the island's memory: where it is for the guest, how long it is, and where QEMU has it.
 #[derive(Clone, Copy, Debug)]

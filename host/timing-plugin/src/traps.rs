@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, sync::PoisonError};
 use iced_x86::{Decoder, DecoderOptions, Register as X86};
 use motet_coherence::TrapEvent;
 use motet_layout::Isa;
-use motet_qemu_plugin::{Guest, Instruction, Vcpu};
+use motet_plugin_api::{Guest, Instruction, Vcpu};
 
 use crate::{PLUGIN, Plugin, operands};
 

@@ -1,18 +1,18 @@
 //! A QEMU plugin that counts the instructions which all cores of a machine execute, and writes the count to a file
 //! whenever the guest executes a mark ([`motet_layout::marks`]).
 //!
-//! `-plugin libmotet_count.so,out=FILE`; each line of the file is `MARK COUNT`. Counting is inlined in the translated
+//! `-plugin libmotet_counting_plugin.so,out=FILE`; each line of the file is `MARK COUNT`. Counting is inlined in the translated
 //! code, instruction by instruction: counting whole translation blocks would count what comes after a page fault twice.
 //!
-//! `-plugin libmotet_count.so,cores=FILE`: the same, and each line is `MARK CORE COUNT`, of what the core that executes the mark has executed.
+//! `-plugin libmotet_counting_plugin.so,cores=FILE`: the same, and each line is `MARK CORE COUNT`, of what the core that executes the mark has executed.
 //!
-//! `-plugin libmotet_count.so,trace=FILE` records the memory accesses of a machine's one core instead, from its first
+//! `-plugin libmotet_counting_plugin.so,trace=FILE` records the memory accesses of a machine's one core instead, from its first
 //! instruction to its end ([`motet_coherence::trace`]). Instructions are known by their virtual addresses, so this is for
 //! programs that run without address translation.
 //!
-//! `-plugin libmotet_count.so,profile=FILE` counts by address while a measured operation is executed ([`profile`]).
+//! `-plugin libmotet_counting_plugin.so,profile=FILE` counts by address while a measured operation is executed ([`profile`]).
 //!
-//! `-plugin libmotet_count.so,masked=FILE` finds the longest runs of kernel instructions without an interrupt ([`masked`]).
+//! `-plugin libmotet_counting_plugin.so,masked=FILE` finds the longest runs of kernel instructions without an interrupt ([`masked`]).
 #![deny(unsafe_code)]
 
 mod masked;
@@ -26,9 +26,9 @@ use std::{
 
 use motet_coherence::trace;
 use motet_layout::{Isa, marks};
-use motet_qemu_plugin::{Access, Block, Direction, Physical, Registration, Scoreboard, Vcpu};
+use motet_plugin_api::{Access, Block, Direction, Physical, Registration, Scoreboard, Vcpu};
 
-motet_qemu_plugin::plugin!("motet-count", install);
+motet_plugin_api::plugin!("motet-counting-plugin", install);
 
 struct State {
     isa: Isa,

@@ -13,7 +13,7 @@ use std::{
 };
 
 use motet_layout::{Isa, USER_END, marks};
-use motet_qemu_plugin::{Block, Condition, Scoreboard, Vcpu, Word};
+use motet_plugin_api::{Block, Condition, Scoreboard, Vcpu, Word};
 
 /// From so many instructions on, a run remembers where it has been.
 const TRAIL_FROM: u64 = 5_000;

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use motet_layout::Isa;
-use motet_qemu_plugin::{Guest, Register, Vcpu};
+use motet_plugin_api::{Guest, Register, Vcpu};
 use motet_record::{Accesses, Executing, NAME_MAX, Name, Probe, WarningKind};
 
 use crate::{Plugin, translated::Ahead};

@@ -6,7 +6,7 @@
 use iced_x86::{Decoder, DecoderOptions, Register as X86};
 use motet_coherence::{Flush, Page, Walk};
 use motet_layout::Isa;
-use motet_qemu_plugin::Guest;
+use motet_plugin_api::Guest;
 
 use crate::operands;
 

@@ -2,7 +2,7 @@
 //! change nothing in the simulation.
 
 use motet_coherence::{Kind, LINE_SIZE};
-use motet_qemu_plugin::{Access, Block, Condition, Direction, Instruction, Physical, Vcpu};
+use motet_plugin_api::{Access, Block, Condition, Direction, Instruction, Physical, Vcpu};
 use motet_record::Accesses;
 
 use crate::{PLUGIN, Plugin, VcpuTime, atomics};
