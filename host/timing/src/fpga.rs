@@ -61,7 +61,7 @@ impl<B: Bells> Timing<B> {
         let done_ps = execute(&mut device);
         let rings = device.rings();
         fpga::release(fpga);
-        for target in rings.map(|target| alive(self.header(), target)) {
+        for target in rings.map(|target| alive(self.header, target)) {
             self.interrupt(target, done_ps);
         }
         done_ps
@@ -70,7 +70,7 @@ impl<B: Bells> Timing<B> {
     /// A device interrupts a core.
     fn interrupt(&self, target: CoreId, now_ps: u64) {
         self.note_interrupt(target, now_ps);
-        self.bells().ring(target.index());
+        self.bells.ring(target.index());
     }
 
     fn logic(&self) -> Option<PoolLogic> {

@@ -7,17 +7,20 @@
 //! This crate knows nothing of QEMU; the plugin drives it.
 #![forbid(unsafe_code)]
 
+mod boundary;
 mod engine;
+mod exchange;
 mod fpga;
 #[cfg(not(motet_model))]
 pub mod host;
 mod pace;
 mod region;
+mod rules;
 mod service;
-mod timing;
+mod sleep;
 
 pub use region::{ClockRegion, CoreClock, PACE_NONE, PACE_PARKED, PACE_RUNS, PACE_WAITS, REGION_MAGIC, Settings};
-pub use timing::{Bells, Next, Timing};
+pub use rules::{Bells, Next, Timing};
 
 /// Picoseconds in a nanosecond.
 pub const PS_PER_NS: u64 = 1000;

@@ -27,7 +27,7 @@ use motet_layout::{
 
 use crate::{
     region::{PACE_PARKED, PACE_RUNS, PACE_WAITS},
-    timing::{Bells, Timing},
+    rules::{Bells, Timing},
 };
 
 /// Longest sleep of a waiting core before it looks again: whether it has waited for too long.
@@ -114,7 +114,7 @@ impl<B: Bells> Timing<B> {
 
     /// The last exchange among islands; 0 if nobody needs to know.
     fn exchanged_ps(&self) -> u64 {
-        if self.settings().grows() { self.region().exchanged_ps.load(Relaxed) } else { 0 }
+        if self.settings().grows() { self.region.exchanged_ps.load(Relaxed) } else { 0 }
     }
 
     /// How far ahead of the slowest core others may be, now.
@@ -126,12 +126,12 @@ impl<B: Bells> Timing<B> {
 
     /// Waits for a core's turn. `true`: it has waited for long and escapes.
     pub(crate) fn wait_for_turn(&self, core: usize) -> bool {
-        let turn = &self.region().turn;
+        let turn = &self.region.turn;
         self.wait(core, PATIENCE_DETERMINISTIC, || {
             if self.has_turn(core) || turn.compare_exchange(0, core as u32 + 1, SeqCst, SeqCst).is_ok() {
                 return Look::Go;
             }
-            Look::Wait(self.region().now_ps.load(Relaxed) + u64::from(turn.load(Relaxed)))
+            Look::Wait(self.region.now_ps.load(Relaxed) + u64::from(turn.load(Relaxed)))
         })
     }
 
@@ -139,7 +139,7 @@ impl<B: Bells> Timing<B> {
     pub(crate) fn view(&self) -> View {
         let exchanged_ps = self.exchanged_ps();
         let mut view = View { slowest_ps: None, running: 0, limit_ps: u64::MAX, exchanged_ps, parked: false };
-        for &core in self.cores() {
+        for &core in &self.cores {
             if let Some(at_ps) = self.active_ps(core) {
                 view.running += 1;
                 view.parked |= self.clock(core).pace.load(SeqCst) == PACE_PARKED;
@@ -159,7 +159,7 @@ impl<B: Bells> Timing<B> {
         if !view.parked {
             return;
         }
-        for &core in self.cores() {
+        for &core in &self.cores {
             if self.active_ps(core).is_some_and(|at_ps| self.may_run(at_ps, view)) {
                 self.wake(core);
             }
@@ -170,7 +170,7 @@ impl<B: Bells> Timing<B> {
     pub(crate) fn wake(&self, core: usize) {
         let pace = &self.clock(core).pace;
         if pace.compare_exchange(PACE_PARKED, PACE_WAITS, SeqCst, SeqCst).is_ok() {
-            self.bells().wake(pace);
+            self.bells.wake(pace);
         }
     }
 
@@ -191,7 +191,7 @@ impl<B: Bells> Timing<B> {
             let waited = patience.waited(progress);
             if waited > patience.limit {
                 self.runs(core);
-                self.region().escapes.fetch_add(1, Relaxed);
+                self.region.escapes.fetch_add(1, Relaxed);
                 return true;
             }
             if waited > GIVES_WAY || is_crowded() {
@@ -216,7 +216,7 @@ impl<B: Bells> Timing<B> {
     fn park(&self, pace: &AtomicU32, look: impl FnOnce() -> Look) {
         pace.store(PACE_PARKED, SeqCst);
         if matches!(look(), Look::Wait(_)) && !self.has_stopped() {
-            self.bells().wait(pace, PACE_PARKED, LOOK);
+            self.bells.wait(pace, PACE_PARKED, LOOK);
         }
         pace.store(PACE_WAITS, SeqCst);
     }

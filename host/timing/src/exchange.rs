@@ -1,0 +1,109 @@
+//! What cores do to others: doorbells, stores that are waited for, transfers.
+
+use std::mem::offset_of;
+
+use motet_layout::{
+    CORE_IDLE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, PoolHeader,
+    sync::Ordering::{Relaxed, SeqCst},
+};
+use motet_protocol::dma;
+
+use crate::{
+    Bells, PS_PER_NS, Timing,
+    rules::{bump, note_first},
+};
+
+impl<B: Bells> Timing<B> {
+    /// A core is about to ring another one: notes when the doorbell arrives. Of several, the first one wakes.
+    pub fn note_ring(&self, core: usize, now_ps: u64) {
+        self.note_ring_of(core, self.record(core).ring_target.get() as usize, now_ps);
+    }
+
+    /// As [`Timing::note_ring`], of a core that the caller names.
+    pub fn note_ring_of(&self, core: usize, target: usize, now_ps: u64) {
+        let from = CoreId(core as u8).island().index();
+        if self.note_arrival(from, target, now_ps) {
+            bump(&self.clock(core).rings_sent, 1);
+        }
+    }
+
+    /// A device that is no core interrupts one: as if from its own island.
+    pub(crate) fn note_interrupt(&self, target: CoreId, now_ps: u64) {
+        self.note_arrival(target.island().index(), target.index(), now_ps);
+    }
+
+    fn note_arrival(&self, from: usize, target: usize, now_ps: u64) -> bool {
+        let (to, Some(target)) = (target / CORES_PER_ISLAND_MAX, self.header.cores.get(target)) else { return false };
+        self.note_exchange(now_ps);
+        let latency_ns = self.header.islands[from].doorbell_ns[to].get();
+        note_first(&target.rung_at_ns, now_ps / PS_PER_NS + u64::from(latency_ns));
+        target.rings_received.fetch_add(1, SeqCst);
+        true
+    }
+
+    /// A core has exchanged something with another island, or is about to.
+    pub fn note_exchange(&self, now_ps: u64) {
+        let exchanged = &self.region.exchanged_ps;
+        // Seldom written: all cores look at it.
+        if self.settings.grows() && exchanged.load(Relaxed) + self.settings.step_ps() < now_ps {
+            exchanged.fetch_max(now_ps, SeqCst);
+        }
+    }
+
+    /// A core has written what another one would look at in a loop, and in fact sleeps for: that one sees it when the store has
+    /// arrived there.
+    pub fn note_write(&self, core: usize, now_ps: u64) {
+        let Some((island, target)) = self.target_of(core) else { return };
+        self.note_exchange(now_ps);
+        let transit_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].transit_ns[island].get();
+        note_first(&target.written_at_ns, now_ps / PS_PER_NS + u64::from(transit_ns));
+        target.rings_received.fetch_add(1, SeqCst);
+        self.bells.ring(self.record(core).ring_target.get() as usize);
+    }
+
+    /// A core's migration engine transfers a descriptor, a call or an answer. So many bytes take `transfer_ps`; `moved` is told what of a call or an
+    /// answer was copied: from where in the pool, to where, how many bytes. A receiver that polls sees its end; others are interrupted
+    /// after that.
+    pub fn transfer(
+        &self,
+        core: usize,
+        now_ps: u64,
+        transfer_ps: impl Fn(u64) -> u64,
+        mut moved: impl FnMut(u64, u64, u64),
+    ) {
+        let Some((island, target)) = self.target_of(core) else { return };
+        self.note_exchange(now_ps);
+        let (id, own) = (CoreId(core as u8), self.record(core));
+        let (bytes, pieces) = (dma::bytes(id, own), dma::pieces(id, own));
+        let arrives_ns = (now_ps + transfer_ps(bytes as u64)).div_ceil(PS_PER_NS);
+        if !dma::transfer(id, own, target, arrives_ns) {
+            return;
+        }
+        let record_at = |core: usize| offset_of!(PoolHeader, cores) + core * size_of::<CoreRecord>();
+        let receiver = own.ring_target.get() as usize;
+        for (from, to, bytes) in pieces.into_iter().filter(|piece| piece.2 != 0) {
+            moved((record_at(core) + from) as u64, (record_at(receiver) + to) as u64, bytes as u64);
+        }
+        let polls = self.header.islands[island].poll_ns.get() != 0 && target.state.load(SeqCst) != CORE_IDLE;
+        if polls {
+            note_first(&target.written_at_ns, arrives_ns);
+        } else {
+            let latency_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].doorbell_ns[island].get();
+            note_first(&target.rung_at_ns, arrives_ns + u64::from(latency_ns));
+        }
+        target.rings_received.fetch_add(1, SeqCst);
+        bump(&self.clock(core).transfers, 1);
+        self.bells.ring(self.record(core).ring_target.get() as usize);
+    }
+
+    /// The frame of the pool that a core's kernel has leave the caches.
+    pub fn flush_addr(&self, core: usize) -> u64 {
+        self.record(core).flush_addr.get()
+    }
+
+    /// The core that a core's record names, and its island; `None`: the word is damaged.
+    fn target_of(&self, core: usize) -> Option<(usize, &'static CoreRecord)> {
+        let target = self.record(core).ring_target.get() as usize;
+        Some((target / CORES_PER_ISLAND_MAX, self.header.cores.get(target)?))
+    }
+}
