@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use motet_fabric::{Error, ErrorKind, Result};
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 use crate::{
     bomb, masked, motet, profile,
@@ -108,7 +108,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 fn boot_to_prompt(project: &Project, boots: u32) -> Result<Vec<Measurement>> {
-    let machine = Machine::load(&project.root.join("machines/default.toml"))?;
+    let machine = MachineSpec::load(&project.root.join("machines/default.toml"))?;
     let mut times = Vec::new();
     for boot in 1..=boots {
         let seconds = prompt::time(project)?.as_secs_f64();

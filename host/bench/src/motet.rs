@@ -9,7 +9,7 @@ use std::{
 
 use motet_fabric::Result;
 use motet_layout::Isa;
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 use crate::{
     counts::{self, Costs},
@@ -24,7 +24,7 @@ const COMPILE_AT_MOST: Duration = Duration::from_secs(600);
 #[derive(Clone, Debug)]
 pub struct Described {
     /// The machine.
-    pub machine: Machine,
+    pub machine: MachineSpec,
     /// The file.
     pub file: PathBuf,
 }
@@ -40,7 +40,7 @@ pub fn describe(folder: &Path, islands: &[(Isa, usize)]) -> Result<Described> {
     }
     let file = folder.join("machine.toml");
     std::fs::write(&file, &text).map_err(file_error(&file))?;
-    Ok(Described { machine: Machine::parse(&text)?, file })
+    Ok(Described { machine: MachineSpec::parse(&text)?, file })
 }
 
 /// A folder `programs/ISA` with the guest programs, to be copied into a machine as `/in/programs`.

@@ -8,7 +8,7 @@ use std::{
 
 use motet_fabric::{Error, ErrorKind, Result, qemu, run::target_of};
 use motet_layout::Isa;
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 use crate::process;
 
@@ -118,7 +118,7 @@ pub fn qemu_version(isa: Isa) -> Result<String> {
 ///
 /// # Errors
 /// QEMU is not installed.
-pub fn describe(machine: &Machine) -> Result<String> {
+pub fn describe(machine: &MachineSpec) -> Result<String> {
     let islands: Vec<String> =
         machine.islands.iter().map(|island| format!("{} x{}", island.isa.name(), island.cores)).collect();
     let isa = machine.islands.first().map_or(Isa::X86_64, |island| island.isa);

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use motet_fabric::{Error, ErrorKind, Result, run};
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 use crate::progress;
 
@@ -32,7 +32,7 @@ impl Debugger {
     }
 
     /// Shows what to type, for kernels below `built`.
-    pub fn explain(&self, machine: &Machine, built: &Path) {
+    pub fn explain(&self, machine: &MachineSpec, built: &Path) {
         progress::print("motet: to debug an island, type one of these in another terminal:");
         for island in &machine.islands {
             let kernel = built.join(run::kernel_path(island.isa));

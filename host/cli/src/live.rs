@@ -9,7 +9,7 @@ use motet_fabric::{
     terminal,
     timed::{ClockReading, IslandReading},
 };
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 use crate::progress;
 
@@ -27,7 +27,7 @@ pub struct Live {
 
 impl Live {
     /// The line of `machine`. Nothing is shown before the first reading.
-    pub fn new(machine: &Machine) -> Self {
+    pub fn new(machine: &MachineSpec) -> Self {
         let names = machine.islands.iter().map(|island| island.name.clone()).collect();
         Self { names, on_terminal: terminal::draws_lines(), last: None, drawn: false }
     }

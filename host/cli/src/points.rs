@@ -9,13 +9,13 @@ use motet_fabric::{
     Error, ErrorKind, Result,
     timed::{Passage, Point},
 };
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 /// Reads lines `ISLAND ADDRESS [REGISTER]`.
 ///
 /// # Errors
 /// The file cannot be read, or a line is something else.
-pub fn read(file: &Path, machine: &Machine) -> Result<Vec<Point>> {
+pub fn read(file: &Path, machine: &MachineSpec) -> Result<Vec<Point>> {
     let wrong = |message: String| Error::new(ErrorKind::Usage, format!("--points: {}: {message}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
     text.lines()
@@ -23,7 +23,7 @@ pub fn read(file: &Path, machine: &Machine) -> Result<Vec<Point>> {
         .collect()
 }
 
-fn point(line: &str, machine: &Machine) -> Option<Point> {
+fn point(line: &str, machine: &MachineSpec) -> Option<Point> {
     Point::read(line, |name| machine.islands.iter().position(|island| island.name == name))
 }
 
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn points_are_read_and_wrong_ones_are_named() {
-        let machine = Machine::parse(include_str!("../../../machines/ker-one.toml")).unwrap();
+        let machine = MachineSpec::parse(include_str!("../../../machines/ker-one.toml")).unwrap();
         let with = |register| Some(Point { island: 0, address: 0x8020_0000, register });
         assert_eq!(point("riscv 0x80200000", &machine), with(None));
         assert_eq!(point("riscv 0x80200000 hgatp", &machine), with(Some("hgatp".into())));

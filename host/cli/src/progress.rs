@@ -8,7 +8,7 @@ use std::{
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use motet_fabric::run::Event;
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 /// Progress of one run, on standard error.
 pub struct Progress {
@@ -21,7 +21,7 @@ pub struct Progress {
 
 impl Progress {
     /// Progress of `machine`.
-    pub fn new(machine: &Machine, verbose: bool) -> Self {
+    pub fn new(machine: &MachineSpec, verbose: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let color = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let describe = |island: &motet_machine::IslandSpec| {

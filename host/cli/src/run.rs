@@ -14,7 +14,7 @@ use motet_fabric::{
     trace::Recording,
 };
 use motet_layout::Isa;
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 use crate::{
     accesses,
@@ -114,7 +114,7 @@ fn partial(outcome: &Result<Outcome>) -> Option<String> {
 /// A machine file that is missing or wrong.
 pub fn settings(root: &Path, options: &MachineOptions, mode: Mode, command: Command) -> Result<Options> {
     let file: PathBuf = options.machine.clone().unwrap_or_else(|| root.join("machines/default.toml"));
-    let machine = Machine::load(&file)?;
+    let machine = MachineSpec::load(&file)?;
     let qemu_arguments = qemu_arguments(&machine, &options.qemu_arguments)?;
     Ok(Options {
         machine,
@@ -131,7 +131,7 @@ pub fn settings(root: &Path, options: &MachineOptions, mode: Mode, command: Comm
 }
 
 /// Sorts what was given by name by island.
-fn qemu_arguments(machine: &Machine, given: &[(String, Vec<String>)]) -> Result<Vec<Vec<String>>> {
+fn qemu_arguments(machine: &MachineSpec, given: &[(String, Vec<String>)]) -> Result<Vec<Vec<String>>> {
     let mut sorted = vec![Vec::new(); machine.islands.len()];
     for (name, arguments) in given {
         let Some(index) = machine.islands.iter().position(|island| island.name == *name) else {
@@ -173,7 +173,7 @@ impl RunHooks {
         quiet: bool,
         stats_file: Option<&OutputFile>,
         report: Option<&Folder>,
-        trace: Option<(&OutputFile, &Machine)>,
+        trace: Option<(&OutputFile, &MachineSpec)>,
     ) -> Result<()> {
         if let Some(Measured { stats, .. }) = &self.measured {
             if !quiet {
@@ -254,7 +254,7 @@ impl Hooks for RunHooks {
 }
 
 /// The machine's root file system.
-fn guest_files(built: &Path, machine: &Machine, options: &RunOptions) -> Result<Tree> {
+fn guest_files(built: &Path, machine: &MachineSpec, options: &RunOptions) -> Result<Tree> {
     let mut isas: Vec<Isa> = Vec::new();
     for island in &machine.islands {
         if !isas.contains(&island.isa) {

@@ -10,7 +10,7 @@ use std::{
 
 use motet_fabric::{stats::FpgaChangeStats, trace::Recording};
 use motet_layout::{CORES_MAX, CoreId};
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 use motet_protocol::trace::{End, Event, Kind};
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 ///
 /// # Errors
 /// `out` does not take it.
-pub fn write(machine: &Machine, recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(machine: &MachineSpec, recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     let mut converter = Converter::new(machine, out);
     converter.names()?;
     for (core, event) in &recording.events {
@@ -47,7 +47,7 @@ struct Ready {
 }
 
 struct Converter<'a> {
-    machine: &'a Machine,
+    machine: &'a MachineSpec,
     out: &'a mut dyn Write,
     open: [Open; CORES_MAX],
     /// By thread id.
@@ -58,7 +58,7 @@ struct Converter<'a> {
 }
 
 impl<'a> Converter<'a> {
-    fn new(machine: &'a Machine, out: &'a mut dyn Write) -> Self {
+    fn new(machine: &'a MachineSpec, out: &'a mut dyn Write) -> Self {
         let open = [Open::Nothing; CORES_MAX];
         Self { machine, out, open, ready: HashMap::new(), flows: 0, time_ns: 0, first: true }
     }
@@ -235,10 +235,10 @@ mod tests {
 
     const ARM: CoreId = CoreId(16);
 
-    fn machine() -> Machine {
+    fn machine() -> MachineSpec {
         let text = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"x86\"\nisa = \"x86_64\"\ncores = 2\n\
             [[island]]\nname = \"arm\"\nisa = \"aarch64\"\ncores = 1\n";
-        Machine::parse(text).unwrap()
+        MachineSpec::parse(text).unwrap()
     }
 
     fn event(time_ns: u64, kind: Kind, tid: u32, detail: u32, name: &str) -> Event {

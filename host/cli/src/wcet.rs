@@ -6,7 +6,7 @@ use motet_fabric::{
     Error, ErrorKind, Result,
     wcet::{Analysis, Bound, Client, LEAST_URGENT, Terms},
 };
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 use crate::{arguments::WcetOptions, output::OutputFile, project};
 
@@ -19,7 +19,7 @@ pub fn wcet(options: &WcetOptions) -> Result<u8> {
         Some(file) => file.clone(),
         None => project::root()?.join("machines/default.toml"),
     };
-    let machine = Machine::load(&file)?;
+    let machine = MachineSpec::load(&file)?;
     let named = |error: Error| Error::new(error.kind, format!("{}: {error}", file.display()));
     let analysis = Analysis::new(&machine, options.island.as_deref()).map_err(named)?;
     let clients = options.clients.iter().map(|text| client(&analysis, text)).collect::<Result<Vec<_>>>()?;

@@ -65,13 +65,13 @@ mod tests {
     use super::*;
     use crate::Command;
     use motet_layout::{CoreId, DMA_BAD_ADDRESS, DMA_OK, DMA_OVERLAP, DMA_RINGS, IslandId, PAGE_SIZE, PoolAddr};
-    use motet_machine::Machine;
+    use motet_machine::MachineSpec;
     use motet_protocol::engine::Transfer;
     use std::{cell::RefCell, time::Duration};
 
     fn pool() -> HostPool {
         let text = "[pool]\nsize = \"32MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
-        HostPool::create(&Machine::parse(text).unwrap(), &Command::default(), 1, false).unwrap()
+        HostPool::create(&MachineSpec::parse(text).unwrap(), &Command::default(), 1, false).unwrap()
     }
 
     fn transfer(source: u64, destination: u64, bytes: u64, core: CoreId) -> Transfer {

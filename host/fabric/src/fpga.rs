@@ -21,7 +21,7 @@ use crate::{
     device_thread::{self, DeviceThread},
     stats::{FpgaChangeStats, FpgaRegionStats, FpgaStats},
 };
-use motet_machine::{FpgaSpec, Machine};
+use motet_machine::{FpgaSpec, MachineSpec};
 
 /// Who the FPGA is here: not 0.
 const HOST: u64 = u64::MAX;
@@ -97,7 +97,7 @@ pub fn start(pool: &HostPool, bells: &Arc<Doorbells>) -> motet_error::Result<Opt
 }
 
 /// What the FPGA did until `end_ps`; `None`: the machine has none.
-pub fn stats(pool: &HostPool, machine: &Machine, end_ps: u64) -> Option<FpgaStats> {
+pub fn stats(pool: &HostPool, machine: &MachineSpec, end_ps: u64) -> Option<FpgaStats> {
     let (fpga, spec) = (fpga::of(pool.pool())?, machine.fpga.as_ref()?);
     let regions = fpga::regions(fpga).map(|id| {
         let region = &fpga.regions[id.index()];

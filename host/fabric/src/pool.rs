@@ -23,7 +23,7 @@ use motet_protocol::{Context, format::format, memory::set_near};
 
 use crate::{fpga, service, trace};
 use motet_error::{Context as _, Error, ErrorKind, Result};
-use motet_machine::{Machine, Queue, TREE_SIZE, TextPlace, local_ranges};
+use motet_machine::{MachineSpec, Queue, TREE_SIZE, TextPlace, local_ranges};
 
 /// Bytes each console stream can hold.
 pub const STREAM_SIZE: u64 = 256 << 10;
@@ -59,7 +59,7 @@ impl HostPool {
     ///
     /// # Errors
     /// The host refuses memory, or the command is too long.
-    pub fn create(machine: &Machine, command: &Command, host_peer: u32, verbose: bool) -> Result<Self> {
+    pub fn create(machine: &MachineSpec, command: &Command, host_peer: u32, verbose: bool) -> Result<Self> {
         let len = machine.pool.size;
         let mut mapped = len;
         let map_lens = machine
@@ -114,7 +114,7 @@ impl HostPool {
         }
     }
 
-    fn write_header(&self, machine: &Machine, host_peer: u32, verbose: bool) -> Result<()> {
+    fn write_header(&self, machine: &MachineSpec, host_peer: u32, verbose: bool) -> Result<()> {
         let header = self.header();
         header.version.set(POOL_VERSION);
         header.island_count.set(machine.islands.len() as u32);
@@ -160,7 +160,7 @@ impl HostPool {
     }
 
     /// Lays out the memory allocator's tables, and the streams and the command behind them.
-    fn lay_out(&self, machine: &Machine, command: &Command) -> Result<()> {
+    fn lay_out(&self, machine: &MachineSpec, command: &Command) -> Result<()> {
         let header = self.header();
         let mut bytes = Vec::new();
         for text in command.args.iter().chain(&command.env) {
@@ -310,11 +310,11 @@ mod tests {
 
     use super::*;
 
-    fn machine() -> Machine {
+    fn machine() -> MachineSpec {
         let text = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 2\n\
             [[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\nextensions = [\"-v\"]\n\
             [[island]]\nname = \"c\"\nisa = \"aarch64\"\ncores = 1\n[[island]]\nname = \"d\"\nisa = \"riscv64\"\ncores = 1\n";
-        Machine::parse(text).unwrap()
+        MachineSpec::parse(text).unwrap()
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
                 "[pool]\nsize = \"64MiB\"\nblock = \"4MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n\
                  [[island]]\nname = \"b\"\nisa = \"x86_64\"\ncores = 1\n{model}"
             );
-            let pool = HostPool::create(&Machine::parse(&text).unwrap(), &Command::default(), 2, false).unwrap();
+            let pool = HostPool::create(&MachineSpec::parse(&text).unwrap(), &Command::default(), 2, false).unwrap();
             (0..16).map(|index| motet_protocol::memory::block(pool.pool(), index).near.get()).collect::<Vec<u32>>()
         };
         assert_eq!(near(""), [0b11 | NEAR_HOST; 16]);

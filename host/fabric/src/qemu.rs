@@ -414,7 +414,7 @@ fn inherit(command: &mut Command, fds: &[BorrowedFd<'_>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use motet_machine::Machine;
+    use motet_machine::MachineSpec;
     use std::os::unix::process::ExitStatusExt;
 
     #[test]
@@ -435,7 +435,8 @@ mod tests {
     fn line_with(toml: &str, firmware: Option<RawFd>) -> String {
         let migration = if toml.contains("hidden_harts") { "migration = \"firmware\"\n" } else { "" };
         let machine =
-            Machine::parse(&format!("{migration}[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\n{toml}")).unwrap();
+            MachineSpec::parse(&format!("{migration}[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\n{toml}"))
+                .unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         let launch = Launch {
             island: &machine.islands[0],

@@ -269,7 +269,7 @@ mod tests {
         Command,
         rootfs::{Entry, Tree},
     };
-    use motet_machine::Machine;
+    use motet_machine::MachineSpec;
     use std::{
         fs,
         os::unix::fs::{FileTypeExt, MetadataExt},
@@ -277,7 +277,7 @@ mod tests {
 
     fn pool(tree: &Tree) -> HostPool {
         let text = "[pool]\nsize = \"32MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
-        let pool = HostPool::create(&Machine::parse(text).unwrap(), &Command::default(), 1, false).unwrap();
+        let pool = HostPool::create(&MachineSpec::parse(text).unwrap(), &Command::default(), 1, false).unwrap();
         tree.build(&pool).unwrap();
         pool
     }

@@ -24,7 +24,7 @@ use motet_protocol::{Context as _, fs as pool_fs};
 
 use crate::{HostPool, run::target_of};
 use motet_error::{Context, Error, ErrorKind, Result};
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 use place::Places;
 
 /// What stands at a path.
@@ -238,7 +238,7 @@ impl Tree {
     }
 
     /// Adds the accelerators of the machine's FPGA.
-    pub fn add_accelerators(&mut self, machine: &Machine) {
+    pub fn add_accelerators(&mut self, machine: &MachineSpec) {
         let Some(fpga) = &machine.fpga else { return };
         self.set("dev/accel", Entry::Directory, 0o755);
         for (minor, accelerator) in (0..).zip(&fpga.accelerators) {
@@ -481,11 +481,11 @@ fn nanoseconds(time: SystemTime) -> u64 {
 mod tests {
     use super::*;
     use crate::Command;
-    use motet_machine::Machine;
+    use motet_machine::MachineSpec;
 
     pub fn pool(size: &str) -> HostPool {
         let text = format!("[pool]\nsize = \"{size}\"\n[[island]]\nname = \"a\"\nisa = \"riscv64\"\ncores = 1\n");
-        HostPool::create(&Machine::parse(&text).unwrap(), &Command::default(), 1, false).unwrap()
+        HostPool::create(&MachineSpec::parse(&text).unwrap(), &Command::default(), 1, false).unwrap()
     }
 
     fn userland() -> tempfile::TempDir {

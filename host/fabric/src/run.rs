@@ -37,7 +37,7 @@ use crate::{
     trace::{Recorder, Recording},
 };
 use launch::{Images, Launcher};
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 use restart::Restart;
 
 /// How often the clock in the header is brought up to date while islands boot.
@@ -81,7 +81,7 @@ impl Mode {
 #[derive(Debug)]
 pub struct Options {
     /// The machine.
-    pub machine: Machine,
+    pub machine: MachineSpec,
     /// The folder that holds `TARGET/kernel/motet-ISA`.
     pub kernels: PathBuf,
     /// What the kernels do.

@@ -185,12 +185,12 @@ impl<'a> Input<'a> {
 mod tests {
     use super::*;
     use crate::pool;
-    use motet_machine::Machine;
+    use motet_machine::MachineSpec;
     use std::{cell::Cell, fs::File, io::Read as _, os::fd::AsFd};
 
     fn pool() -> pool::HostPool {
         let text = "[pool]\nsize = \"32MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
-        pool::HostPool::create(&Machine::parse(text).unwrap(), &pool::Command::default(), 1, false).unwrap()
+        pool::HostPool::create(&MachineSpec::parse(text).unwrap(), &pool::Command::default(), 1, false).unwrap()
     }
 
     /// What the machine does when it prints.

@@ -23,7 +23,7 @@ use std::{
 use motet_coherence::{Model, Sharing};
 use motet_error::{Context, Error, ErrorKind, Result};
 use motet_layout::CORES_PER_ISLAND_MAX;
-use motet_machine::{IslandSpec, Machine, PluginArguments, PointArguments};
+use motet_machine::{IslandSpec, MachineSpec, PluginArguments, PointArguments};
 use motet_record::{Accesses, Passages, Record};
 use motet_timing::{ClockRegion, Settings, host};
 
@@ -149,7 +149,7 @@ impl Clocks {
     ///
     /// # Errors
     /// A QEMU is too old or has no plugins, the plugin is not built, or the host refuses memory.
-    pub fn create(options: &Options, machine: &Machine, pool: &HostPool) -> Result<Self> {
+    pub fn create(options: &Options, machine: &MachineSpec, pool: &HostPool) -> Result<Self> {
         for island in &machine.islands {
             check_harts(island)?;
             qemu::check_plugins(island.isa)?;
@@ -239,7 +239,7 @@ impl Clocks {
     }
 
     /// How far the machine is now.
-    pub fn reading(&self, machine: &Machine) -> ClockReading {
+    pub fn reading(&self, machine: &MachineSpec) -> ClockReading {
         let islands = machine.islands.iter().enumerate().map(|(index, island)| {
             let mut sum = IslandReading::default();
             for clock in &self.region.cores[index * CORES_PER_ISLAND_MAX..][..island.harts()] {

@@ -7,7 +7,7 @@ use motet_protocol::{
 };
 
 use crate::{HostPool, stats::FpgaChangeStats};
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 /// Room of a core's ring, in events: what a busy core writes while the host does something else.
 const RING_EVENTS: u64 = 8192;
@@ -26,12 +26,12 @@ pub struct Recording {
 }
 
 /// Bytes of pool that the trace of a machine needs.
-pub(crate) fn room(machine: &Machine) -> u64 {
+pub(crate) fn room(machine: &MachineSpec) -> u64 {
     size_of::<TraceTable>() as u64 + cores(machine).count() as u64 * trace::ring_bytes(RING_EVENTS)
 }
 
 /// Makes the rings, in [`room`] zeroed bytes at `at`, before any island starts.
-pub(crate) fn lay_out(pool: &HostPool, machine: &Machine, at: PoolAddr) {
+pub(crate) fn lay_out(pool: &HostPool, machine: &MachineSpec, at: PoolAddr) {
     let table = pool.pool().at::<TraceTable>(at);
     let mut next = at.add(size_of::<TraceTable>() as u64);
     for core in cores(machine) {
@@ -52,7 +52,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// The recorder of a machine, `None` when its pool has no rings.
-    pub(crate) fn new(pool: &HostPool, machine: &Machine) -> Option<Self> {
+    pub(crate) fn new(pool: &HostPool, machine: &MachineSpec) -> Option<Self> {
         let rings: Vec<_> =
             cores(machine).filter_map(|core| Some((core, trace::ring_of(pool.pool(), core)?))).collect();
         (!rings.is_empty()).then(|| Self { pool: pool.pool(), rings, events: Vec::new(), lost: 0 })
@@ -84,7 +84,7 @@ impl Recorder {
     }
 }
 
-fn cores(machine: &Machine) -> impl Iterator<Item = CoreId> {
+fn cores(machine: &MachineSpec) -> impl Iterator<Item = CoreId> {
     let islands = machine.islands.iter().enumerate();
     islands.flat_map(|(index, island)| (0..island.cores).map(move |core| CoreId::new(IslandId(index as u8), core)))
 }
@@ -96,10 +96,10 @@ mod tests {
     use motet_layout::sync::Ordering;
     use motet_protocol::trace::Kind;
 
-    fn machine() -> Machine {
+    fn machine() -> MachineSpec {
         let text = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 2\n\
             [[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\n";
-        Machine::parse(text).unwrap()
+        MachineSpec::parse(text).unwrap()
     }
 
     fn pool(trace: bool) -> HostPool {

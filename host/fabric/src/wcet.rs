@@ -8,7 +8,7 @@ use motet_coherence::config::{Config, IslandConfig};
 use serde::Serialize;
 
 use crate::{Error, ErrorKind, Result};
-use motet_machine::{AcceleratorSpec, FpgaSpec, Machine};
+use motet_machine::{AcceleratorSpec, FpgaSpec, MachineSpec};
 
 /// What the kernel executes at once: the most of the instruction sets.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +112,7 @@ impl<'a> Analysis<'a> {
     ///
     /// # Errors
     /// The machine has no FPGA, or no such island, or its model is wrong.
-    pub fn new(machine: &'a Machine, island: Option<&str>) -> Result<Self> {
+    pub fn new(machine: &'a MachineSpec, island: Option<&str>) -> Result<Self> {
         let message = "the machine has no FPGA: its file has no [fpga] table (docs/machines.md)";
         let fpga = machine.fpga.as_ref().ok_or_else(|| Error::new(ErrorKind::Usage, message))?;
         let config = machine.model_config()?;
@@ -282,8 +282,8 @@ mod tests {
     use super::*;
 
     /// The paper's machine, but for its kernel.
-    fn machine() -> Machine {
-        Machine::parse(include_str!("../../../machines/embedded.toml")).unwrap()
+    fn machine() -> MachineSpec {
+        MachineSpec::parse(include_str!("../../../machines/embedded.toml")).unwrap()
     }
 
     fn of<'b>(bounds: &'b [Bound], accelerator: &str, priority: u32) -> &'b Bound {
@@ -351,8 +351,9 @@ mod tests {
             message(analysis.accelerator("dct").unwrap_err()),
             "no accelerator is called \"dct\"; there are: qam16, qam64, fft512, fft1024, aes128, sha256, fir"
         );
-        let plain = Machine::parse("[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n")
-            .unwrap();
+        let plain =
+            MachineSpec::parse("[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n")
+                .unwrap();
         assert!(message(Analysis::new(&plain, None).unwrap_err()).starts_with("the machine has no FPGA"));
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    BLOCK_SIZE_DEFAULT, Calls, Crossing, IslandSpec, Machine, POOL_SIZE_MAX, POOL_SIZE_MIN, PoolSpec,
+    BLOCK_SIZE_DEFAULT, Calls, Crossing, IslandSpec, MachineSpec, POOL_SIZE_MAX, POOL_SIZE_MIN, PoolSpec,
     fault::{fault, misfit, span_of},
     fpga, hardware,
     island::IslandTable,
@@ -18,7 +18,7 @@ use super::{
 ///
 /// # Errors
 /// What is wrong, and where.
-pub(super) fn read(text: &str) -> Result<Machine> {
+pub(super) fn read(text: &str) -> Result<MachineSpec> {
     let file: MachineFile = toml::from_str(text).map_err(|error| {
         let span = error.span().unwrap_or(0..0);
         fault(text, span.clone(), &misfit(text, span, error.message()))
@@ -51,7 +51,7 @@ struct PoolTable {
 }
 
 impl MachineFile {
-    fn check(self, text: &str) -> Result<Machine> {
+    fn check(self, text: &str) -> Result<MachineSpec> {
         let crossing = match &self.crossing {
             None => Crossing::Direct,
             Some(name) => match name.get_ref().as_str() {
@@ -97,8 +97,17 @@ impl MachineFile {
         let service = service::check(text, self.service)?;
         let hardware = hardware::check(text, self.hardware_thread, service.is_some())?;
         let fpga = fpga::check(text, self.fpga)?;
-        let machine =
-            Machine { pool, islands, crossing, calls, service, hardware, fpga, model: self.model, text: text.into() };
+        let machine = MachineSpec {
+            pool,
+            islands,
+            crossing,
+            calls,
+            service,
+            hardware,
+            fpga,
+            model: self.model,
+            text: text.into(),
+        };
         let config = machine.model_config()?;
         machine.check_texts(&config, &texts)?;
         if calls != Calls::Fastest {

@@ -1,5 +1,5 @@
-//! Machine descriptions: one TOML file says what islands a machine has ([`Machine`]), and how its memory and caches are
-//! modelled in timed runs ([`Machine::model_config`]).
+//! MachineSpec descriptions: one TOML file says what islands a machine has ([`MachineSpec`]), and how its memory and caches are
+//! modelled in timed runs ([`MachineSpec::model_config`]).
 //!
 //! A file that is accepted can be booted: everything QEMU, the pool layout or a kernel would refuse later is refused
 //! here, with the key's name and its place in the file.
@@ -38,7 +38,7 @@ pub use text::TextPlace;
 
 /// A machine: what `machines/*.toml` describes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Machine {
+pub struct MachineSpec {
     /// The shared memory.
     pub pool: PoolSpec,
     /// The islands, in the order of their ids.
@@ -193,7 +193,7 @@ fn read_text(path: &Path) -> Result<String> {
     })
 }
 
-impl Machine {
+impl MachineSpec {
     /// Reads a machine description.
     ///
     /// # Errors

@@ -7,13 +7,13 @@ use motet_error::Result;
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreRecord, DmaEngine, Isa, IslandRecord, PoolHeader};
 
 use super::{
-    Crossing, Machine,
+    Crossing, MachineSpec,
     fault::{fault, span_of_key},
     local_ranges,
     memory::private_base,
 };
 
-impl Machine {
+impl MachineSpec {
     /// Everything that the cache and coherence model of a timed run needs to know.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use super::*;
 const GOOD: &str = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
 
 fn message(text: &str) -> String {
-    let error = Machine::parse(text).expect_err("must be refused");
+    let error = MachineSpec::parse(text).expect_err("must be refused");
     assert_eq!(error.kind, ErrorKind::Config);
     error.message
 }
@@ -27,7 +27,7 @@ fn what_is_no_text_file_is_refused_at_once() {
         (at("empty"), 78, "empty:1:1: "),
     ];
     for (path, status, message) in cases {
-        let error = Machine::load(&path).unwrap_err();
+        let error = MachineSpec::load(&path).unwrap_err();
         let named = error.message.contains(&path.display().to_string());
         assert!(named && error.exit_status() == status && error.message.contains(message), "{error}");
     }
@@ -35,7 +35,7 @@ fn what_is_no_text_file_is_refused_at_once() {
 
 #[test]
 fn accepts_the_shortest_machine() {
-    let machine = Machine::parse(GOOD).unwrap();
+    let machine = MachineSpec::parse(GOOD).unwrap();
     assert_eq!(machine.pool, PoolSpec { size: 64 << 20, block: BLOCK_SIZE_DEFAULT });
     assert_eq!(machine.islands[0].private, 64 << 20);
     assert_eq!(machine.core_count(), 1);
@@ -247,7 +247,7 @@ fn model_errors_name_key_and_place() {
 fn tlbs_that_cannot_be_are_refused_with_key_and_place() {
     let core = |keys: &str| format!("{GOOD}[[model.core]]\nfrequency_mhz = 2000\nmemory_cycles = 300\n{keys}");
     let both = |dtlb: &str| format!("itlb = {{ entries = 8, ways = 2 }}\ndtlb = {{ {dtlb} }}");
-    assert!(Machine::parse(&core(&both("entries = 12, ways = 3, pages = [\"4KiB\", \"2MiB\"]"))).is_ok());
+    assert!(MachineSpec::parse(&core(&both("entries = 12, ways = 3, pages = [\"4KiB\", \"2MiB\"]"))).is_ok());
     for (keys, want) in [
         (both("entries = 8, ways = 3"), "11:30: model.core.dtlb.ways: 3; the 8 entries cannot be divided so"),
         (both("entries = 8, ways = 0"), "11:30: model.core.dtlb.ways: 0; the 8 entries cannot be divided so"),
@@ -296,7 +296,7 @@ fn tlbs_that_cannot_be_are_refused_with_key_and_place() {
 #[test]
 fn only_x86_64_says_what_instructions_for_system_calls_take() {
     let core = "[[model.core]]\nisland = \"a\"\nfrequency_mhz = 1000\nmemory_cycles = 1\nsyscall_entry_cycles = 80\n";
-    let timing = |text: &str| Machine::parse(text).unwrap().model_config().unwrap().islands[0].timing.traps;
+    let timing = |text: &str| MachineSpec::parse(text).unwrap().model_config().unwrap().islands[0].timing.traps;
     let traps = timing(&format!("{GOOD}{core}"));
     assert_eq!((traps.entry_ps, traps.syscall_entry_ps, traps.syscall_exit_ps), (715_000, 80_000, 71_000));
     let other = GOOD.replace("x86_64", "riscv64");
@@ -319,7 +319,7 @@ fn shipped() -> Vec<(std::path::PathBuf, String)> {
 fn shipped_machines_parse() {
     let machines = shipped();
     for (path, _) in &machines {
-        Machine::load(path).unwrap_or_else(|error| panic!("{error}"));
+        MachineSpec::load(path).unwrap_or_else(|error| panic!("{error}"));
     }
     assert!(machines.len() >= 13);
 }
@@ -384,7 +384,7 @@ proptest::proptest! {
         let text = changes.iter().fold(text.clone(), |text, &(what, at)| {
             if text.contains("= ") { mutate(&text, what, at) } else { text }
         });
-        match Machine::parse(&text) {
+        match MachineSpec::parse(&text) {
             Ok(machine) => {
                 let config = machine.model_config().unwrap();
                 assert!(config.ranges.last().unwrap().end == machine.pool.size);
@@ -401,7 +401,7 @@ proptest::proptest! {
 #[test]
 fn queues_are_fair_unless_the_file_says_otherwise() {
     let with = |queue: &str| {
-        Machine::parse(&format!(
+        MachineSpec::parse(&format!(
             "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"riscv64\"\ncores = 1\n{queue}"
         ))
     };
@@ -419,11 +419,11 @@ fn extensions_are_taken_away_from_islands_and_given_back_to_cores() {
     let island = "name = \"a\"\nisa = \"riscv64\"\ncores = 3\nextensions = [\"-v\", \"-zba\"]\n";
     let core = "[[island.core]]\ncores = [2, 0]\nextensions = [\"v\"]\n";
     let text = format!("[pool]\nsize = \"64MiB\"\n[[island]]\n{island}{core}");
-    let machine = Machine::parse(&text).unwrap();
+    let machine = MachineSpec::parse(&text).unwrap();
     let shown: Vec<String> = machine.islands[0].extensions.iter().map(|set| format!(" {} ", set.withheld)).collect();
     assert!(shown.iter().all(|set| set.contains(" zba ")), "{shown:?}");
     assert_eq!(shown.iter().map(|set| set.contains(" v ")).collect::<Vec<_>>(), [false, true, false]);
-    let of_good = &Machine::parse(GOOD).unwrap().islands[0].extensions;
+    let of_good = &MachineSpec::parse(GOOD).unwrap().islands[0].extensions;
     assert!(of_good.iter().all(|set| set.claimed.is_empty() && set.withheld.is_empty()));
     for (from, to, want) in [
         ("\"-zba\"", "\"-sve\"", "7:21: extensions: `sve` is no extension of riscv64 that Motet knows; it knows "),
@@ -444,7 +444,7 @@ fn extensions_of_vendors_are_there_where_the_file_says_so() {
     let island = "name = \"a\"\nisa = \"riscv64\"\ncores = 3\nextensions = [\"custom-1\", \"-zba\"]\n";
     let cores = "[[island.core]]\ncores = [1]\nextensions = [\"custom-0\", \"v\"]\n\
         [[island.core]]\ncores = [2]\nextensions = [\"-custom-1\"]\n";
-    let machine = Machine::parse(&format!("[pool]\nsize = \"64MiB\"\n[[island]]\n{island}{cores}")).unwrap();
+    let machine = MachineSpec::parse(&format!("[pool]\nsize = \"64MiB\"\n[[island]]\n{island}{cores}")).unwrap();
     let claimed: Vec<String> = machine.islands[0].extensions.iter().map(|set| set.claimed.to_string()).collect();
     assert_eq!(claimed, ["custom-1", "custom-0 custom-1", ""]);
     assert!(machine.islands[0].extensions.iter().all(|set| set.withheld.to_string() == "zba"));
@@ -460,7 +460,7 @@ fn fpga(from: &str, to: &str) -> String {
 
 #[test]
 fn an_fpga_has_regions_and_accelerators_that_fit() {
-    let spec = Machine::parse(&fpga("", "")).unwrap().fpga.unwrap();
+    let spec = MachineSpec::parse(&fpga("", "")).unwrap().fpga.unwrap();
     assert_eq!((spec.regions, spec.interfaces, spec.data), (vec![4096], 16, 256 << 10));
     let cases = [
         ("[[fpga.region]]\nbitstream = 4096\n", "", "7:1: fpga.region: 0 of them; an FPGA has 1 to 8"),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use motet_coherence::{Bytes, Config, RangeConfig};
 use motet_layout::{ISLANDS_MAX, Isa};
 
-use super::{IslandSpec, Machine, fault::fault};
+use super::{IslandSpec, MachineSpec, fault::fault};
 use motet_error::Result;
 
 /// Where the text of an ISA's programs lies.
@@ -19,7 +19,7 @@ pub struct TextPlace {
     pub island: Option<usize>,
 }
 
-impl Machine {
+impl MachineSpec {
     /// Where the text of each ISA lies of which an island says it; the first one that does counts.
     pub fn text_places(&self, config: &Config) -> Vec<TextPlace> {
         let mut places: Vec<TextPlace> = Vec::new();
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     /// Two islands of one ISA and one of another, with these ends of their tables; ranges of 6, 32 and 26 MiB.
-    fn machine([first, second, third]: [&str; 3]) -> Result<Machine> {
+    fn machine([first, second, third]: [&str; 3]) -> Result<MachineSpec> {
         let island = |name: &str, isa: &str, text: &str| {
             format!("[[island]]\nname = \"{name}\"\nisa = \"{isa}\"\ncores = 1\n{text}\n")
         };
@@ -79,7 +79,7 @@ mod tests {
         let range = |name: &str, end: &str| format!("[[model.range]]\nname = \"{name}\"\nend = \"{end}\"\n");
         let ranges =
             range("small", "6MiB") + &range("middle", "38MiB") + "near = [\"c\", \"a\"]\n" + &range("rest", "64MiB");
-        Machine::parse(&format!("[pool]\nsize = \"64MiB\"\n{islands}{ranges}"))
+        MachineSpec::parse(&format!("[pool]\nsize = \"64MiB\"\n{islands}{ranges}"))
     }
 
     #[test]
@@ -116,7 +116,7 @@ mod tests {
         }
         let text = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\ntext = \"x\"\n\
                     [[model.range]]\nname = \"x\"\nend = \"2MiB\"\n[[model.range]]\nname = \"y\"\n";
-        let error = Machine::parse(text).unwrap_err();
+        let error = MachineSpec::parse(text).unwrap_err();
         assert!(error.message.starts_with("7:8: text: \"x\" has no whole block of 4MiB"), "{}", error.message);
     }
 }

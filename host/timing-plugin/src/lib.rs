@@ -42,7 +42,7 @@ use std::{
 use memory::HostMap;
 use motet_coherence::{Model, TrapEvent};
 use motet_layout::{CORES_PER_ISLAND_MAX, Isa, Pool, marks};
-use motet_machine::{Firmware, Machine, PluginArguments, PointArguments, local_ranges};
+use motet_machine::{Firmware, MachineSpec, PluginArguments, PointArguments, local_ranges};
 use motet_plugin_api::{Guest, Instruction, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
 use motet_record::{Accesses, Passages, Probe, Record};
 use motet_timing::{Bells, ClockRegion, Next, Timing, host};
@@ -243,7 +243,7 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     let island = given.island;
     let path = format!("/proc/self/fd/{}", given.machine);
     let text = std::fs::read_to_string(path).map_err(|error| format!("machine: {error}"))?;
-    let machine = Machine::parse(&text).map_err(|error| error.to_string())?;
+    let machine = MachineSpec::parse(&text).map_err(|error| error.to_string())?;
     let config = machine.model_config().map_err(|error| error.to_string())?;
     let segments = &config.islands.get(island).ok_or("island: not in the machine")?.segments;
     let pool_local = local_ranges(machine.islands[island].isa, machine.islands[island].private, machine.pool.size)[0].1;

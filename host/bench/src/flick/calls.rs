@@ -5,7 +5,7 @@ use std::{fmt::Write, time::Duration};
 use motet_coherence::{Config, Kind, Model, Picoseconds, Sharing, allocate};
 use motet_fabric::{Error, ErrorKind, Result, stats::CoreStats};
 use motet_layout::{Descriptor, Isa};
-use motet_machine::{Crossing, Machine, local_ranges};
+use motet_machine::{Crossing, MachineSpec, local_ranges};
 
 use super::{
     machines::{Bench, FLICK_QUANTUM_US, POLLING_QUANTUM_US, Protocol, QUANTUM_US, island_of, sum},
@@ -223,7 +223,7 @@ impl Signal {
 }
 
 /// The signals there and back.
-fn signals(machine: &Machine, [from, to]: [usize; 2]) -> Result<[Signal; 2]> {
+fn signals(machine: &MachineSpec, [from, to]: [usize; 2]) -> Result<[Signal; 2]> {
     let config = machine.model_config()?;
     let transfer_ps = match machine.crossing {
         Crossing::Direct => None,
@@ -269,7 +269,7 @@ fn parts(cores: &[CoreStats], islands: [&str; 2], count: u64, us: f64, signals: 
 /// What two cores need that do nothing but tell each other: a fault of the caller, a system call of the callee, a return on each, a doorbell to each that does not poll,
 /// which must tell its interrupt controller that it came, a store's way to each that does, and a line each way that one writes and the other reads, wherever in
 /// the pool that takes least.
-fn limit_us(machine: &Machine, [from, to]: [usize; 2]) -> Result<f64> {
+fn limit_us(machine: &MachineSpec, [from, to]: [usize; 2]) -> Result<f64> {
     let config = machine.model_config()?;
     let cores = [from, to].map(|island| config.islands[island].first_core);
     // The first piece of the pool, which begins with its first byte.
@@ -460,9 +460,9 @@ pub fn table(calls: &[NullCall]) -> String {
 mod tests {
     use super::*;
 
-    fn machine(name: &str) -> Machine {
+    fn machine(name: &str) -> MachineSpec {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        Machine::load(&root.join("machines").join(name)).unwrap()
+        MachineSpec::load(&root.join("machines").join(name)).unwrap()
     }
 
     #[test]

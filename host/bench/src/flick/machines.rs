@@ -11,7 +11,7 @@ use motet_fabric::{
     stats::{CoreStats, RegionStats, Stats},
 };
 use motet_layout::Isa;
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 use crate::{
     motet::Described,
@@ -149,7 +149,7 @@ impl Bench {
     /// It cannot be read.
     pub fn machine(&self, name: &str) -> Result<Described> {
         let file = self.project.root.join("machines").join(name).with_extension("toml");
-        Ok(Described { machine: Machine::load(&file)?, file })
+        Ok(Described { machine: MachineSpec::load(&file)?, file })
     }
 
     /// The same machine with cores that poll before they sleep.
@@ -228,7 +228,7 @@ impl Bench {
         let stem = machine.file.file_stem().unwrap_or_default().to_string_lossy();
         let file = self.folder.join(format!("{stem}-{how}.toml"));
         std::fs::write(&file, text).map_err(file_error(&file))?;
-        Ok(Described { machine: Machine::parse(text)?, file })
+        Ok(Described { machine: MachineSpec::parse(text)?, file })
     }
 
     /// A timed run of a shell command, with files in `/in`.
@@ -304,7 +304,8 @@ mod tests {
         let flick = bench.machine("flick").unwrap();
         // Also where [pool] is not the first table.
         let sorted = flick.machine.text.parse::<toml::Table>().unwrap().to_string();
-        let sorted = Described { machine: Machine::parse(&sorted).unwrap(), file: "motet-crossing-test.toml".into() };
+        let sorted =
+            Described { machine: MachineSpec::parse(&sorted).unwrap(), file: "motet-crossing-test.toml".into() };
         for (protocol, crossing) in Protocol::BOTH.into_iter().zip([Crossing::Flick, Crossing::Direct]) {
             assert_eq!(bench.crossing(sorted.clone(), protocol).unwrap().machine.crossing, crossing);
         }

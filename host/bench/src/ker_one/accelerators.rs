@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn waits_are_taken_off_what_stores_took() {
-        let machine = motet_machine::Machine::parse(include_str!("../../../../machines/embedded.toml")).unwrap();
+        let machine = motet_machine::MachineSpec::parse(include_str!("../../../../machines/embedded.toml")).unwrap();
         let fpga = machine.fpga.unwrap();
         let changes =
             vec![change(1, 0, "busy"), change(12, 0, "preempt"), change(40, 0, "reconfig"), change(300, 0, "hold")];

@@ -10,7 +10,7 @@ mod tornado;
 
 use clap::Args;
 use motet_fabric::Result;
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 use self::{
     figures::Figure,
@@ -184,7 +184,7 @@ impl Study {
         }
         let file = self.bench.folder.join("machine.toml");
         std::fs::write(&file, keys.text()).map_err(file_error(&file))?;
-        let described = Described { machine: Machine::load(&file)?, file };
+        let described = Described { machine: MachineSpec::load(&file)?, file };
         let described = if figure.polls { self.bench.polling(&described)? } else { described };
         let described = self.bench.crossing(described, figure.protocol)?;
         calls::us_on(&self.bench, &described, figure.polls, figure.isas, self.count)

@@ -289,7 +289,7 @@ impl Parameters {
 
 #[cfg(test)]
 mod tests {
-    use motet_machine::Machine;
+    use motet_machine::MachineSpec;
 
     use super::*;
 
@@ -333,7 +333,7 @@ mod tests {
                 for end in ends {
                     let mut changed = keys.clone();
                     assert!((changed.set(name, end).unwrap() - end).abs() <= 0.5, "{machine}: {name}");
-                    let config = Machine::parse(&changed.text()).and_then(|machine| machine.model_config());
+                    let config = MachineSpec::parse(&changed.text()).and_then(|machine| machine.model_config());
                     config.unwrap_or_else(|error| panic!("{machine}: {name} = {end}: {error}"));
                 }
             }

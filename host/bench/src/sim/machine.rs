@@ -7,7 +7,7 @@ use std::{
 
 use motet_fabric::{Error, ErrorKind, Result, stats::Stats};
 use motet_layout::Isa;
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 use super::Geometry;
 use crate::{
@@ -65,7 +65,7 @@ pub fn describe_with(folder: &Path, islands: &[Isa], geometry: &Geometry, more: 
     text += more;
     let file = folder.join("machine.toml");
     std::fs::write(&file, &text).map_err(file_error(&file))?;
-    Ok(Described { machine: Machine::parse(&text)?, file })
+    Ok(Described { machine: MachineSpec::parse(&text)?, file })
 }
 
 /// Copies the programs to folders `ISA/kernels`, for `--in`.

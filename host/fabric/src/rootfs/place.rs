@@ -80,7 +80,7 @@ fn texts(beginning: &[u8], own: Isa) -> Vec<(Range<u64>, Isa)> {
 mod tests {
     use super::*;
     use crate::Command;
-    use motet_machine::Machine;
+    use motet_machine::MachineSpec;
 
     const LOAD: u32 = PT_LOAD.0;
 
@@ -125,7 +125,7 @@ mod tests {
     }
 
     /// The ranges of the pool that a file's pages lie in.
-    fn ranges(pool: &HostPool, machine: &Machine, bytes: &[u8]) -> Vec<String> {
+    fn ranges(pool: &HostPool, machine: &MachineSpec, bytes: &[u8]) -> Vec<String> {
         let attributes = pool_fs::Attributes { mode: 0o755, uid: 0, gid: 0, rdev: 0, now_ns: 0 };
         let root = crate::rootfs::root_of(pool).unwrap();
         let file = pool_fs::create(pool, root, b"file", attributes).unwrap();
@@ -156,7 +156,7 @@ mod tests {
             ("near-b", ["near-a", "near-a", "near-b", "near-a"], ["near-b"; 4]),
         ] {
             let key = if text.is_empty() { String::new() } else { format!("text = \"{text}\"") };
-            let machine = Machine::parse(&format!(
+            let machine = MachineSpec::parse(&format!(
                 "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n\
                  [[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\n{key}\n\
                  [[model.range]]\nname = \"near-a\"\nend = \"24MiB\"\nnear = [\"a\"]\n\
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn text_that_its_range_has_no_room_for_is_an_error() {
-        let machine = Machine::parse(
+        let machine = MachineSpec::parse(
             "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"riscv64\"\ncores = 1\ntext = \"x\"\n\
              [[model.range]]\nname = \"rest\"\nend = \"60MiB\"\nnear = [\"a\"]\n[[model.range]]\nname = \"x\"\n",
         )

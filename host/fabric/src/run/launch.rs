@@ -133,12 +133,12 @@ mod tests {
 
     use super::{super::Mode, *};
     use crate::pool::Command;
-    use motet_machine::Machine;
+    use motet_machine::MachineSpec;
 
     #[test]
     fn a_missing_image_says_what_to_do() {
         let options = |island: &str| Options {
-            machine: Machine::parse(&format!(
+            machine: MachineSpec::parse(&format!(
                 "[pool]\nsize = \"32MiB\"\n[[island]]\nname = \"a\"\ncores = 1\n{island}"
             ))
             .unwrap(),

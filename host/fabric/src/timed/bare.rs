@@ -15,7 +15,7 @@ use crate::{
     qemu,
     timed::{Clocks, Options, Passage},
 };
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 
 /// How a program is run.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// The machine is another one, QEMU fails, or the program does not end.
-pub fn run(machine: &Machine, timing: &Options, program: &Program<'_>) -> Result<Outcome> {
+pub fn run(machine: &MachineSpec, timing: &Options, program: &Program<'_>) -> Result<Outcome> {
     let Some(island) = machine.islands.first().filter(|island| (island.isa, island.cores) == (Isa::RiscV64, 1)) else {
         return Err(Error::new(ErrorKind::Config, "a bare board is an island of RISC-V with one core"));
     };

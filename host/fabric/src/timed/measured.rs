@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use motet_coherence::{StalePage, interleaved::Step};
 use motet_layout::CORES_PER_ISLAND_MAX;
-use motet_machine::Machine;
+use motet_machine::MachineSpec;
 use motet_record::{Passage, Probe, Row, Snapshot};
 use motet_timing::host;
 
@@ -29,7 +29,7 @@ pub struct Measured {
 
 impl Clocks {
     /// What was measured. The islands have ended.
-    pub fn measured(&self, machine: &Machine, pool: &HostPool, command: &str) -> Measured {
+    pub fn measured(&self, machine: &MachineSpec, pool: &HostPool, command: &str) -> Measured {
         let mut stats = self.stats(machine, command);
         stats.fpga = fpga::stats(pool, machine, stats.time_ps);
         let accesses = self.accesses.as_ref().map(|(accesses, _)| accesses.steps().collect());
@@ -43,7 +43,7 @@ impl Clocks {
     }
 
     /// What was counted.
-    fn stats(&self, machine: &Machine, command: &str) -> Stats {
+    fn stats(&self, machine: &MachineSpec, command: &str) -> Stats {
         let settings = self.region.settings().expect("set up in create");
         let config = self.model.config();
         let islands = machine.islands.iter().enumerate().map(|(index, island)| IslandStats {
