@@ -22,7 +22,7 @@ impl PoolLogic {
         Kind::from_raw(self.fpga.accelerators[job.accelerator.index()].kind.get()).ok_or(Fault::Bitstream)
     }
 
-    fn frames(&self, id: InterfaceId) -> impl Iterator<Item = Frame> {
+    fn memory_frames(&self, id: InterfaceId) -> impl Iterator<Item = Frame> {
         let pages = (0..).map_while(move |page| clients::data_frame(self.fpga, id, page));
         std::iter::once(clients::registers_frame(self.fpga, id)).chain(pages)
     }
@@ -41,11 +41,11 @@ impl Logic for PoolLogic {
 
     fn is_unmapped(&self, id: InterfaceId) -> bool {
         // References of page tables go when nobody translates to the page any more.
-        self.frames(id).all(|frame| frame_record(self.pool, frame).refs.load(Ordering::SeqCst) == 1)
+        self.memory_frames(id).all(|frame| frame_record(self.pool, frame).refs.load(Ordering::SeqCst) == 1)
     }
 
     fn forget(&self, id: InterfaceId) {
-        for frame in self.frames(id) {
+        for frame in self.memory_frames(id) {
             self.pool.zero_frame(frame);
         }
     }

@@ -74,14 +74,14 @@ pub fn lay_out(pool: Pool, spec: &FpgaSpec, at: PoolAddr) {
             }
         }
     }
-    for frame in frames(at.0 + size_of::<Fpga>() as u64, len(spec) - size_of::<Fpga>() as u64) {
+    for frame in memory_frames(at.0 + size_of::<Fpga>() as u64, len(spec) - size_of::<Fpga>() as u64) {
         // Its own reference: an FPGA's memory could not become free.
         frame_record(pool, frame).refs.store(1, Ordering::Relaxed);
     }
     pool.header().fpga.set(at.0);
 }
 
-fn frames(at: u64, bytes: u64) -> impl Iterator<Item = Frame> {
+fn memory_frames(at: u64, bytes: u64) -> impl Iterator<Item = Frame> {
     (at >> PAGE_SHIFT..(at + bytes) >> PAGE_SHIFT).map(|frame| Frame(frame as u32))
 }
 

@@ -180,7 +180,7 @@ impl HostPool {
         let extra = service_len + fpga_len + 3 * STREAM_SIZE + trace_len + bytes.len() as u64;
         let mut at = format(self.pool, block_frames, extra)
             .map_err(|error| Error::new(ErrorKind::Config, format!("the pool cannot be laid out: {error:?}")))?;
-        self.place_blocks(&machine.model_config()?.ranges);
+        self.set_near_blocks(&machine.model_config()?.ranges);
         if let Some(spec) = &machine.service {
             service::lay_out(self.pool, spec, &machine.hardware, machine.islands.len(), at);
             at = at.add(service_len);
@@ -209,7 +209,7 @@ impl HostPool {
 
     /// Tells the block allocator which islands each block is near to: those that all ranges it lies in are near to. What
     /// the host makes (tables, the root file system but for programs) goes into the first range.
-    fn place_blocks(&self, ranges: &[RangeConfig]) {
+    fn set_near_blocks(&self, ranges: &[RangeConfig]) {
         let state = &self.header().memory;
         let block_len = u64::from(state.block_frames.get()) * PAGE_SIZE;
         for index in 0..state.block_count.get() {

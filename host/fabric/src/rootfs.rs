@@ -9,7 +9,7 @@
 
 mod input;
 mod overlay;
-mod place;
+mod placement;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,7 +25,7 @@ use motet_protocol::{Context as _, fs as pool_fs};
 use crate::{HostPool, run::target_of};
 use motet_error::{Context, Error, ErrorKind, Result};
 use motet_machine::MachineSpec;
-use place::Places;
+use placement::Placement;
 
 /// What stands at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -378,7 +378,7 @@ fn build_node(
         }
         Entry::Bytes(bytes) => {
             let file = pool_fs::create(pool, parent, name, attributes(node.mode, 0)).map_err(full)?;
-            Places::of(bytes).write(pool, file.inode(), 0, bytes).map_err(full)?;
+            Placement::of(bytes).write(pool, file.inode(), 0, bytes).map_err(full)?;
             file
         }
         Entry::HostFile(path) => {
@@ -413,12 +413,12 @@ fn copy(
     let what = || path.display().to_string();
     let mut file = fs::File::open(path).context(ErrorKind::NoInput, what)?;
     let mut piece = vec![0; PIECE];
-    let (mut size, mut places) = (0, None);
+    let (mut size, mut placement) = (0, None);
     loop {
         let len = read_piece(&mut file, &mut piece).context(ErrorKind::NoInput, what)?;
-        let places = places.get_or_insert_with(|| Places::of(&piece[..len]));
+        let placement = placement.get_or_insert_with(|| Placement::of(&piece[..len]));
         if piece[..len].iter().any(|&byte| byte != 0) {
-            places.write(pool, inode, size, &piece[..len]).map_err(full)?;
+            placement.write(pool, inode, size, &piece[..len]).map_err(full)?;
         }
         size += len as u64;
         if len < PIECE {

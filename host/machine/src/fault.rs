@@ -60,7 +60,7 @@ pub(super) fn misfit(text: &str, span: Range<usize>, message: &str) -> String {
     }
 }
 
-/// The key whose value is at this place, after the table that it is in: `model.core.l1d.ways`.
+/// The key whose value is at this position, after the table that it is in: `model.core.l1d.ways`.
 fn key_before(text: &str, at: usize) -> Option<String> {
     let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let before = text.get(..at)?;
@@ -78,7 +78,7 @@ fn key_before(text: &str, at: usize) -> Option<String> {
     Some(parts.into_iter().flatten().collect::<Vec<_>>().join("."))
 }
 
-/// An error at a place of the file.
+/// An error at a position of the file.
 pub(super) fn fault(text: &str, span: Range<usize>, message: &str) -> Error {
     let before = &text[..span.start.min(text.len())];
     let line = before.matches('\n').count() + 1;

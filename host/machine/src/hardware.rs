@@ -57,10 +57,10 @@ pub(super) fn check(text: &str, tables: Vec<Spanned<HardwareTable>>, has_service
     }
     let mut devices: Vec<HardwareSpec> = Vec::new();
     for table in tables {
-        let (place, device) = table.into_inner().check(text)?;
+        let (span, device) = table.into_inner().check(text)?;
         if devices.iter().any(|other| other.name == device.name) {
             let message = format!("hardware_thread.name: two devices are called \"{}\"", device.name);
-            return Err(fault(text, place, &message));
+            return Err(fault(text, span, &message));
         }
         devices.push(device);
     }
@@ -69,13 +69,13 @@ pub(super) fn check(text: &str, tables: Vec<Spanned<HardwareTable>>, has_service
 
 impl HardwareTable {
     fn check(self, text: &str) -> Result<(std::ops::Range<usize>, HardwareSpec)> {
-        let (place, name) = (self.name.span(), self.name.into_inner());
+        let (span, name) = (self.name.span(), self.name.into_inner());
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
         if name.is_empty() || name.len() > NAME_LEN_MAX || !name.chars().all(is_plain) {
             let message = format!(
                 "hardware_thread.name: \"{name}\"; a name has 1 to {NAME_LEN_MAX} letters of a to z, A to Z, 0 to 9 and -"
             );
-            return Err(fault(text, place, &message));
+            return Err(fault(text, span, &message));
         }
         let known = FUNCTIONS.iter().find(|(function, _)| function == self.does.get_ref());
         let Some(&(_, does)) = known else {
@@ -94,6 +94,6 @@ impl HardwareTable {
             memory_ns: number("memory_ns", &self.memory_ns, CYCLE_NS, 0..=NS_MAX)?,
             start_ns: number("start_ns", &self.start_ns, START_NS, 0..=NS_MAX)?,
         };
-        Ok((place, device))
+        Ok((span, device))
     }
 }

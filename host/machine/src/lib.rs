@@ -2,7 +2,7 @@
 //! modelled in timed runs ([`MachineSpec::model_config`]).
 //!
 //! A file that is accepted can be booted: everything QEMU, the pool layout or a kernel would refuse later is refused
-//! here, with the key's name and its place in the file.
+//! here, with the key's name and its position in the file.
 //!
 //! The fabric, which starts the machine, and the timing plugin in each QEMU read the same description with this crate, so
 //! both have the same model.

@@ -42,14 +42,14 @@ fn accepts_the_shortest_machine() {
 }
 
 #[test]
-fn unknown_key_is_named_with_its_place() {
+fn unknown_key_is_named_with_a_position() {
     let text = GOOD.replace("cores = 1", "cores = 1\ncolour = 3");
     let message = message(&text);
     assert!(message.starts_with("7:1: ") && message.contains("colour"), "{message}");
 }
 
 #[test]
-fn semantic_errors_name_key_and_place() {
+fn semantic_errors_name_key_and_position() {
     for (from, to, want) in [
         ("64MiB", "16MiB", "2:8: size: pool too small: 16MiB, the minimum is 32MiB"),
         ("64MiB", "65MiB", "2:8: size: must be a multiple of 4MiB"),
@@ -161,7 +161,7 @@ fn names_are_unique_and_islands_at_most_eight() {
 }
 
 #[test]
-fn model_errors_name_key_and_place() {
+fn model_errors_name_key_and_position() {
     let cache = |ways: u32| format!("{{ size = \"32KiB\", ways = {ways}, cycles = 4 }}");
     let core = format!("[[model.core]]\nfrequency_mhz = 2000\nl1d = {}\nmemory_cycles = 300\n", cache(8));
     let ranges = "[[model.range]]\nname = \"x\"\nend = \"8MiB\"\nnear = [\"a\"]\n[[model.range]]\nname = \"y\"\n";
@@ -244,7 +244,7 @@ fn model_errors_name_key_and_place() {
 }
 
 #[test]
-fn tlbs_that_cannot_be_are_refused_with_key_and_place() {
+fn tlbs_that_cannot_be_are_refused_with_key_and_position() {
     let core = |keys: &str| format!("{GOOD}[[model.core]]\nfrequency_mhz = 2000\nmemory_cycles = 300\n{keys}");
     let both = |dtlb: &str| format!("itlb = {{ entries = 8, ways = 2 }}\ndtlb = {{ {dtlb} }}");
     assert!(MachineSpec::parse(&core(&both("entries = 12, ways = 3, pages = [\"4KiB\", \"2MiB\"]"))).is_ok());
@@ -352,14 +352,14 @@ fn mutate(text: &str, what: u8, at: usize) -> String {
         1 => lines.insert(other, lines[line].clone()),
         2 => lines.swap(line, other),
         3 => {
-            let place = at % text.len();
+            let position = at % text.len();
             let mut bytes = text.as_bytes().to_vec();
-            bytes[place] = (at / text.len()) as u8;
+            bytes[position] = (at / text.len()) as u8;
             return String::from_utf8_lossy(&bytes).into_owned();
         }
         _ => {
             // Another value behind one of the file's equals signs.
-            let values: Vec<usize> = text.match_indices("= ").map(|(place, _)| place + 2).collect();
+            let values: Vec<usize> = text.match_indices("= ").map(|(position, _)| position + 2).collect();
             let from = values[at % values.len()];
             let len = text[from..].find([',', '}', '\n']).unwrap_or(text.len() - from);
             let word = WORDS[at / values.len() % WORDS.len()];
@@ -375,7 +375,7 @@ proptest::proptest! {
     })]
 
     #[test]
-    fn changed_machines_are_accepted_or_refused_with_a_place(
+    fn changed_machines_are_accepted_or_refused_with_a_position(
         which in 0usize..1000,
         changes in proptest::collection::vec((0u8..8, 0usize..1 << 24), 1..4),
     ) {

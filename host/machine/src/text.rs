@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_the_ranges_or_another_island_is_refused_with_its_place() {
+    fn what_contradicts_the_ranges_or_another_island_is_refused_with_its_position() {
         for (texts, want) in [
             (
                 ["", "text = \"board\"", ""],

@@ -89,8 +89,8 @@ fn drawing(title: &str, unit: &str, marks: Marks, bars: &[Bar]) -> String {
 /// The lower end above the upper one, each from the line of what is.
 fn row(svg: &mut Svg, top: f64, x_of: impl Fn(f64) -> f64, unit: &str, base: f64, bar: &Bar) {
     svg.text([LEFT, top + ROW / 2.0 + 4.0], Anchor::End, "label", &bar.name);
-    for (place, (end, colour)) in bar.ends.iter().zip(COLOURS).enumerate() {
-        let y = top + 3.0 + THICK * place as f64;
+    for (index, (end, colour)) in bar.ends.iter().zip(COLOURS).enumerate() {
+        let y = top + 3.0 + THICK * index as f64;
         let (from, to) = (x_of(base.min(end.value)), x_of(base.max(end.value)));
         svg.rect(
             [from, y, to - from, THICK],

@@ -85,8 +85,8 @@ impl<'a> Accesses<'a> {
     /// A core accesses memory. `address`: any of the eight bytes.
     pub fn note(&self, core: usize, kind: Kind, address: u64) {
         let made = self.header[MADE].fetch_add(1, Relaxed);
-        let place = made.checked_sub(self.skip()).and_then(|index| self.steps.get(usize::try_from(index).ok()?));
-        if let Some(step) = place {
+        let slot = made.checked_sub(self.skip()).and_then(|index| self.steps.get(usize::try_from(index).ok()?));
+        if let Some(step) = slot {
             let kind = match kind {
                 Kind::Fetch => 0,
                 Kind::Load | Kind::Walk => 1,

@@ -73,10 +73,10 @@ impl<'a> Passages<'a> {
     pub fn note(&self, passage: Passage) {
         let Some((made, rest)) = self.0.split_first() else { return };
         let index = usize::try_from(made.fetch_add(1, Relaxed)).unwrap_or(usize::MAX);
-        let Some(place) = index.checked_mul(WORDS).and_then(|at| rest.get(at..at + WORDS)) else { return };
-        place[0].store((passage.point << CORE_BITS | passage.core) as u64, Relaxed);
-        place[1].store(passage.at_ps, Relaxed);
-        place[2].store(passage.value, Relaxed);
+        let Some(slot) = index.checked_mul(WORDS).and_then(|at| rest.get(at..at + WORDS)) else { return };
+        slot[0].store((passage.point << CORE_BITS | passage.core) as u64, Relaxed);
+        slot[1].store(passage.at_ps, Relaxed);
+        slot[2].store(passage.value, Relaxed);
     }
 
     /// Those that were kept.

@@ -46,7 +46,7 @@ pub struct Region {
 }
 
 /// The words of a region.
-struct Place<'a> {
+struct Slot<'a> {
     head: &'a [AtomicU64],
     /// When it began, core by core.
     begun: &'a [AtomicU64],
@@ -59,16 +59,16 @@ impl Record<'_> {
     pub fn begin(&self, name: &Name, snapshot: impl FnOnce() -> Snapshot) {
         let _guard = self.lock();
         let index = self.find(name).unwrap_or_else(|| self.add(name));
-        let place = self.place(index);
-        let depth = place.head[DEPTH].fetch_add(1, Relaxed);
+        let slot = self.slot(index);
+        let depth = slot.head[DEPTH].fetch_add(1, Relaxed);
         if depth != 0 {
             return;
         }
         let now = snapshot();
-        place.head[ENTRIES].fetch_add(1, Relaxed);
-        place.head[BEGUN_PS].store(now.now_ps, Relaxed);
-        place.head[SKEW_PS].fetch_max(now.skew_ps, Relaxed);
-        for (word, &value) in place.begun.iter().zip(now.rows.iter().flatten()) {
+        slot.head[ENTRIES].fetch_add(1, Relaxed);
+        slot.head[BEGUN_PS].store(now.now_ps, Relaxed);
+        slot.head[SKEW_PS].fetch_max(now.skew_ps, Relaxed);
+        for (word, &value) in slot.begun.iter().zip(now.rows.iter().flatten()) {
             word.store(value, Relaxed);
         }
     }
@@ -78,19 +78,19 @@ impl Record<'_> {
         let _guard = self.lock();
         let index =
             self.find(name).or_else(|| (self.region_count().load(Relaxed) > REGIONS_MAX as u64).then_some(REGIONS_MAX));
-        let place = index.map(|index| self.place(index));
-        let Some(place) = place.filter(|place| place.head[DEPTH].load(Relaxed) != 0) else {
+        let slot = index.map(|index| self.slot(index));
+        let Some(slot) = slot.filter(|slot| slot.head[DEPTH].load(Relaxed) != 0) else {
             self.warn_locked(WarningKind::NotBegun, name);
             return false;
         };
-        if place.head[DEPTH].fetch_sub(1, Relaxed) != 1 {
+        if slot.head[DEPTH].fetch_sub(1, Relaxed) != 1 {
             return true;
         }
         let now = snapshot();
-        place.head[SKEW_PS].fetch_max(now.skew_ps, Relaxed);
-        place.head[TIME_PS].fetch_add(now.now_ps.saturating_sub(place.head[BEGUN_PS].load(Relaxed)), Relaxed);
-        let begun = place.begun.iter().map(|word| word.load(Relaxed));
-        for ((sum, begun), &value) in place.sums.iter().zip(begun).zip(now.rows.iter().flatten()) {
+        slot.head[SKEW_PS].fetch_max(now.skew_ps, Relaxed);
+        slot.head[TIME_PS].fetch_add(now.now_ps.saturating_sub(slot.head[BEGUN_PS].load(Relaxed)), Relaxed);
+        let begun = slot.begun.iter().map(|word| word.load(Relaxed));
+        for ((sum, begun), &value) in slot.sums.iter().zip(begun).zip(now.rows.iter().flatten()) {
             // A sleeping core's time is taken to be that of who asks, who may be ahead of it.
             sum.fetch_add(value.saturating_sub(begun), Relaxed);
         }
@@ -101,19 +101,19 @@ impl Record<'_> {
     pub fn regions(&self, end: &Snapshot) -> Vec<Region> {
         let _guard = self.lock();
         let count = self.region_count().load(Relaxed) as usize;
-        (0..count.min(REGIONS_MAX + 1)).map(|index| self.region(&self.place(index), end)).collect()
+        (0..count.min(REGIONS_MAX + 1)).map(|index| self.region(&self.slot(index), end)).collect()
     }
 
-    fn region(&self, place: &Place<'_>, end: &Snapshot) -> Region {
-        let head = |index: usize| place.head[index].load(Relaxed);
+    fn region(&self, slot: &Slot<'_>, end: &Snapshot) -> Region {
+        let head = |index: usize| slot.head[index].load(Relaxed);
         let open = head(DEPTH) != 0;
         let since = |now: u64, begun: u64| if open { now.saturating_sub(begun) } else { 0 };
-        let words = place.sums.chunks_exact(COLUMNS).zip(place.begun.chunks_exact(COLUMNS));
+        let words = slot.sums.chunks_exact(COLUMNS).zip(slot.begun.chunks_exact(COLUMNS));
         let cores = words.zip(&end.rows).map(|((sums, begun), now)| {
             std::array::from_fn(|column| sums[column].load(Relaxed) + since(now[column], begun[column].load(Relaxed)))
         });
         Region {
-            name: Name::load(place.head),
+            name: Name::load(slot.head),
             entries: head(ENTRIES),
             open,
             time_ps: head(TIME_PS) + since(end.now_ps, head(BEGUN_PS)),
@@ -124,27 +124,27 @@ impl Record<'_> {
 
     fn find(&self, name: &Name) -> Option<usize> {
         let count = self.region_count().load(Relaxed) as usize;
-        (0..count.min(REGIONS_MAX)).find(|&index| Name::load(self.place(index).head) == *name)
+        (0..count.min(REGIONS_MAX)).find(|&index| Name::load(self.slot(index).head) == *name)
     }
 
-    /// The place of a new region.
+    /// The slot of a new region.
     fn add(&self, name: &Name) -> usize {
         let index = (self.region_count().load(Relaxed) as usize).min(REGIONS_MAX);
         self.region_count().store(index as u64 + 1, Relaxed);
         if index < REGIONS_MAX {
-            name.store(self.place(index).head);
+            name.store(self.slot(index).head);
         } else {
             self.warn_locked(WarningKind::TooMany, name);
-            Name::of(OTHERS.as_bytes()).0.store(self.place(index).head);
+            Name::of(OTHERS.as_bytes()).0.store(self.slot(index).head);
         }
         index
     }
 
-    fn place(&self, index: usize) -> Place<'_> {
+    fn slot(&self, index: usize) -> Slot<'_> {
         let words = &self.regions[index * region_words(self.cores)..][..region_words(self.cores)];
         let (head, rows) = words.split_at(HEAD_WORDS);
         let (begun, sums) = rows.split_at(rows.len() / 2);
-        Place { head, begun, sums }
+        Slot { head, begun, sums }
     }
 }
 

@@ -129,9 +129,9 @@ fn row_words(words: &[AtomicU64], index: usize) -> &[AtomicU64] {
 }
 
 fn chosen(row: &Row) -> impl Iterator<Item = u64> {
-    static PLACES: OnceLock<Vec<usize>> = OnceLock::new();
+    static INDICES: OnceLock<Vec<usize>> = OnceLock::new();
     let find = |wanted: &str| column_names().position(|name| name == wanted).expect("a count of this name; tested");
-    PLACES.get_or_init(|| SAMPLED.into_iter().map(find).collect()).iter().map(|&place| row[place])
+    INDICES.get_or_init(|| SAMPLED.into_iter().map(find).collect()).iter().map(|&index| row[index])
 }
 
 /// Doubles the interval until at most half of the rows are left.

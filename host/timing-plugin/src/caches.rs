@@ -14,7 +14,7 @@ use crate::{
     pages::{PAGE, Pages},
     service::Service,
     tables::{self, Roots},
-    translated::{DataCosts, page_place},
+    translated::{DataCosts, page_slot},
     traps::LOCAL_APIC_END_OF_INTERRUPT,
 };
 
@@ -182,11 +182,11 @@ pub fn guest_chosen(vcpu: &mut Vcpu, guest: &Guest<'_>, site: usize) {
     (time.recent_pages, time.data_page) = ([0; RECENT_PAGES], 0);
 }
 
-/// A virtual CPU enters a page of code that is not the one entered last among those of its place.
+/// A virtual CPU enters a page of code that is not the one entered last among those of its slot.
 pub fn page_entered(vcpu: &mut Vcpu, page: usize) {
     let Some((core, time)) = counting(vcpu) else { return };
     core.translate(time, Side::Fetch, page as u64);
-    time.recent_pages[page_place(page as u64)] = page as u64 + 1;
+    time.recent_pages[page_slot(page as u64)] = page as u64 + 1;
 }
 
 /// A virtual CPU drops translations of addresses.
@@ -237,18 +237,18 @@ fn accessed_quickly<const SOLE: bool>(vcpu: &mut Vcpu, access: &Access<'_>, stor
         return false;
     }
     let (costs, address) = (core.costs, access.address);
-    let place = costs.place(address);
+    let slot = costs.slot(address);
     let is_known = if store {
-        time.recent_data.has_for_store(place, address, Held::Modified)
+        time.recent_data.has_for_store(slot, address, Held::Modified)
     } else {
-        time.recent_data.has(place, address)
+        time.recent_data.has(slot, address)
     };
     if !is_known {
-        if store && time.recent_data.has_for_store(place, address, Held::Only) {
+        if store && time.recent_data.has_for_store(slot, address, Held::Only) {
             if !core.caches.modify_recent(address) {
                 return false;
             }
-            time.recent_data.remember(place, address, Held::Modified, true);
+            time.recent_data.remember(slot, address, Held::Modified, true);
         } else {
             let Some((physical, stored)) = core.pages.find_page(address) else { return false };
             // A core without others stops at its own boundary, and forgets all pages there.
@@ -276,7 +276,7 @@ fn accessed_quickly<const SOLE: bool>(vcpu: &mut Vcpu, access: &Access<'_>, stor
 /// Another load than that of a line used last. What is not usual is in a function of its own, so that this one saves few registers.
 #[inline(never)]
 fn load(core: &mut TimedCore, time: &mut VcpuTime, address: u64, physical: u64, stored: bool) {
-    let stored = stored && core.costs.places_are_sets;
+    let stored = stored && core.costs.slots_are_sets;
     let Some((cost, held)) = core.caches.access_usual(false, physical) else {
         return load_unusual(core, time, address, physical, stored);
     };
@@ -349,8 +349,8 @@ fn straddled(kind: Kind, core: &mut TimedCore, time: &mut VcpuTime, access: &Acc
         }
     }
     // Whether lines are remembered decides what the TLBs are asked; so such an access never has.
-    time.recent_data.forget(core.costs.place(address));
-    time.recent_data.forget(core.costs.place(second));
+    time.recent_data.forget(core.costs.slot(address));
+    time.recent_data.forget(core.costs.slot(second));
     true
 }
 
@@ -365,7 +365,7 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
         if translated && core.costs.translates {
             core.translate_data(time, byte);
         }
-        time.recent_data.forget(core.costs.place(byte));
+        time.recent_data.forget(core.costs.slot(byte));
     }
     let find = || {
         let (address, store) = (access.address, kind.is_write());
@@ -463,7 +463,7 @@ impl TimedCore {
         time.charge(translated.cost.0);
         if let Some(walk) = translated.read {
             for entry in &walk.entries[..walk.count] {
-                time.recent_data.forget(self.costs.place(*entry));
+                time.recent_data.forget(self.costs.slot(*entry));
             }
             self.caches.settle();
             if self.caches.losses() != time.losses {
@@ -499,8 +499,8 @@ impl TimedCore {
     #[inline(always)]
     fn used(&self, time: &mut VcpuTime, address: u64, cost: Picoseconds, held: Held, stored: bool) {
         time.charge(cost.0);
-        let (place, held) = (self.costs.place(address), if self.costs.remembers { held } else { Held::Nothing });
-        time.recent_data.remember(place, address, held, stored);
+        let (slot, held) = (self.costs.slot(address), if self.costs.remembers { held } else { Held::Nothing });
+        time.recent_data.remember(slot, address, held, stored);
     }
 }
 

@@ -42,7 +42,7 @@ impl Pages {
         Self { generation: GENERATION, entries: [NONE; ENTRIES] }
     }
 
-    fn place(address: u64) -> usize {
+    fn slot(address: u64) -> usize {
         (address >> PAGE_SHIFT) as usize % ENTRIES
     }
 
@@ -55,7 +55,7 @@ impl Pages {
     /// The physical address of a virtual one, if it is known for loads, and whether it is for stores.
     #[inline(always)]
     pub fn find_page(&self, address: u64) -> Option<(u64, bool)> {
-        let entry = &self.entries[Self::place(address)];
+        let entry = &self.entries[Self::slot(address)];
         let differs = entry.tag ^ (address & PAGE | self.generation);
         (differs <= STORED).then(|| (address.wrapping_add(entry.delta), differs == STORED))
     }
@@ -63,7 +63,7 @@ impl Pages {
     /// An access to a virtual address has gone to a physical one.
     pub fn learn(&mut self, address: u64, physical: u64, store: bool) {
         let tag = address & PAGE | self.generation | if store { STORED } else { 0 };
-        self.entries[Self::place(address)] = Entry { tag, delta: physical.wrapping_sub(address) };
+        self.entries[Self::slot(address)] = Entry { tag, delta: physical.wrapping_sub(address) };
     }
 
     /// As [`Pages::learn`], of a page that only [`Pages::find_apart`] is to find.

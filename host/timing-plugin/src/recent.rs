@@ -8,19 +8,19 @@
 //!   ([`motet_coherence::Core::losses`]). For stores, its page must be known for stores, and the copy be modified; one that is
 //!   the only copy is made so by a short call of the model.
 //!
-//! Sets are told apart by address bits below the size of a page, so every other access to the set comes by the same place,
+//! Sets are told apart by address bits below the size of a page, so every other access to the set comes by the same slot,
 //! whatever its virtual address.
 
 use motet_coherence::{Held, LINE_SIZE};
 
 /// Sets that are told apart: all that differ within a page.
-pub const PLACES: usize = 4096 / LINE_SIZE as usize;
+pub const SLOTS: usize = 4096 / LINE_SIZE as usize;
 
 /// For each set, the last byte of a line that is [`Held::Modified`], in a page that is known for stores; 1 less for
 /// [`Held::Only`], and 2 less for a line to which a store is not known to hit, whatever the reason.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
-pub struct RecentLines([u64; PLACES]);
+pub struct RecentLines([u64; SLOTS]);
 
 /// No line's last byte, nor little less.
 const NONE: u64 = 0;
@@ -28,22 +28,22 @@ const NONE: u64 = 0;
 const ANY: u64 = 3;
 
 impl RecentLines {
-    /// Whether a load from an address would hit. `place`: of its set.
+    /// Whether a load from an address would hit. `slot`: of its set.
     #[inline(always)]
-    pub fn has(&self, place: usize, address: u64) -> bool {
-        self.0[place % PLACES] | ANY == address | (LINE_SIZE - 1)
+    pub fn has(&self, slot: usize, address: u64) -> bool {
+        self.0[slot % SLOTS] | ANY == address | (LINE_SIZE - 1)
     }
 
     /// Whether an address is in a line that is known for stores, and held so.
     #[inline(always)]
-    pub fn has_for_store(&self, place: usize, address: u64, held: Held) -> bool {
-        self.0[place % PLACES] == entry(address, held)
+    pub fn has_for_store(&self, slot: usize, address: u64, held: Held) -> bool {
+        self.0[slot % SLOTS] == entry(address, held)
     }
 
     /// A line has been used last in its set. `stored`: its page is known for stores.
     #[inline(always)]
-    pub fn remember(&mut self, place: usize, address: u64, held: Held, stored: bool) {
-        self.0[place % PLACES] = match held {
+    pub fn remember(&mut self, slot: usize, address: u64, held: Held, stored: bool) {
+        self.0[slot % SLOTS] = match held {
             Held::Nothing => NONE,
             Held::Copy | Held::Only | Held::Modified => entry(address, if stored { held } else { Held::Copy }),
         };
@@ -51,8 +51,8 @@ impl RecentLines {
 
     /// Another line has been used, which is not to be remembered.
     #[inline(always)]
-    pub fn forget(&mut self, place: usize) {
-        self.0[place % PLACES] = NONE;
+    pub fn forget(&mut self, slot: usize) {
+        self.0[slot % SLOTS] = NONE;
     }
 
     /// Forgets the lines of a page of `1 << shift` bytes.
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_line_is_known_for_loads_once_it_was_used_and_for_stores_as_it_is_held_if_its_page_is() {
-        let mut lines = RecentLines([NONE; PLACES]);
+        let mut lines = RecentLines([NONE; SLOTS]);
         for address in [0, 0x1_0000, 0xffff_ffff_ffff_ffc0] {
             let for_stores = |lines: &RecentLines| {
                 [Held::Modified, Held::Only].map(|held| lines.has_for_store(3, address + 8, held))
@@ -106,14 +106,11 @@ mod tests {
             lines.forget(3);
             assert!(!lines.has(3, address + 8));
         }
-        for (place, address) in [(0, 0x1000), (1, 0x1fc0), (2, 0x2080)] {
-            lines.remember(place, address, Held::Modified, true);
+        for (slot, address) in [(0, 0x1000), (1, 0x1fc0), (2, 0x2080)] {
+            lines.remember(slot, address, Held::Modified, true);
         }
         lines.forget_page(0x1000, 12);
-        assert_eq!(
-            [(0, 0x1000), (1, 0x1fc0), (2, 0x2080)].map(|(place, at)| lines.has(place, at)),
-            [false, false, true]
-        );
+        assert_eq!([(0, 0x1000), (1, 0x1fc0), (2, 0x2080)].map(|(slot, at)| lines.has(slot, at)), [false, false, true]);
         lines.remember(0, 0x1000, Held::Modified, true);
         lines.clear();
         assert!(!lines.has(0, 0x1000));

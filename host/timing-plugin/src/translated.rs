@@ -13,7 +13,7 @@ use crate::{
     ONE_LINE, PLUGIN, Plugin, RECENT_LINES, RECENT_PAGES, VcpuTime, announced_with_guest,
     atomics::{Accesses, accesses},
     boundary, caches, classes, firmware, mark_executed, noted, operands,
-    recent::PLACES,
+    recent::SLOTS,
     region_begins, region_ends, translations, traps,
 };
 
@@ -31,7 +31,7 @@ pub struct Costs {
     pub fetch_hit_ps: u64,
     /// Local addresses of the memory that L1I caches: start and size.
     fetched_by_cache: Vec<(u64, u64)>,
-    /// Number of the last place in [`VcpuTime::recent_lines`] that is used. Lines of one set of L1I share a place.
+    /// Number of the last slot in [`VcpuTime::recent_lines`] that is used. Lines of one set of L1I share a slot.
     recent_last: u64,
     /// Of loads and stores.
     pub data: DataCosts,
@@ -42,12 +42,12 @@ pub struct Costs {
 pub struct DataCosts {
     /// One that hits L1D, in picoseconds.
     pub hit_ps: u64,
-    /// Number of the last place in [`VcpuTime::recent_data`] that is used.
+    /// Number of the last slot in [`VcpuTime::recent_data`] that is used.
     last: u64,
-    /// Whether an access's place in its page tells its set of L1D, or at least some of its bits.
+    /// Whether an access's position in its page tells its set of L1D, or at least some of its bits.
     pub remembers: bool,
     /// Whether it tells all of them.
-    pub places_are_sets: bool,
+    pub slots_are_sets: bool,
     /// Whether cores have TLBs.
     pub translates: bool,
 }
@@ -65,9 +65,9 @@ impl Costs {
             recent_last: island.l1i.sets.min(RECENT_LINES) as u64 - 1,
             data: DataCosts {
                 hit_ps: timing.l1d_ps,
-                last: island.l1d.sets.min(PLACES) as u64 - 1,
+                last: island.l1d.sets.min(SLOTS) as u64 - 1,
                 remembers: island.segments.iter().all(|segment| segment.data_delta % PAGE_SIZE == 0),
-                places_are_sets: island.l1d.sets <= PLACES,
+                slots_are_sets: island.l1d.sets <= SLOTS,
                 translates: island.tlbs.is_some(),
             },
         }
@@ -83,7 +83,7 @@ impl Costs {
         self.fetched_by_cache.iter().any(|&(start, size)| line.wrapping_sub(start) < size)
     }
 
-    /// A line's place in [`VcpuTime::recent_lines`].
+    /// A line's slot in [`VcpuTime::recent_lines`].
     #[inline(always)]
     pub fn recent(&self, line: u64) -> usize {
         (line / LINE_SIZE & self.recent_last) as usize
@@ -91,9 +91,9 @@ impl Costs {
 }
 
 impl DataCosts {
-    /// An address's place in [`VcpuTime::recent_data`].
+    /// An address's slot in [`VcpuTime::recent_data`].
     #[inline(always)]
-    pub fn place(&self, address: u64) -> usize {
+    pub fn slot(&self, address: u64) -> usize {
         (address / LINE_SIZE & self.last) as usize
     }
 }
@@ -214,14 +214,14 @@ fn report_fetch(plugin: &Plugin, block: &Block<'_>, line: u64) {
     }
 }
 
-/// Lets translated code call for a page of code unless it was entered last among those of its place.
+/// Lets translated code call for a page of code unless it was entered last among those of its slot.
 fn report_page(plugin: &Plugin, block: &Block<'_>, page: u64) {
-    let word = offset_of!(VcpuTime, recent_pages) + page_place(page) * size_of::<u64>();
+    let word = offset_of!(VcpuTime, recent_pages) + page_slot(page) * size_of::<u64>();
     block.call_if(plugin.times.word(word), Condition::NotEqual, page + 1, caches::page_entered, page as usize);
 }
 
-/// The place of a page in [`VcpuTime::recent_pages`].
-pub fn page_place(page: u64) -> usize {
+/// The slot of a page in [`VcpuTime::recent_pages`].
+pub fn page_slot(page: u64) -> usize {
     (page / PAGE_SIZE) as usize % RECENT_PAGES
 }
 

@@ -108,7 +108,7 @@ fn header(stats: &Stats) -> String {
     let warnings = stats.warnings.iter().cloned().chain(stats.disorders());
     let warnings: String = warnings.map(|warning| format!("<p class=\"warning\">{}</p>\n", escape(&warning))).collect();
     let links = [("cores", "By core"), ("time", "over time"), ("regions", "regions"), ("machine", "the machine")]
-        .map(|(place, name)| format!("<a href=\"#{place}\">{name}</a>"));
+        .map(|(anchor, name)| format!("<a href=\"#{anchor}\">{name}</a>"));
     format!(
         "<header>\n<h1>Timed run</h1>\n<p class=\"soft\">Motet {}; {order}, {quantum} at a time. {}.</p>\n<pre>{}</pre>\n\
          <ul class=\"chips\">\n{}</ul>\n<div class=\"facts\">\n{tiles}</div>\n{warnings}</header>\n",

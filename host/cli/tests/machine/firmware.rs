@@ -88,9 +88,9 @@ fn motet() -> Result<(), String> {
 }
 
 fn calls(board: &[&str]) -> Result<(), String> {
-    let mut machine = Machine::start(&firmware(), &check(), board)?;
-    let text = machine.until(LIMIT, |_| false);
-    let status = machine.child.try_wait().map_err(|error| error.to_string())?;
+    let mut board = Board::start(&firmware(), &check(), board)?;
+    let text = board.until(LIMIT, |_| false);
+    let status = board.child.try_wait().map_err(|error| error.to_string())?;
     let ended = status.is_some_and(|status| status.success());
     if ended && text.contains("check: all of 4 harts ok") { Ok(()) } else { Err(format!("{status:?}\n{text}")) }
 }
@@ -99,9 +99,9 @@ fn calls(board: &[&str]) -> Result<(), String> {
 fn fault(instructions: &[u8], cause: &str) -> Result<(), String> {
     let broken = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
     fs::write(broken.path(), patched(&firmware(), instructions)?).map_err(|error| error.to_string())?;
-    let mut machine = Machine::start(broken.path(), &check(), BOARDS[1].1)?;
+    let mut board = Board::start(broken.path(), &check(), BOARDS[1].1)?;
     let is_whole = |text: &str| text.contains("  t6 ");
-    let text = machine.until(LIMIT, is_whole);
+    let text = board.until(LIMIT, is_whole);
     let wanted =
         ["check: all of 4 harts ok", "hart 0: a trap in the firmware: ", cause, "; the hart stops", " ra 0000"];
     match wanted.iter().find(|part| !text.contains(**part)) {
@@ -138,9 +138,9 @@ fn linux() -> Result<(), String> {
     for board in [BOARDS[0].1, BOARDS[2].1] {
         let initramfs = initramfs.to_str().ok_or("the folder's name must be UTF-8")?;
         let linux = ["-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1", "-no-reboot"];
-        let mut machine = Machine::start(&firmware(), &kernel, &[board, &linux].concat())?;
-        let text = machine.until(LIMIT, |_| false);
-        let status = machine.child.try_wait().map_err(|error| error.to_string())?;
+        let mut board = Board::start(&firmware(), &kernel, &[board, &linux].concat())?;
+        let text = board.until(LIMIT, |_| false);
+        let status = board.child.try_wait().map_err(|error| error.to_string())?;
         if !text.contains("program: 4 harts") || !status.is_some_and(|status| status.success()) {
             return Err(format!("{status:?}\n{text}"));
         }
@@ -181,12 +181,12 @@ pub fn archive(programs: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 /// A QEMU of four harts, which goes away with this value.
-pub struct Machine {
+pub struct Board {
     child: Child,
     output: Collected,
 }
 
-impl Machine {
+impl Board {
     pub fn start(firmware: &Path, kernel: &Path, further: &[&str]) -> Result<Self, String> {
         let mut command = Command::new(qemu::locate(Isa::RiscV64).map_err(|error| error.message)?);
         command.args([
@@ -228,7 +228,7 @@ impl Machine {
     }
 }
 
-impl Machine {
+impl Board {
     /// Its exit status, if it has ended by itself.
     pub fn status(&mut self) -> Result<Option<i32>, String> {
         Ok(self.child.try_wait().map_err(|error| error.to_string())?.and_then(|status| status.code()))
@@ -242,7 +242,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for Board {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

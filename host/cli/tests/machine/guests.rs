@@ -14,7 +14,7 @@ use motet_layout::Isa;
 
 use crate::{
     bad_input,
-    firmware::Machine,
+    firmware::Board,
     process::{self, Motet},
     trial,
 };
@@ -170,11 +170,11 @@ fn has_attempted(text: &str) -> Result<(), String> {
 
 fn refuses(isa: Isa, guest: &str) -> Result<(), String> {
     for (arguments, reason) in [("rounds=none", "bad argument: rounds=none"), ("test=none", "there is no test none")] {
-        let mut machine = board(isa, guest, arguments)?;
-        let text = machine.until(LIMIT, |_| false);
+        let mut board = board(isa, guest, arguments)?;
+        let text = board.until(LIMIT, |_| false);
         // Neither PSCI nor QEMU's OpenSBI has a status for it.
-        if !text.ends_with(&format!("failed: {reason}\n")) || machine.status()? != Some(0) {
-            return Err(format!("{:?}\n{text}", machine.status()?));
+        if !text.ends_with(&format!("failed: {reason}\n")) || board.status()? != Some(0) {
+            return Err(format!("{:?}\n{text}", board.status()?));
         }
     }
     Ok(())
@@ -189,11 +189,11 @@ fn types(isa: Isa) -> Result<(), String> {
         case $line in 'serial: ready'*) printf 'one\\ntwo and more\\n' >&3;; esac; done";
     let mut typed = Command::new("sh");
     typed.args(["-c", TYPES]).arg(board.get_program());
-    let mut machine = Machine::spawn({
+    let mut board = Board::spawn({
         typed.args(board.get_args());
         typed
     })?;
-    let text = machine.until(LIMIT, |text| text.contains("passed") || text.contains("failed"));
+    let text = board.until(LIMIT, |text| text.contains("passed") || text.contains("failed"));
     let is_well = ["ONE\n", "TWO AND MORE\n", "\npassed 1\n"].iter().all(|line| text.contains(line));
     if is_well { Ok(()) } else { Err(text) }
 }
@@ -202,8 +202,8 @@ fn types(isa: Isa) -> Result<(), String> {
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Starts a guest on a board of its own.
-fn board(isa: Isa, guest: &str, arguments: &str) -> Result<Machine, String> {
-    Machine::spawn(board_command(isa, guest, arguments)?)
+fn board(isa: Isa, guest: &str, arguments: &str) -> Result<Board, String> {
+    Board::spawn(board_command(isa, guest, arguments)?)
 }
 
 fn board_command(isa: Isa, guest: &str, arguments: &str) -> Result<Command, String> {

@@ -10,8 +10,8 @@ use motet_toolchain::Tools;
 
 use crate::{
     crossing::{Programs, source},
-    firmware::{Machine, archive, firmware, linux_kernel},
-    places::shipped,
+    firmware::{Board, archive, firmware, linux_kernel},
+    placement::shipped,
     process::{Motet, root, target},
     trial,
 };
@@ -82,7 +82,7 @@ fn linux(hidden: &str, board: &[&str]) -> Result<(), String> {
     let initramfs = initramfs.to_str().ok_or("the folder's name must be UTF-8")?;
     let option = option(hidden);
     let linux = ["-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1", "-no-reboot", "-fw_cfg", &option];
-    let text = Machine::start(&firmware(), &linux_kernel(Isa::RiscV64)?, &[board, &linux].concat())?.ended()?;
+    let text = Board::start(&firmware(), &linux_kernel(Isa::RiscV64)?, &[board, &linux].concat())?.ended()?;
     let seen = 4 - hidden.parse::<u32>().map_err(|error| error.to_string())?;
     let wanted = [
         &format!("program: {seen} harts without vectors")[..],
@@ -173,9 +173,9 @@ fn refused() -> Result<(), String> {
         ("rv64", "1", "no vector registers: start QEMU with -cpu rv64,v=true"),
         ("rv64,v=true", "some", "must be a number of harts"),
     ] {
-        let mut machine =
-            Machine::start(&firmware(), &check, &["-machine", "virt", "-cpu", cpu, "-fw_cfg", &option(number)])?;
-        let text = machine.until(std::time::Duration::from_secs(60), |text| text.contains('\n'));
+        let mut board =
+            Board::start(&firmware(), &check, &["-machine", "virt", "-cpu", cpu, "-fw_cfg", &option(number)])?;
+        let text = board.until(std::time::Duration::from_secs(60), |text| text.contains('\n'));
         if !text.contains(reason) {
             return Err(format!("{cpu}, {number}: {text}"));
         }
@@ -187,7 +187,7 @@ fn refused() -> Result<(), String> {
 fn check() -> Result<(), String> {
     let option = option("2");
     let board = ["-machine", "virt", "-cpu", "rv64,v=true", "-fw_cfg", &option];
-    let text = Machine::start(&firmware(), &check_program(), &board)?.ended()?;
+    let text = Board::start(&firmware(), &check_program(), &board)?.ended()?;
     if text.contains("check: all of 2 harts ok") { Ok(()) } else { Err(text) }
 }
 

@@ -35,10 +35,8 @@ mod libc_test;
 mod libraries;
 mod litmus;
 mod long_calls;
-mod machines;
-mod machines_aarch64;
 mod measured;
-mod places;
+mod placement;
 mod preemption;
 mod process;
 mod pthreads;
@@ -54,6 +52,8 @@ mod streams;
 mod timed;
 mod transfers;
 mod vectors;
+mod vm;
+mod vm_aarch64;
 mod vm_consoles;
 
 use std::{
@@ -103,10 +103,10 @@ fn main() -> ExitCode {
         trials.extend(vectors::trials());
         trials.extend(vm_consoles::trials());
         trials.extend(el2::trials());
-        trials.extend(places::trials());
+        trials.extend(placement::trials());
         trials.extend(long_calls::trials());
-        trials.extend(machines::trials());
-        trials.extend(machines_aarch64::trials());
+        trials.extend(vm::trials());
+        trials.extend(vm_aarch64::trials());
         trials.extend(bytes::trials());
         trials.extend(streams::trials());
         trials.extend(crossing::trials(&arguments));

@@ -6,9 +6,8 @@ use libtest_mimic::Trial;
 
 use crate::{
     crossing::Programs,
-    machines,
     process::{ISAS, Motet, root},
-    trial,
+    trial, vm,
 };
 
 type Test = fn() -> Result<(), String>;
@@ -65,7 +64,7 @@ fn at_once() -> Result<(), String> {
 /// The guest never waits, and is a less urgent real-time machine.
 fn from_guest() -> Result<(), String> {
     let programs = programs()?;
-    fs::copy(machines::guest(), programs.path.join("guest")).map_err(|error| error.to_string())?;
+    fs::copy(vm::guest(), programs.path.join("guest")).map_err(|error| error.to_string())?;
     let command =
         "mkfifo /tmp/times; /in/programs/realtime-riscv64 33 33 reads_alone </tmp/times & reads=$!; exec 3>/tmp/times
         until grep -q ' 33 6 1 ' /proc/$reads/stat; do sleep 0.01; done

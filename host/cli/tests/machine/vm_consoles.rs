@@ -8,9 +8,9 @@ use motet_layout::Isa;
 use crate::{
     command_line::Terminal,
     guests::built,
-    machines::guest,
     process::{Motet, Running, root},
     trial,
+    vm::guest,
 };
 
 type Test = fn() -> Result<(), String>;

@@ -120,12 +120,12 @@ impl Run<'_> {
             Symptom::IgnoresInterrupts => "it runs and takes no interrupts",
         };
         let seconds = self.options.hang_timeout.as_secs_f64();
-        let place = self.place(island, vcpu);
-        Err(self.failure(island, &format!("hangs: core {core}: {what} for {seconds} s ({place})")))
+        let location = self.location(island, vcpu);
+        Err(self.failure(island, &format!("hangs: core {core}: {what} for {seconds} s ({location})")))
     }
 
     /// Where a virtual CPU of an island is; all of them when it is not known which.
-    fn place(&mut self, index: usize, vcpu: Option<usize>) -> String {
+    fn location(&mut self, index: usize, vcpu: Option<usize>) -> String {
         let Some(registers) = self.islands[index].qemu.qmp.monitor("info registers -a") else {
             return "its QEMU does not answer".into();
         };
@@ -155,8 +155,8 @@ impl Run<'_> {
 
     /// An error about an island that does not react, with its program counters if its QEMU answers.
     fn hang(&mut self, index: usize, what: &str) -> Error {
-        let place = self.place(index, None);
-        self.failure(index, &format!("hangs: {what} ({place})"))
+        let location = self.location(index, None);
+        self.failure(index, &format!("hangs: {what} ({location})"))
     }
 }
 

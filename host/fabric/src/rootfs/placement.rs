@@ -14,14 +14,14 @@ use object::{
 use crate::HostPool;
 
 /// What is known of a file from its beginning.
-pub(super) struct Places {
+pub(super) struct Placement {
     /// Of a program: its own ISA.
     isa: Option<Isa>,
     /// Pages of the file that are text: from the first byte to the end, and whose.
     texts: Vec<(Range<u64>, Isa)>,
 }
 
-impl Places {
+impl Placement {
     /// `beginning`: of the file, its program headers included. What is no program, or makes no sense, has no text.
     pub(super) fn of(beginning: &[u8]) -> Self {
         let isa = isa_of(beginning);
@@ -113,15 +113,15 @@ mod tests {
         let other = (Isa::RiscV64 as u32) << fat::FLAGS_ISA_SHIFT;
         let segments =
             [(LOAD, 4, 0, 0x1800), (LOAD, 5, 0x2800, 0x1000), (LOAD, 6, 0x5000, 64), (fat::PT_TEXT, other, 0x8000, 9)];
-        let places = Places::of(&program(62, &segments));
-        let found = (0..10).map(|page| places.text_at(page << 12)).collect::<Vec<_>>();
+        let placement = Placement::of(&program(62, &segments));
+        let found = (0..10).map(|page| placement.text_at(page << 12)).collect::<Vec<_>>();
         let mut wanted = vec![None; 10];
         (wanted[2], wanted[3], wanted[8]) = (Some(Isa::X86_64), Some(Isa::X86_64), Some(Isa::RiscV64));
         assert_eq!(found, wanted);
         // What makes no sense has none.
         let senseless = program(62, &[(LOAD, 5, u64::MAX - 1, 4), (fat::PT_TEXT, 0, 0, 4096)]);
-        assert!(Places::of(&senseless).texts.is_empty());
-        assert!(Places::of(&program(62, &segments)[..70]).texts.is_empty());
+        assert!(Placement::of(&senseless).texts.is_empty());
+        assert!(Placement::of(&program(62, &segments)[..70]).texts.is_empty());
     }
 
     /// The ranges of the pool that a file's pages lie in.
@@ -129,7 +129,7 @@ mod tests {
         let attributes = pool_fs::Attributes { mode: 0o755, uid: 0, gid: 0, rdev: 0, now_ns: 0 };
         let root = crate::rootfs::root_of(pool).unwrap();
         let file = pool_fs::create(pool, root, b"file", attributes).unwrap();
-        Places::of(bytes).write(pool, file.inode(), 0, bytes).unwrap();
+        Placement::of(bytes).write(pool, file.inode(), 0, bytes).unwrap();
         let ranges = machine.model_config().unwrap().ranges;
         let range_of = |page| {
             let at = pool_fs::page(pool, file.inode(), page).unwrap().addr().0;
@@ -185,7 +185,7 @@ mod tests {
         let file = pool_fs::create(&pool, root, b"file", attributes).unwrap();
         let mut bytes = program(243, &[(LOAD, 5, 0, 8 << 20)]);
         bytes.resize(8 << 20, 1);
-        let refused = Places::of(&bytes).write(&pool, file.inode(), 0, &bytes);
+        let refused = Placement::of(&bytes).write(&pool, file.inode(), 0, &bytes);
         assert_eq!(refused, Err(Errno::ENOSPC));
         assert!(
             pool.header().memory.free_blocks.load(motet_layout::sync::Ordering::Relaxed) > 8,

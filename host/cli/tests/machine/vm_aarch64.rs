@@ -13,9 +13,9 @@ use motet_layout::Isa;
 use crate::{
     firmware,
     guests::built,
-    machines::{self, INIT},
     process::{self, Motet},
     trial,
+    vm::{self, INIT},
 };
 
 type Test = fn() -> Result<(), String>;
@@ -110,7 +110,7 @@ fn killed() -> Result<(), String> {
 fn damaged() -> Result<(), String> {
     let image = built(Isa::AArch64, "heartbeat")?;
     let of = |folder: &Path, command: &str| machine(&[folder.into()], command);
-    machines::damaged_images(&image, 60, "rounds=1 interval_ms=1", of)
+    vm::damaged_images(&image, 60, "rounds=1 interval_ms=1", of)
 }
 
 /// An island whose kernel is in EL1, one whose cores cannot keep their time from guests, and a machine without such cores.

@@ -15,14 +15,14 @@ type Test = fn() -> Result<(), String>;
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 8] = [
-        ("places::islands_use_memory_near_to_them", near_first),
-        ("places::timed_islands_seldom_read_far_memory", near_reads),
-        ("places::fetches_come_from_where_the_machine_file_says", text),
-        ("places::what_crosses_a_link_is_never_an_old_copy", no_old_copies),
-        ("places::published_machines_run_in_simulated_time", published),
-        ("places::children_start_on_idle_islands_whose_caches_are_coherent", children),
-        ("places::threads_leave_busy_cores_for_idle_islands_whose_caches_are_coherent", shared),
-        ("places::a_full_pool_is_an_error_that_programs_survive", full_pool),
+        ("placement::islands_use_memory_near_to_them", near_first),
+        ("placement::timed_islands_seldom_read_far_memory", near_reads),
+        ("placement::fetches_come_from_where_the_machine_file_says", text),
+        ("placement::what_crosses_a_link_is_never_an_old_copy", no_old_copies),
+        ("placement::published_machines_run_in_simulated_time", published),
+        ("placement::children_start_on_idle_islands_whose_caches_are_coherent", children),
+        ("placement::threads_leave_busy_cores_for_idle_islands_whose_caches_are_coherent", shared),
+        ("placement::a_full_pool_is_an_error_that_programs_survive", full_pool),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
