@@ -2,11 +2,9 @@
 
 use std::{fmt::Write, io};
 
-use motet_fabric::{
-    Error, ErrorKind, Result,
-    wcet::{Analysis, Bound, Client, LEAST_URGENT, Terms},
-};
+use motet_fabric::{Error, ErrorKind, Result};
 use motet_machine::MachineSpec;
+use motet_wcet::{Analysis, Bound, Client, LEAST_URGENT, Terms};
 
 use crate::{arguments::WcetOptions, output::OutputFile, project};
 

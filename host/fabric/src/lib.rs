@@ -32,7 +32,6 @@ pub mod terminal;
 pub mod timed;
 pub mod trace;
 pub mod vm_console;
-pub mod wcet;
 
 pub use ivshmem::Doorbells;
 pub use motet_error::{Error, ErrorKind, Result};

@@ -5,9 +5,9 @@ use std::{path::Path as FilePath, time::Duration};
 use motet_fabric::{
     Error, ErrorKind, Result,
     stats::{FpgaChangeStats, FpgaStats},
-    wcet::{Analysis, Bound},
 };
 use motet_machine::FpgaSpec;
+use motet_wcet::{Analysis, Bound};
 
 use super::paper::{ACCELERATORS, LOAD_US, OVERHEAD_US, PATHS, Path, WHOLE_BYTES};
 use crate::{

@@ -3,11 +3,13 @@
 //! A latency is from a store that traps until the store is executed, because its client's registers are connected. It is that of a thread whose core does nothing else,
 //! with no interrupt but the FPGA's, on caches and TLBs that hold nothing of use. The parts that are this kernel's are bounded by the instructions that they
 //! take and the cache lines and pages that they touch ([`ASK`], [`REVOKE`], [`WAKE`]): figures that were measured, and that a test compares with timed runs.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 use motet_coherence::config::{Config, IslandConfig};
 use serde::Serialize;
 
-use crate::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use motet_machine::{AcceleratorSpec, FpgaSpec, MachineSpec};
 
 /// What the kernel executes at once: the most of the instruction sets.
