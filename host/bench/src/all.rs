@@ -81,7 +81,7 @@ pub fn run(options: &Options) -> Result<()> {
     Err(Error::new(ErrorKind::Software, format!("nothing was recorded of {}, see above", failed.join(", "))))
 }
 
-/// Options without `--report DIR`, which changes no figure: where the page went is nobody's business.
+/// Options without `--report DIR`: it changes no figure, so it is not recorded.
 fn without_report(options: &[String]) -> Vec<&str> {
     let mut rest = options.iter().map(String::as_str);
     let mut kept = Vec::new();

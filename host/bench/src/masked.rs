@@ -65,9 +65,9 @@ pub struct Longest {
 /// A run of instructions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// How many.
+    /// Its length, in instructions.
     pub instructions: u64,
-    /// What ran.
+    /// The guest program that ran.
     pub program: String,
     /// Functions of the kernel in which it was, from its first thousands of instructions on, the most frequent first.
     pub functions: Vec<String>,

@@ -56,10 +56,10 @@ fn chosen(names: &[String]) -> Result<Vec<Isa>> {
     choose(&[Isa::X86_64, Isa::AArch64, Isa::RiscV64], names)
 }
 
-/// Those of `all` that have these names; all, if there are no names.
+/// The instruction sets with these names; without names, all.
 ///
 /// # Errors
-/// A name of none.
+/// A name is of no instruction set.
 pub fn choose(all: &[Isa], names: &[String]) -> Result<Vec<Isa>> {
     if names.is_empty() {
         return Ok(all.into());

@@ -8,10 +8,10 @@ use crate::{arguments::GuestsOptions, build, progress, project};
 
 /// The instruction sets that there are guests for.
 const ISAS: [Isa; 2] = [Isa::AArch64, Isa::RiscV64];
-/// All of them.
+/// The names of all guests.
 const GUESTS: [&str; 7] = ["rtos", "freertos", "heartbeat", "hostile", "serial", "share", "accelerated"];
 
-/// Builds them, and prints their paths.
+/// Builds the guests, and prints their paths.
 ///
 /// # Errors
 /// An unknown instruction set, the C compiler cannot be fetched, or cargo is missing or fails.

@@ -13,7 +13,7 @@ use motet_machine::MachineSpec;
 
 use crate::progress;
 
-/// Between plain lines.
+/// The time between two plain lines.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// The line of one run, on standard error.
@@ -70,7 +70,7 @@ impl Drop for Live {
     }
 }
 
-/// Simulated time so far; million instructions per host second by island, and the share of stalls, of late.
+/// The text of the line: simulated time so far, and since the last line each island's million instructions per host second and the share of stalls.
 fn describe(names: &[String], before: &ClockReading, now: &ClockReading, passed: Duration) -> String {
     let nothing = IslandReading::default();
     let (mut awake_ps, mut stall_ps) = (0, 0);

@@ -1,4 +1,4 @@
-//! Files for results, which options name: made before a long run, so that a wrong path is told at once.
+//! Files for results. They are made before a long run, so that a wrong path is reported at once.
 
 use std::{
     fs::File,

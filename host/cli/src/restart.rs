@@ -18,7 +18,7 @@ pub fn restart(options: &RestartOptions) -> Result<u8> {
     Ok(0)
 }
 
-/// The machine that is meant.
+/// The running machine that the options name; without one, the only one.
 fn the_run(running: &[u32], named: Option<u32>) -> Result<u32> {
     let wrong = |kind, message: String| Err(Error::new(kind, message));
     match (named, running) {

@@ -4,7 +4,7 @@ use motet_fabric::stats::{CoreStats, RegionStats, Stats};
 
 use crate::progress;
 
-/// More regions than this make nobody wiser.
+/// Most regions that the table shows; `--stats` has all.
 const REGIONS_SHOWN: usize = 12;
 
 /// Prints the table.
@@ -88,7 +88,7 @@ pub fn level_hits(core: &CoreStats) -> [[u64; 2]; 4] {
     [of(core.count("fetches"), l1i), of(data, l1d), of(l1i + l1d, l2), of(l2, l3)]
 }
 
-/// With a unit that suits it.
+/// A time, with the unit that suits its size.
 fn duration(ps: u64) -> String {
     match ps {
         0..10_000_000 => format!("{:.1} ns", ps as f64 / 1e3),

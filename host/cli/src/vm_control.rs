@@ -13,13 +13,13 @@ use crate::arguments::{VmConsoleOptions, VmKillOptions};
 struct Found {
     /// The process that runs its machine.
     run: u32,
-    /// Its number there.
+    /// Its number in that machine.
     id: u32,
-    /// What else is shown.
+    /// The other columns of the list.
     rest: Vec<String>,
 }
 
-/// All of them.
+/// All virtual machines of this user on this host.
 fn all() -> Result<Vec<Found>> {
     let mut found = Vec::new();
     let mut failure = None;
@@ -44,7 +44,7 @@ fn all() -> Result<Vec<Found>> {
     }
 }
 
-/// Shows them.
+/// Prints the list of virtual machines.
 ///
 /// # Errors
 /// No machine runs.
@@ -63,7 +63,7 @@ pub fn list() -> Result<u8> {
     Ok(0)
 }
 
-/// The one of that number, or the only one.
+/// The virtual machine of that number; without a number, the only one.
 fn find(id: Option<u32>, run: Option<u32>) -> Result<Found> {
     if let Some(run) = run {
         // Why it does not answer, if it does not.
@@ -83,7 +83,7 @@ fn find(id: Option<u32>, run: Option<u32>) -> Result<Found> {
     }
 }
 
-/// Ends one.
+/// Ends a virtual machine.
 ///
 /// # Errors
 /// There is none of that number, or there are several.
@@ -92,7 +92,7 @@ pub fn kill(options: &VmKillOptions) -> Result<u8> {
     control::ask(vm.run, &format!("kill {}", vm.id)).map(|_| 0)
 }
 
-/// Makes standard input and output the console of one.
+/// Makes standard input and output the console of a virtual machine.
 ///
 /// # Errors
 /// There is none of that number, or there are several; somebody else uses its console.

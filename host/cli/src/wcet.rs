@@ -47,7 +47,7 @@ fn client(analysis: &Analysis, text: &str) -> Result<Client> {
     Ok(Client { accelerator: analysis.accelerator(name)?, priority, job_ps: job_us * 1_000_000 })
 }
 
-/// An hour.
+/// Longest job: an hour.
 const JOB_US_MAX: u64 = 3_600_000_000;
 
 fn table(terms: Terms, bounds: &[Bound]) -> String {

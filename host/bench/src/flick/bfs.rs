@@ -50,7 +50,7 @@ impl Choice {
 pub struct Search {
     /// The graph's name.
     pub name: String,
-    /// As metrics call it.
+    /// Its name in metrics.
     pub key: String,
     /// The row of Table IV, and whether it is of the same size.
     pub dataset: Option<(Dataset, bool)>,
@@ -156,7 +156,7 @@ fn check(run: &Run, name: &str, who: &[&str], [host, nxp]: [usize; 2], [found, c
     }
 }
 
-/// The figures.
+/// What was measured, for the table and the JSON file.
 pub fn measurements(searches: &[Search], choice: &Choice) -> Vec<Measurement> {
     let mut all = Vec::new();
     for search in searches {
@@ -187,7 +187,7 @@ pub fn measurements(searches: &[Search], choice: &Choice) -> Vec<Measurement> {
     all
 }
 
-/// Heads of [`rows`].
+/// The headings of the columns of [`rows`].
 pub const COLUMNS: [&str; 12] = [
     "graph",
     "vertices",

@@ -397,7 +397,7 @@ fn over_protocol(calls: &[NullCall]) -> Option<Measurement> {
     })
 }
 
-/// Heads of [`columns`].
+/// The headings of [`columns`].
 pub const COLUMNS: [&str; 5] =
     ["us", "Flick's paper", "its protocol, on this machine", "Motet", "Flick's time / Motet's"];
 

@@ -27,7 +27,7 @@ const SYSCALL_TARGET_US: f64 = 20.0;
 struct Kind {
     /// As metrics name it, and the guest program with other dashes.
     name: &'static str,
-    /// For people.
+    /// Its name in tables and on the page.
     what: &'static str,
 }
 
@@ -187,7 +187,7 @@ pub fn measurements(cases: &[Case]) -> Vec<Measurement> {
     all
 }
 
-/// Heads of [`rows`].
+/// The headings of the columns of [`rows`].
 pub const COLUMNS: [&str; 6] =
     ["a call on the NxP: us", "Flick's protocol", "p99", "Motet", "p99", "Flick's time / Motet's"];
 

@@ -117,7 +117,7 @@ fn points(output: &str) -> Result<Vec<[f64; 2]>> {
     output.lines().map(|line| row(line).ok_or_else(|| bad(line))).collect()
 }
 
-/// The figures.
+/// What was measured, for the table and the JSON file.
 ///
 /// # Errors
 /// The NxP is never as fast as the host.
@@ -158,7 +158,7 @@ pub fn measurements(bench: &Bench, curves: &[Chase]) -> Result<Vec<Measurement>>
     Ok(all)
 }
 
-/// Heads of [`rows`].
+/// The headings of the columns of [`rows`].
 pub const COLUMNS: [&str; 4] = ["pointer chasing", "Flick's paper", "its protocol, on this machine", "Motet"];
 
 /// What the curves come to: the paper's, those of its protocol on this machine, and Motet's.

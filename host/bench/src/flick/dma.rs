@@ -109,7 +109,7 @@ fn copies(output: &str) -> Result<Copies> {
     Ok(Copies { rows, engine_ns })
 }
 
-/// The figures.
+/// What was measured, for the table and the JSON file.
 ///
 /// # Errors
 /// The engine is never faster, or no machine can be described.

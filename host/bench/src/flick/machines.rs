@@ -55,7 +55,7 @@ impl Protocol {
         }
     }
 
-    /// For people.
+    /// Its name in tables and on the page.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Flick => "Flick's protocol",

@@ -230,10 +230,10 @@ fn summary(values: &[f64]) -> [f64; 3] {
     [least, median(values), values.iter().copied().fold(0.0, f64::max)]
 }
 
-/// Heads of [`rows`].
+/// The headings of the columns of [`rows`].
 pub const COLUMNS: [&str; 6] = ["random orders of the board's kernel, us", "on", "by", "least", "median", "most"];
 
-/// What people look at.
+/// The rows of the printed table.
 pub fn rows(spreads: &[Spread]) -> Vec<[String; 6]> {
     let both = |spread: &Spread| {
         let [from, to] = spread.isas.map(Isa::name);
@@ -247,7 +247,7 @@ pub fn rows(spreads: &[Spread]) -> Vec<[String; 6]> {
     spreads.iter().flat_map(both).collect()
 }
 
-/// What people look at, as text.
+/// The printed table.
 pub fn table(spreads: &[Spread]) -> String {
     let mut text = String::new();
     let rows = rows(spreads);

@@ -25,7 +25,7 @@ pub fn chase_ratio(accesses: f64, delay_us: f64, interval_us: f64) -> f64 {
 pub struct Dataset {
     /// As the paper calls it.
     pub name: &'static str,
-    /// As metrics call it.
+    /// Its name in metrics.
     pub key: &'static str,
     /// Vertices of SNAP's graph.
     pub vertices: u32,

@@ -21,7 +21,7 @@ const QUICK_PHASES: u32 = 2;
 /// What was measured on one machine, in cycles until the last process had ended.
 #[derive(Clone, Debug)]
 pub struct Mix {
-    /// For people.
+    /// Its name in tables and on the page.
     pub title: &'static str,
     suffix: &'static str,
     /// Each process is bound to a core of its kind.
@@ -84,7 +84,7 @@ fn oracle(phases: f64) -> f64 {
     PHASE * all.max(of_accelerators)
 }
 
-/// The measurements.
+/// What was measured, for the table and the JSON file.
 pub fn measurements(mix: &Mix) -> Vec<Measurement> {
     let measurement = |metric: &str, value, unit, target, source: &str| Measurement {
         metric: format!("{metric}{}", mix.suffix),

@@ -82,7 +82,7 @@ fn machine(bench: &Bench, rival: Rival, cores: u32, accelerators: u32) -> Result
     bench.machines.changed(&bench.machines.machine("ftm")?, &how, &changes)
 }
 
-/// The measurements.
+/// What was measured, for the table and the JSON file.
 pub fn measurements(queues: &[Queue]) -> Vec<Measurement> {
     let mut all = Vec::new();
     let source = "threads that use vectors for some 3 million instructions, one on each core without; reference: of one thread alone";

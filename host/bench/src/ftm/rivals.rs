@@ -45,7 +45,7 @@ pub enum Rival {
 }
 
 impl Rival {
-    /// In names of metrics.
+    /// Its name in metrics.
     pub const fn metric(self) -> &'static str {
         match self {
             Self::Fused => "fused",
@@ -56,7 +56,7 @@ impl Rival {
         }
     }
 
-    /// For people.
+    /// Its name in tables and on the page.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fused => "Motet, fused",
@@ -80,7 +80,7 @@ impl Rival {
 /// A machine that a thread finds vectors on.
 #[derive(Debug)]
 pub struct Accelerated {
-    /// For people.
+    /// Its name in tables and on the page.
     pub title: &'static str,
     /// At the end of metrics' names.
     pub suffix: &'static str,
@@ -112,7 +112,7 @@ pub const MACHINES: [Accelerated; 3] = [
 pub struct Cost {
     /// Of simulated time; on Linux as many as instructions.
     pub cycles: f64,
-    /// Of all cores.
+    /// Sums over all cores.
     pub instructions: f64,
 }
 

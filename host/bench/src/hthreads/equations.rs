@@ -8,7 +8,7 @@ use motet_queueing::{
 
 use super::paper;
 
-/// Beginnings of which the mean counts, on the machine as in the model.
+/// How many starting times are tried; the mean over them counts, on the machine as in the model.
 pub const BEGINNINGS: u32 = 20;
 const REQUESTS: u64 = 20_000;
 /// Two requests in each iteration.
@@ -17,24 +17,24 @@ const REQUESTS_OF_ITERATION: f64 = 2.0;
 /// Who serves requests, one after the other.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Server {
-    /// How many there are.
+    /// How many servers there are.
     pub servers: u32,
-    /// Whom a core asks.
+    /// Which server a core asks.
     pub queues: Queues,
-    /// Cycles that one is busy with a request.
+    /// Cycles for which a server is busy with a request.
     pub service: f64,
-    /// Cycles that a request and its answer would keep a bus.
+    /// Cycles for which a request and its answer would occupy a bus.
     pub bus: Option<f64>,
 }
 
 impl Server {
-    /// Threads at which all servers are always busy, of a loop of which an iteration takes one thread so many cycles alone: so many times as
-    /// fast as one they get at most.
+    /// The upper limit of the speed-up: from so many threads on, all servers are always busy. `alone`: cycles of an iteration of one
+    /// thread alone.
     pub fn limit(&self, alone: f64) -> f64 {
         f64::from(self.servers) * alone / (REQUESTS_OF_ITERATION * self.service)
     }
 
-    /// The same where the bus is one that requests wait for.
+    /// The same with a bus that requests wait for.
     pub fn bus_limit(&self, alone: f64) -> Option<f64> {
         self.bus.map(|bus| self.limit(alone).min(alone / (REQUESTS_OF_ITERATION * bus)))
     }
@@ -43,7 +43,7 @@ impl Server {
 /// Equations 3 to 7 for one number of threads.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Derived {
-    /// Threads.
+    /// Number of threads.
     pub threads: f64,
     /// Cores that compute (N).
     pub active: f64,
@@ -59,12 +59,12 @@ fn computing() -> f64 {
     (outside + inside) / REQUESTS_OF_ITERATION
 }
 
-/// Of the paper's loop, an iteration of which takes one thread so many cycles alone: time in services over the time between them.
+/// The ratio of time in services to the time between them, in the paper's loop. `alone`: cycles of an iteration of one thread alone.
 pub fn rho(alone: f64) -> f64 {
     alone / REQUESTS_OF_ITERATION / computing() - 1.0
 }
 
-/// Equations 3 to 7, of threads each of which takes so many cycles for an iteration.
+/// Equations 3 to 7, for threads that take `cycles` for an iteration each.
 pub fn derive(threads: f64, cycles: f64, rho: f64) -> Derived {
     let active = threads * REQUESTS_OF_ITERATION * computing() / cycles;
     let queued = (threads - active * (1.0 + rho)).max(0.0);

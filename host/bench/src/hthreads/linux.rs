@@ -79,7 +79,7 @@ pub fn measure() -> Result<Linux> {
 }
 
 impl Linux {
-    /// The figures.
+    /// What was measured, for the table and the JSON file.
     pub fn measurements(&self) -> Vec<Measurement> {
         let source = "a pair, by futexes of Debian's Linux, executed by the requester's core; reference: the same program on Motet";
         let measurement = |&(metric, on_linux, on_motet): &(&str, f64, f64)| Measurement {
@@ -97,7 +97,7 @@ impl Linux {
     /// Heads of [`Linux::rows`].
     pub const COLUMNS: [&str; 3] = ["instructions of a lock and an unlock, by futexes", "Linux", "Motet"];
 
-    /// What people look at.
+    /// The rows of the printed table.
     pub fn table(&self) -> Vec<[String; 3]> {
         let row =
             |&(metric, on_linux, on_motet): &(&str, f64, f64)| [metric.into(), number(on_linux), number(on_motet)];

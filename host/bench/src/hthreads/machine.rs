@@ -23,20 +23,20 @@ use crate::{
     report::number,
 };
 
-/// How far cores may be apart, in microseconds: ten cycles. With more, who waits is told that much later.
+/// The quantum, in microseconds: ten cycles. With a longer one, waiting threads would be told later.
 const QUANTUM_US: &str = "0.1";
 /// The same where a request takes thousands of cycles.
 const SLOW_QUANTUM_US: &str = "1";
-/// There the paper's loop has fewer iterations.
+/// Iterations of the paper's loop where a request takes thousands of cycles.
 const SLOW_LOOP: u32 = 250;
 const AT_MOST: Duration = Duration::from_secs(900);
-/// Pairs of lock and unlock of each thread, where each has a mutex. So many that a timer's tick among them does not matter.
+/// Pairs of lock and unlock of each thread, where each thread has a mutex. There are enough that a tick of the timer does not matter.
 const PAIRS: u32 = 5000;
-/// The same where a pair is a sleep, or a call of another core.
+/// The same where a pair means a sleep, or a call of another core.
 const SLOW_PAIRS: u32 = 300;
-/// Pairs of all threads together, of one mutex.
+/// Pairs of all threads together, where they share one mutex.
 const SHARED_PAIRS: u32 = 6000;
-/// Runs of which the median counts, where threads have one mutex.
+/// How many runs the median is taken of, where threads share one mutex.
 const SHARED_RUNS: usize = 3;
 const QUICK_PAIRS: u32 = 200;
 /// Slaves of `machines/hthreads.toml`.
@@ -45,35 +45,35 @@ pub const SLAVES: u32 = 6;
 const SLAVES_MAX: u32 = 16;
 /// The first slave.
 const FIRST_CPU: u32 = 16;
-/// An operation of the service core.
+/// Time of an operation of the service core.
 const OPERATION_NS: u32 = 80;
 /// The same when it is compared with the model: slow, so that cores wait for each other.
 const SLOW_OPERATION_NS: u32 = 400;
-/// A request's way to the core and its answer's.
+/// Time of a request to the core and of its answer back.
 const BUS_NS: u32 = 50 + 50;
 
 /// How a service is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Way {
-    /// In metrics.
+    /// Its name in metrics.
     pub name: &'static str,
-    /// For people.
+    /// Its name in tables and on the page.
     pub title: &'static str,
-    /// `MOTET_HTHREADS`.
+    /// What `MOTET_HTHREADS` is set to.
     pub back_end: &'static str,
-    /// Of the style sheet.
+    /// Its class in the style sheet.
     pub colour: &'static str,
-    /// Who serves, and how many of them.
+    /// What serves requests, and how many of them there are.
     pub servers: u32,
-    /// One of them has these threads to serve.
+    /// How many threads each server has.
     one_server: Option<&'static str>,
-    /// On so many slaves of the machine with sixteen; the others serve.
+    /// How many of sixteen slaves run the threads; the others serve.
     slaves: u32,
     /// Whether a pair takes thousands of cycles.
     is_slow: bool,
 }
 
-/// All of them. The servers of the software microkernel are on slaves of their own, the last ones of sixteen.
+/// All ways. The servers of the software microkernel run on slaves of their own, the last of the sixteen.
 pub const WAYS: [Way; 5] = [
     Way {
         name: "hardware",
@@ -130,9 +130,9 @@ pub const WAYS: [Way; 5] = [
 /// What pairs of lock and unlock take, in a slave's cycles.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Latency {
-    /// Requesters at the same time.
+    /// How many threads ask at the same time.
     pub threads: u32,
-    /// Of one pair, in a loop of nothing else.
+    /// Cycles of one pair, in a loop of nothing else.
     pub cycles: f64,
     /// Single pairs between two readings of the clock, by how long they took.
     pub singles: Printed,
@@ -140,24 +140,24 @@ pub struct Latency {
     pub instructions: [f64; 2],
 }
 
-/// What was measured of a way.
+/// What was measured of one way of asking.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Which.
+    /// The way.
     pub way: Way,
-    /// Each requester has a mutex of its own.
+    /// Costs where each requester has a mutex of its own.
     pub own: Vec<Latency>,
-    /// All have the same one.
+    /// Costs where all requesters have the same mutex.
     pub same: Vec<Latency>,
-    /// Threads, and how many times faster they are than one, in the paper's loop.
+    /// Numbers of threads, with their speed-up over one thread in the paper's loop.
     pub speedup: Vec<[f64; 2]>,
     /// Cycles of an iteration of one thread alone.
     pub alone: f64,
     /// Equations 3 to 7, by numbers of threads.
     pub derived: Vec<Derived>,
-    /// Time of a service over the time between two.
+    /// Ratio of the time of a service to the time between two services.
     pub rho: f64,
-    /// Who serves.
+    /// What serves its requests.
     pub server: Option<Server>,
 }
 
@@ -166,44 +166,44 @@ pub struct Column {
 pub struct Comparison {
     /// Operations that it executes at once.
     pub ports: u32,
-    /// By cores: iterations in a thousand cycles.
+    /// Throughputs, by number of cores.
     pub points: Vec<Compared>,
 }
 
-/// Iterations in a thousand cycles.
+/// Throughputs of one number of slaves, in iterations per thousand cycles.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Compared {
-    /// Slaves.
+    /// Number of slaves.
     pub cores: u32,
-    /// On the machine.
+    /// Measured on the machine.
     pub measured: f64,
-    /// By the model: the operation is the server's, all else the core's.
+    /// Computed by the model in which the server is busy for the operation alone.
     pub modelled: f64,
-    /// By the paper's model: all of a request is the server's, with the measured times of single ones.
+    /// Computed by the paper's model, in which the server is busy for the whole request, with the measured times of single requests.
     pub congregate: f64,
 }
 
-/// Everything.
+/// All results of the experiment.
 #[derive(Clone, Debug)]
 pub struct Results {
-    /// By way.
+    /// The results of each way.
     pub columns: Vec<Column>,
-    /// Beside the model.
+    /// A slow service core beside the model.
     pub comparisons: Vec<Comparison>,
-    /// How they go on.
+    /// The speed-ups beyond what was measured.
     pub ends: Vec<End>,
-    /// The machine.
+    /// What the machine was, in words.
     pub machine: String,
 }
 
-/// Runs of the program.
+/// Compiles and runs the program.
 pub struct Bench {
-    /// Timed machines.
+    /// The machines that it runs on.
     pub machines: Machines,
     program: PathBuf,
 }
 
-/// Measures all of it.
+/// Runs all measurements.
 ///
 /// # Errors
 /// The program does not compile, or a run fails.
@@ -219,7 +219,7 @@ pub fn measure(quick: bool) -> Result<Results> {
 
 /// What a run has printed, and what was counted in its region.
 pub struct Measured {
-    /// Printed.
+    /// What it has printed.
     pub printed: Printed,
     stats: Stats,
 }
@@ -291,7 +291,7 @@ impl Bench {
         Ok(Measured { printed: Printed { output: run.output, mhz: slave_mhz(machine) }, stats: run.stats })
     }
 
-    /// A mutex for each of them, or one for all; 1 to 6 requesters.
+    /// Measures pairs by 1 to 6 requesters: with a mutex for each of them, or one for all, as `what` says.
     fn latencies(&self, machine: &Described, way: Way, what: &str, quick: bool) -> Result<Vec<Latency>> {
         let requesters = if quick { vec![1, SLAVES] } else { (1..=SLAVES).collect() };
         let of = |threads: u32| {
@@ -338,14 +338,14 @@ impl Bench {
         Ok(Column { way, own, same, speedup, alone, derived, rho, server })
     }
 
-    /// The cycles that an iteration of the paper's loop takes each thread.
+    /// The cycles of an iteration of the paper's loop, for each thread.
     fn loop_cycles(&self, wide: &Described, way: Way, threads: u32) -> Result<f64> {
         let [_, outside, inside] = paper::LOOP;
         let words = format!("speedup {threads} {} {outside} {inside}", threads * way.iterations());
         Ok(self.run(wide, way, &words, threads)?.printed.cycles("time_ns")? / f64::from(way.iterations()))
     }
 
-    /// How long one that serves is busy with a request: the core's operation, or, of a server, as many threads as there can be for each ask one,
+    /// For how long the service core or a server is busy with a request. The core: its operation. A server: measured with as many threads as it can have,
     /// so that it always is.
     fn server(&self, wide: &Described, way: Way) -> Result<Option<Server>> {
         if way.servers == 0 {
@@ -362,7 +362,7 @@ impl Bench {
         Ok(Some(Server { servers: way.servers, queues: Queues::OfEachServer, service, bus }))
     }
 
-    /// A service core that is slow, asked by 1 to 16 slaves, beside the model with the times of one of them.
+    /// Measures a slow service core that 1 to 16 slaves ask, beside the model with the times of one slave.
     fn compare(&self, machine: &Described, ports: u32, quick: bool) -> Result<Comparison> {
         let operation = format!("operation_ns = {SLOW_OPERATION_NS}\nports = {ports}\n");
         let slow = self.machines.changed(machine, &format!("slow-{ports}"), &[("operation_ns = 80\n", &operation)])?;

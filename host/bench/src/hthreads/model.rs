@@ -9,33 +9,33 @@ use motet_queueing::{
 use super::paper::{CORES, STRUCTURES, Structure};
 use crate::report::{Measurement, number};
 
-/// Beyond what was published.
+/// Numbers of cores beyond the published ones.
 const BEYOND: [u32; 4] = [512, 1024, 2048, 4096];
 /// Services that are simulated at each point.
 const REQUESTS: u64 = 400_000;
 const QUICK_REQUESTS: u64 = 40_000;
 
-/// Cores that compute, of so many.
+/// How many cores compute at a time, for one number of cores.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Point {
-    /// Cores in all.
+    /// Number of cores.
     pub cores: u32,
-    /// In closed form.
+    /// Cores that compute, in closed form.
     pub closed: f64,
-    /// Simulated, with exponential times.
+    /// The same, simulated with exponential times.
     pub simulated: f64,
-    /// Simulated, with services that all take the same time.
+    /// The same, simulated with services that all take the same time.
     pub even: f64,
-    /// What the paper has.
+    /// The paper's value.
     pub published: Option<f64>,
 }
 
-/// A structure's points, by cores.
+/// The curve of one structure: a point for each number of cores.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Curve {
-    /// Whose.
+    /// The structure.
     pub structure: Structure,
-    /// All of them.
+    /// Its points.
     pub points: Vec<Point>,
 }
 
@@ -78,7 +78,7 @@ fn refused(error: motet_queueing::Error) -> Error {
     Error::new(ErrorKind::Software, format!("the queueing model refuses: {error}"))
 }
 
-/// The figures.
+/// What was measured, for the table and the JSON file.
 pub fn measurements(curves: &[Curve]) -> Vec<Measurement> {
     let measurement = |metric: String, value: f64, unit, source: &str| Measurement {
         metric,
@@ -119,10 +119,10 @@ pub fn measurements(curves: &[Curve]) -> Vec<Measurement> {
     all
 }
 
-/// Heads of [`rows`].
+/// The headings of the columns of [`rows`].
 pub const COLUMNS: [&str; 6] = ["cores that compute", "of", "closed form", "simulated", "even services", "the paper"];
 
-/// What people look at.
+/// The rows of the printed table.
 pub fn rows(curves: &[Curve]) -> Vec<[String; 6]> {
     let of = |curve: &Curve| {
         let title = curve.structure.title;

@@ -1,6 +1,6 @@
 //! What the paper on hthreads says.
 
-/// Cores in all (Table II).
+/// Numbers of cores (Table II).
 pub const CORES: [u32; 8] = [4, 8, 16, 32, 64, 128, 192, 256];
 /// Servers of both microkernels, which the paper does not state: with four its table comes out.
 pub const SERVERS: u32 = 4;
@@ -8,9 +8,9 @@ pub const SERVERS: u32 = 4;
 /// How services are asked for: the paper's three structures.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Structure {
-    /// For people.
+    /// Its name in tables and on the page.
     pub title: &'static str,
-    /// In metrics.
+    /// Its name in metrics.
     pub name: &'static str,
     /// Servers, each of which serves a part of the cores.
     pub servers: u32,
@@ -18,11 +18,11 @@ pub struct Structure {
     pub rho: f64,
     /// Cores that compute, by [`CORES`] (Table II).
     pub active: [f64; 8],
-    /// Of the style sheet.
+    /// Its class in the style sheet.
     pub colour: &'static str,
 }
 
-/// Table II.
+/// The rows of Table II.
 pub const STRUCTURES: [Structure; 3] = [
     Structure {
         title: "microkernel in hardware",

@@ -5,9 +5,9 @@ use motet_fabric::{Error, ErrorKind, Result};
 /// The text, and the clock of the cores that printed it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Printed {
-    /// All of it.
+    /// The text.
     pub output: String,
-    /// A slave's clock.
+    /// The frequency of a slave's clock.
     pub mhz: f64,
 }
 
@@ -22,10 +22,10 @@ impl Printed {
         Error::new(ErrorKind::Software, format!("the program printed no {name}:\n{}", self.output))
     }
 
-    /// A time that was printed in nanoseconds, in cycles.
+    /// A time that the program has printed in nanoseconds, converted to cycles.
     ///
     /// # Errors
-    /// It was not.
+    /// It was not printed.
     pub fn cycles(&self, name: &str) -> Result<f64> {
         let value: f64 = self.word(name)?.parse().map_err(|_| self.missing(name))?;
         Ok(value * self.mhz / 1000.0)

@@ -51,7 +51,7 @@ impl Results {
         worst(|column| &column.own).min(worst(|column| &column.same))
     }
 
-    /// The figures.
+    /// What was measured, for the table and the JSON file.
     pub fn measurements(&self) -> Vec<Measurement> {
         let mut list = List { all: Vec::new(), machine: self.machine.clone() };
         for column in &self.columns {
@@ -93,7 +93,7 @@ impl Results {
         "waiting, six",
     ];
 
-    /// What people look at.
+    /// The rows of the printed table.
     pub fn rows(&self) -> Vec<[String; 9]> {
         let row = |column: &Column| {
             let ends = |latencies: &[Latency], value: fn(&Latency) -> f64| {

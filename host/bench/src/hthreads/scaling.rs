@@ -9,20 +9,20 @@ use super::{
 
 const CORES: [u32; 8] = [32, 64, 128, 256, 512, 1024, 2048, 4096];
 
-/// How a way goes on.
+/// The speed-up of one way of asking, beyond what was measured.
 #[derive(Clone, PartialEq, Debug)]
 pub struct End {
-    /// In metrics.
+    /// Its name in metrics.
     pub name: &'static str,
-    /// For people.
+    /// Its name in tables and on the page.
     pub title: String,
-    /// Of the style sheet.
+    /// Its class in the style sheet.
     pub colour: &'static str,
-    /// The speed-up that it does not get beyond; none where threads have nothing in common.
+    /// The upper limit of its speed-up; there is none where threads share nothing.
     pub limit: Option<f64>,
-    /// What is busy all the time then.
+    /// The resource that is always busy at the limit.
     pub why: &'static str,
-    /// Cores, and how many times as fast as one they are.
+    /// Numbers of cores, with the speed-up over one core.
     pub points: Vec<[f64; 2]>,
 }
 
@@ -56,7 +56,7 @@ fn end(column: &Column) -> End {
     End { name: "", title: String::new(), colour, limit: None, why, points: Vec::new() }
 }
 
-/// Why it stops.
+/// The resource that limits the speed-up, in words.
 pub fn why(name: &str) -> &'static str {
     match name {
         "hardware" => "the core executes one operation at a time",
@@ -75,7 +75,7 @@ fn points(column: &Column, server: Server) -> Result<Vec<[f64; 2]>> {
     begin.into_iter().map(Ok).chain(modelled).collect()
 }
 
-/// As from one core to the last number that was measured.
+/// The points of the curve, from one core to the last number that was measured.
 fn straight(column: &Column) -> Vec<[f64; 2]> {
     let Some(&[threads, speedup]) = column.speedup.last() else { return Vec::new() };
     let on = CORES.iter().map(|&cores| [f64::from(cores), f64::from(cores) * speedup / threads]);

@@ -35,7 +35,7 @@ struct Store {
     latency_us: f64,
     /// Of it, until what was stopped had come to the end of its frame.
     wait_us: f64,
-    /// Of it, the reconfiguration.
+    /// The part of it that the reconfiguration took.
     load_us: f64,
 }
 
@@ -45,7 +45,7 @@ impl Store {
     }
 }
 
-/// Of several stores.
+/// Latencies of several stores.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Overhead {
     /// Their mean.
@@ -63,7 +63,7 @@ pub struct Frame {
     pub software_us: f64,
 }
 
-/// Everything.
+/// All results of the experiment.
 #[derive(Debug)]
 pub struct Results {
     stores: Vec<Store>,
@@ -76,7 +76,7 @@ pub struct Results {
     machine: String,
 }
 
-/// Measures all of it.
+/// Runs all measurements.
 ///
 /// # Errors
 /// The program does not compile, or a run fails.

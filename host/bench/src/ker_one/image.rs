@@ -15,7 +15,7 @@ const RETURN: u32 = 0x1020_0073;
 #[derive(Debug)]
 pub struct Image {
     path: PathBuf,
-    /// Names and addresses.
+    /// Symbols: names and addresses.
     symbols: Vec<(String, u64)>,
     /// Code: addresses and bytes.
     code: Vec<(u64, Vec<u8>)>,
@@ -36,10 +36,10 @@ impl Image {
         Ok(Self { path: path.into(), symbols: symbols.collect(), code: code.collect::<Result<_>>()? })
     }
 
-    /// The address of what has a name.
+    /// The address of a symbol.
     ///
     /// # Errors
-    /// Nothing has.
+    /// There is no such symbol.
     pub fn symbol(&self, name: &str) -> Result<u64> {
         self.found(self.symbols.iter().find(|(other, _)| other == name).map(|(_, address)| *address), name)
     }

@@ -19,7 +19,7 @@ pub enum What {
     TickSet,
 }
 
-/// When that was.
+/// A core came by an instruction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Moment {
     pub what: What,

@@ -5,7 +5,7 @@
 pub struct Path {
     /// In what the program prints.
     pub name: &'static str,
-    /// For people.
+    /// Its name in tables and on the page.
     pub title: &'static str,
     /// The metric.
     pub metric: &'static str,

@@ -38,7 +38,7 @@ const FIRST_TICK_US: u32 = 500;
 pub struct Kernel {
     /// Its image, in docs/guests.md, and in metrics.
     pub name: &'static str,
-    /// For people.
+    /// Its name in tables and on the page.
     pub title: &'static str,
     /// What its handler of interrupts begins at.
     handler: &'static str,
@@ -117,7 +117,7 @@ impl Response {
     }
 }
 
-/// Everything.
+/// All results of the experiment.
 #[derive(Debug)]
 pub struct Results {
     /// Of four guests that take turns: hypercalls, virtual interrupts, switches.
@@ -142,7 +142,7 @@ struct Bench {
     lengths: Lengths,
 }
 
-/// Measures all of it.
+/// Runs all measurements.
 ///
 /// # Errors
 /// Images are not built, or a run fails.

@@ -18,7 +18,7 @@ use crate::{
 /// What a guest program computes, and how much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// As metrics call it.
+    /// Its name in metrics.
     pub name: &'static str,
     /// What comes before the count: `cg S`.
     pub arguments: &'static str,
