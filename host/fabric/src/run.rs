@@ -210,7 +210,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     let plugin = clocks.as_ref().map(|clocks| clocks.plugin(&pool, &bells, &cores));
     hooks.prepare(&pool)?;
     let signals = Signals::new()?;
-    let clock = Clock::start(&pool)?;
+    let boot_clock = BootClock::start(&pool)?;
     // On timed machines the plugin is the engines.
     let engines = if clocks.is_none() { Some(Engines::start(&pool, &bells)?) } else { None };
     let service = if clocks.is_none() { service::start(&pool, &bells)? } else { None };
@@ -229,8 +229,8 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
         clocks: clocks.as_ref().map(|clocks| (clocks, Watch::default())),
         islands,
         signals,
-        clock: Some(clock),
-        restart_clock: None,
+        boot_clock: Some(boot_clock),
+        rejoin_clock: None,
         recorder: Recorder::new(&pool, machine),
         engines,
         service,
@@ -308,9 +308,10 @@ struct Run<'a> {
     clocks: Option<(&'a Clocks, Watch)>,
     islands: Vec<Island>,
     signals: Signals,
-    clock: Option<Clock>,
-    /// The same, for islands that join again.
-    restart_clock: Option<Clock>,
+    /// There while islands boot.
+    boot_clock: Option<BootClock>,
+    /// There while an island joins again.
+    rejoin_clock: Option<BootClock>,
     recorder: Option<Recorder>,
     engines: Option<Engines>,
     service: Option<DeviceThread>,
@@ -368,8 +369,8 @@ impl Run<'_> {
             }
             self.read_consoles()?;
             self.check_islands()?;
-            if self.clock.is_some() && self.all_joined() {
-                self.clock = None;
+            if self.boot_clock.is_some() && self.all_joined() {
+                self.boot_clock = None;
                 raw_mode = if terminal { RawMode::enter() } else { None };
                 self.hooks.event(Event::Running);
             }
@@ -395,7 +396,7 @@ impl Run<'_> {
                 recorder.drain();
             }
             if let Some((clocks, _)) = &self.clocks
-                && self.clock.is_none()
+                && self.boot_clock.is_none()
                 && last_reading.elapsed() >= LOOK_WHILE_TIMED
                 && outputs[1].is_at_line_start()
                 && (outputs[0].is_at_line_start() || !rustix::termios::isatty(stdout))
@@ -416,7 +417,7 @@ impl Run<'_> {
                 }
                 return Ok(Outcome::Exited((exit - 1) as u8));
             }
-            if self.clock.is_none() && last_ping.elapsed() >= self.options.hang_timeout / PINGS_MAX {
+            if self.boot_clock.is_none() && last_ping.elapsed() >= self.options.hang_timeout / PINGS_MAX {
                 last_ping = Instant::now();
                 if self.clocks.is_some() { self.watch_clocks()? } else { self.watch_heartbeats()? }
             }
@@ -444,10 +445,10 @@ impl Run<'_> {
             fds.extend(island.qemu.console.pipe().map(|pipe| PollFd::from_borrowed_fd(pipe, PollFlags::IN)));
         }
         // Nobody reads what is typed while islands boot, except the machine, later.
-        let source = if self.clock.is_none() { input.source() } else { None };
+        let source = if self.boot_clock.is_none() { input.source() } else { None };
         let input_at = source.map(|fd| push(&mut fds, fd, PollFlags::IN));
         // Machines answer once they run.
-        let control = self.control.as_ref().filter(|_| self.clock.is_none());
+        let control = self.control.as_ref().filter(|_| self.boot_clock.is_none());
         let control_at = control.map(|control| push(&mut fds, control.readable(), PollFlags::IN));
         let consoles = control.map(|control| control.consoles(!self.is_deterministic()));
         let is_due = consoles.as_ref().is_some_and(Option::is_none);
@@ -458,7 +459,7 @@ impl Run<'_> {
         });
         let look = match () {
             () if is_due => Duration::ZERO,
-            () if self.clock.is_some() || self.is_restarting() => LOOK_WHILE_BOOTING,
+            () if self.boot_clock.is_some() || self.is_restarting() => LOOK_WHILE_BOOTING,
             () if self.is_deterministic() => LOOK_UNASKED,
             () if self.recorder.is_some() => LOOK_WHILE_TRACED,
             () if self.clocks.is_some() => LOOK_WHILE_TIMED,
@@ -518,7 +519,7 @@ impl Run<'_> {
 
     /// Stops every island: in order when the run went well, at once otherwise.
     fn stop(&mut self, in_order: bool) {
-        (self.clock, self.restart_clock) = (None, None);
+        (self.boot_clock, self.rejoin_clock) = (None, None);
         self.end_restarts();
         if in_order {
             for island in &mut self.islands {
@@ -551,11 +552,11 @@ fn raise_descriptor_limit() {
 }
 
 /// The thread that keeps the clock in the header while islands boot. Dropping it stops it.
-struct Clock {
+struct BootClock {
     stop: Arc<AtomicBool>,
 }
 
-impl Clock {
+impl BootClock {
     fn start(pool: &HostPool) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, tick) = (stop.clone(), pool.ticker());
@@ -570,7 +571,7 @@ impl Clock {
     }
 }
 
-impl Drop for Clock {
+impl Drop for BootClock {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }

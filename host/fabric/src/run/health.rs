@@ -42,7 +42,8 @@ impl Run<'_> {
                 // A machine that is being stopped may have ended by itself.
                 if header.exit.load(Ordering::Acquire) == 0 {
                     let what = qemu::describe_exit(status);
-                    let goes_on = self.options.survive && index != 0 && self.clock.is_none() && self.clocks.is_none();
+                    let goes_on =
+                        self.options.survive && index != 0 && self.boot_clock.is_none() && self.clocks.is_none();
                     if !goes_on {
                         return Err(self.failure(index, &what));
                     }

@@ -4,7 +4,7 @@ use motet_error::Result;
 use motet_layout::{CORE_OFFLINE, CoreId, IslandId, PoolHeader, sync::Ordering};
 use motet_protocol::rejoin;
 
-use super::{Clock, Event, Run};
+use super::{BootClock, Event, Run};
 use crate::control::Asked;
 use motet_machine::Crossing;
 
@@ -84,15 +84,15 @@ impl Run<'_> {
             }
         }
         if !self.is_restarting() {
-            self.restart_clock = None;
+            self.rejoin_clock = None;
         }
         Ok(())
     }
 
     /// Starts an island again, with the doorbells that it had: other islands need not know.
     fn start_again(&mut self, index: usize) -> Result<()> {
-        if self.restart_clock.is_none() {
-            self.restart_clock = Some(Clock::start(self.pool)?);
+        if self.rejoin_clock.is_none() {
+            self.rejoin_clock = Some(BootClock::start(self.pool)?);
         }
         id(index).into_iter().for_each(|id| rejoin::begin(self.pool.header(), id));
         let (ours, qemus) = self.bells.introduce_again(index)?;
