@@ -540,8 +540,8 @@ pool_struct! {
         96 pub active: [AtomicU32; 8],
         /// Bytes mapped.
         128 pub mapped_len: Cell64,
-        /// 1: the next island to use it becomes its home (exec across islands).
-        136 pub moved: AtomicU32,
+        /// 1: its home has not run it yet, whose root lacks the kernel's half, and another island fills it (exec across islands).
+        136 pub unprepared: AtomicU32,
         /// How often it was copied (`fork`), modulo 2^32. Under the lock.
         140 pub forks: Cell32,
         /// The program's [`FatProgram`] (pool address), 0: it has one ISA only.

@@ -26,6 +26,7 @@ pub mod range_tree;
 pub mod ready;
 pub mod recover;
 pub mod rejoin;
+pub mod residency;
 pub mod run_queue;
 pub mod schedule;
 pub mod service;

@@ -91,6 +91,7 @@ use crate::{
     cores::{core_record, is_dead},
     count,
     memory::{frame_record, release_frame},
+    residency::holds_reference,
     run_queue::{collect, may_run_user},
 };
 
@@ -218,7 +219,7 @@ impl Stale<'_> {
     fn release(self, context: &impl Context, space: &SpaceRecord) {
         let mut pages = 0;
         let mut release_page = |leaf: Leaf| {
-            if !leaf.is_borrowed() {
+            if holds_reference(leaf) {
                 release_frame(context, leaf.frame.named());
                 pages += 1;
                 if pages % PAGES_AT_ONCE == 0 {

@@ -5,13 +5,14 @@ use motet_hal::Machine;
 use motet_layout::{
     InodeRecord, PAGE_SIZE, SpaceRecord, VMA_DONT_FORK, VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord,
 };
-use motet_paging::Table;
-use motet_protocol::{Context, fs, lock::lock, memory::release_frame};
-
-use super::{
-    calls::{drop_pages, page_range},
-    home_table, limits, pieces, space_of, view, vma,
+use motet_protocol::{
+    Context, fs,
+    lock::lock,
+    memory::release_frame,
+    residency::{self, Home},
 };
+
+use super::{calls::page_range, limits, pieces, space_of, view, vma};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
@@ -146,7 +147,7 @@ fn drop_in_pieces<M: Machine>(
             if anonymous_only && !is_private_anonymous(vma) {
                 return Err(Errno::EINVAL);
             }
-            drop_pages(call.cpu, space, vma.start.get().max(start), vma.end.get().min(end));
+            residency::drop_pages(call.cpu, space, vma.start.get().max(start)..vma.end.get().min(end));
         }
         if !covered.reaches(end) {
             has_gap.set(1);
@@ -286,7 +287,7 @@ fn look_at<M: Machine>(
     resident: &mut [u8],
 ) -> Result<(), Errno> {
     let _guard = lock(cpu, &space.lock);
-    let home = home_table(cpu, space);
+    let home = Home::of(cpu, space);
     for (page, byte) in (start..).step_by(PAGE_SIZE as usize).zip(resident) {
         let vma = vma::find(cpu, space, page).ok_or(Errno::ENOMEM)?;
         *byte = u8::from(is_resident(cpu, &home, vma, page));
@@ -294,7 +295,7 @@ fn look_at<M: Machine>(
     Ok(())
 }
 
-fn is_resident<M: Machine>(cpu: &Cpu<M>, home: &Table<'_>, vma: &VmaRecord, page: u64) -> bool {
+fn is_resident<M: Machine>(cpu: &Cpu<M>, home: &Home, vma: &VmaRecord, page: u64) -> bool {
     let at = view::store_address(vma, M::ISA, page).unwrap_or(page);
     if home.leaf(at).is_some() {
         return true;

@@ -9,15 +9,11 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{
     InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_NEVER_WRITE, VMA_READ, VMA_SHARED,
-    VMA_STACK, VMA_WRITE, VmaRecord,
+    VMA_STACK, VMA_WRITE,
 };
-use motet_paging::{Attr, Leaf, Table};
-use motet_protocol::{Context, fs, lock::lock, memory::frame_record, shootdown::Stale};
+use motet_protocol::{fs, lock::lock, residency};
 
-use super::{
-    View, VmaSpec, caches, edit, fault::copy_on_write, forget_elsewhere, home_table, limits, pieces, space_of, view,
-    vma,
-};
+use super::{View, VmaSpec, fault::attr_of, limits, pieces, space_of, view, vma};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
@@ -300,13 +296,9 @@ pub(super) fn protect_pages<M: Machine>(
     end: u64,
     is_new_code: bool,
 ) {
-    let home = home_table(cpu, space);
-    edit(cpu, space, &home, |stale| {
-        for vma in vma::within(cpu, space, start..end) {
-            let range = vma.start.get().max(start)..vma.end.get().min(end);
-            reprotect(cpu, space, &home, vma, range, is_new_code, stale);
-        }
-    });
+    let parts = vma::within(cpu, space, start..end)
+        .map(|vma| residency::Part { range: vma.start.get().max(start)..vma.end.get().min(end), access: attr_of(vma) });
+    residency::protect(cpu, space, parts, is_new_code);
 }
 
 /// Takes `[start, end)` out of a space whose lock is held.
@@ -318,41 +310,19 @@ pub fn unmap_locked<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start
         return Ok(());
     }
     vma::unmap(cpu, space, start, end)?;
-    unmap_pages(cpu, space, start, end);
+    residency::unmap(cpu, space, start..end);
     Ok(())
 }
 
-/// As [`drop_pages`], with the tables that the range alone needs.
-pub(super) fn unmap_pages<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) {
-    let home = home_table(cpu, space);
-    edit(cpu, space, &home, |stale| {
-        for (_, table) in caches(cpu, space, &home) {
-            table.unlink(start..end, stale);
-        }
-        forget_elsewhere(cpu, space, &home, start..end, stale);
-        home.unlink(start..end, stale);
-        home.withdraw(start..end, stale);
-    });
-}
-
-/// Unmaps the pages of a range everywhere, waits until nobody can use them, and drops the references.
-pub(super) fn drop_pages<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) {
-    let home = home_table(cpu, space);
-    edit(cpu, space, &home, |stale| {
-        forget_elsewhere(cpu, space, &home, start..end, stale);
-        home.withdraw(start..end, stale);
-    });
-}
-
-/// Unmaps pages that a file no longer has from a space's shared mappings, so that whoever uses them next looks whether they are there.
-/// Private mappings keep what they have: a program that runs from the file goes on.
+/// Unmaps pages that a file no longer has from a space's shared mappings: [`residency::forget_file`].
 pub fn forget_file_pages<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
     inode: &'static InodeRecord,
     pages: &Range<u64>,
 ) {
-    for_each_sharing(cpu, space, inode, pages, |range| drop_pages(cpu, space, range.start, range.end));
+    let _guard = lock(cpu, &space.lock);
+    residency::forget_file(cpu, space, vma::within(cpu, space, 0..u64::MAX), inode, pages);
 }
 
 /// Makes pages of a file read-only where a space shares it.
@@ -362,59 +332,8 @@ pub fn protect_file_pages<M: Machine>(
     inode: &'static InodeRecord,
     pages: &Range<u64>,
 ) {
-    for_each_sharing(cpu, space, inode, pages, |range| {
-        let home = home_table(cpu, space);
-        edit(cpu, space, &home, |stale| {
-            // Other islands look again, by faulting.
-            forget_elsewhere(cpu, space, &home, range.clone(), stale);
-            home.narrow(range, stale, |_, leaf| leaf.attr.without(Attr::WRITE));
-        });
-    });
-}
-
-/// Tells `each` where a space shares pages of a file. Under the space's lock.
-fn for_each_sharing<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &'static SpaceRecord,
-    inode: &'static InodeRecord,
-    pages: &Range<u64>,
-    mut each: impl FnMut(Range<u64>),
-) {
     let _guard = lock(cpu, &space.lock);
-    vma::for_each(cpu, space, |vma| {
-        if vma.inode.get() == cpu.raw(inode) && vma.flags.get() & VMA_SHARED != 0 {
-            let address = |page: u64| {
-                let within = page.saturating_mul(PAGE_SIZE).saturating_sub(vma.offset.get());
-                vma.start.get().saturating_add(within).min(vma.end.get())
-            };
-            each(address(pages.start)..address(pages.end));
-        }
-    });
-}
-
-/// Gives the resident pages of a part of a VMA its new protection.
-fn reprotect<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &'static SpaceRecord,
-    home: &Table<'_>,
-    vma: &VmaRecord,
-    range: Range<u64>,
-    is_new_code: bool,
-    stale: &mut Stale<'_>,
-) {
-    let allowed = super::fault::attr_of(vma);
-    // Other islands look again, by faulting; so does this one where it shows what is another VMA's.
-    forget_elsewhere(cpu, space, home, range.clone(), stale);
-    home.forget(range.clone(), stale, Leaf::is_borrowed);
-    home.narrow(range, stale, |_, leaf| {
-        if is_new_code {
-            // It may have been written since islands last fetched from it.
-            frame_record(cpu.pool, leaf.frame.named()).synced.store(0, Ordering::Release);
-        }
-        let kept = leaf.attr.without(Attr::ALL_ACCESS);
-        let attr = allowed.without(Attr::EXECUTE).union(kept);
-        if attr.contains(Attr::COW) { copy_on_write(attr) } else { attr }
-    });
+    residency::write_protect_file(cpu, space, vma::within(cpu, space, 0..u64::MAX), inode, pages);
 }
 
 fn choose_address<M: Machine>(

@@ -1,38 +1,26 @@
 //! Page faults: from user code and from the kernel's own use of user memory.
 
-use core::sync::atomic::Ordering;
-
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    Frame, InodeRecord, IslandId, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_VIEW,
-    VMA_WRITE, VmaRecord,
+    Frame, InodeRecord, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_VIEW, VMA_WRITE, VmaRecord,
 };
-use motet_paging::{Attr, Leaf, Table};
+use motet_paging::{Attr, Leaf, OutOfFrames};
 use motet_protocol::{
     Context, count,
     fpga::InterfaceId,
     fs,
     lock::lock,
-    memory::{alloc_frame_on, frame_record, frame_refs, is_private_to, release_frame},
-    shootdown,
+    memory::{alloc_frame_on, frame_refs, is_private_to, release_frame},
+    residency::{self, Home, Kind},
 };
 
-use super::{
-    forget_elsewhere, home_table,
-    place::island_for,
-    space::{alloc_table, ensure_root},
-    table, view, vma,
-};
+use super::{place::island_for, view, vma};
 use crate::{
-    call::BUDGET,
     cpu::Cpu,
-    due,
     registers::{fpga, service},
 };
 
-/// What synchronising fetches with a frame costs, which copies it onto itself.
-const SYNC_COST: u64 = BUDGET / 3;
 /// Pages mapped at once around a fault on a file, as far as they are in the page cache (a power of two).
 const AROUND_PAGES: u64 = 16;
 
@@ -48,19 +36,21 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
         .or_else(|| vma::find_or_grow(cpu, space, address))
         .filter(|vma| vma.flags.get() & needed(access) != 0)
         .ok_or(Errno::EFAULT)?;
-    ensure_root(cpu, space).ok_or(Errno::ENOMEM)?;
+    let no_memory = |_: OutOfFrames| Errno::ENOMEM;
+    residency::ensure_table(cpu, space).map_err(no_memory)?;
     let page = address & !(PAGE_SIZE - 1);
-    let home = home_table(cpu, space);
+    let home = Home::of(cpu, space);
     if vma.flags.get() & VMA_VIEW != 0 {
         return show(cpu, space, &home, vma, page);
     }
     if let Some(interface) = fpga::registers_at(cpu, vma, page) {
         return give_registers(cpu, space, &home, (vma, page), access, interface);
     }
+    let executes = vma.flags.get() & VMA_EXECUTE != 0;
     let leaf = match home.leaf(page) {
         None => {
-            let found = first_use(cpu, space, vma, page, access)?;
-            install_first(cpu, space, &home, vma, page, found)?;
+            let found = first_use(cpu, &home, vma, page, access)?;
+            residency::insert(cpu, space, &home, page, found, executes).map_err(no_memory)?;
             if vma.inode.get() != 0 && access != Access::Write && !is_placed(vma) {
                 map_around(cpu, space, &home, vma, page);
             }
@@ -71,12 +61,13 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
         }
         Some(leaf) => leaf,
     };
-    if cpu.uncached && home_of(cpu, space) != cpu.island() {
+    if cpu.uncached && home.island() != cpu.island() {
         // Others may have filled it.
         cpu.flush_frame(leaf.frame.named());
     }
     // The authority has it: this island's table has not seen it yet, or may not execute it yet.
-    install(cpu, space, &home, vma, page, Leaf { frame: leaf.frame, attr: with_execute(leaf.attr, vma) })
+    let attr = if executes { leaf.attr.union(Attr::EXECUTE) } else { leaf.attr };
+    residency::fill(cpu, space, &home, page, Leaf { frame: leaf.frame, attr }, executes).map_err(no_memory)
 }
 
 /// As [`serve`] for a store, if that is to registers of the FPGA which this core has mapped and which are connected, or can be at once. `false`:
@@ -87,17 +78,8 @@ pub fn serve_store_to_registers<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, a
         return false;
     }
     let _guard = lock(cpu, &space.lock);
-    if space.home.get() != u32::from(cpu.island().0) {
-        return false; // two tables are to be edited
-    }
     let page = address & !(PAGE_SIZE - 1);
-    let Some(table) = table(cpu, space, cpu.island()) else { return false };
-    if !table.allow_stores(page, |frame| fpga::may_store(cpu, space, page, frame)) {
-        return false;
-    }
-    cpu.machine.page_table_fence();
-    cpu.flush_page(page);
-    true
+    residency::allow_stores(cpu, space, page, |frame| fpga::may_store(cpu, space, page, frame))
 }
 
 /// Whether [`serve`] has failed with this because a mapped file does not have the page, which is a `SIGBUS`.
@@ -109,31 +91,26 @@ pub fn lacks_page(errno: Errno) -> bool {
 fn show<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
-    home: &Table<'_>,
+    home: &Home,
     vma: &VmaRecord,
     page: u64,
 ) -> Result<(), Errno> {
+    let no_memory = |_: OutOfFrames| Errno::ENOMEM;
+    residency::ensure_root(cpu, space).ok_or(Errno::ENOMEM)?;
     let at = view::store_address(vma, M::ISA, page).ok_or(Errno::EFAULT)?;
     let store = vma::find(cpu, space, at).ok_or(Errno::EFAULT)?;
     let leaf = match home.leaf(at) {
         Some(leaf) => leaf,
         None => {
-            let found = first_use(cpu, space, store, at, Access::Read)?;
-            install_first(cpu, space, home, store, at, found)?;
+            let found = first_use(cpu, home, store, at, Access::Read)?;
+            let executes = store.flags.get() & VMA_EXECUTE != 0;
+            residency::insert(cpu, space, home, at, found, executes).map_err(no_memory)?;
             Leaf { frame: found.0.into(), attr: found.1 }
         }
     };
     let executes = view::executes(vma, M::ISA);
-    if executes {
-        make_executable_here(cpu, leaf.frame.named());
-    }
     let allowed = if executes { attr_of(vma) } else { attr_of(vma).without(Attr::EXECUTE) };
-    let own = table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?;
-    let shown = Leaf { frame: leaf.frame, attr: allowed.union(Attr::BORROWED) };
-    enter(cpu, space, (&own, cpu.island()), page, shown)?;
-    cpu.machine.page_table_fence();
-    cpu.flush_page(page);
-    Ok(())
+    residency::show(cpu, space, page, leaf.frame, allowed).map_err(no_memory)
 }
 
 fn needed(access: Access) -> u32 {
@@ -147,7 +124,7 @@ fn needed(access: Access) -> u32 {
 /// The frame for a page that nobody has touched in this space, with a reference, and what may be done with it.
 fn first_use<M: Machine>(
     cpu: &Cpu<M>,
-    space: &SpaceRecord,
+    home: &Home,
     vma: &VmaRecord,
     page: u64,
     access: Access,
@@ -155,18 +132,18 @@ fn first_use<M: Machine>(
     let flags = vma.flags.get();
     let within = page - vma.start.get();
     let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()).filter(|_| within < vma.file_len.get()) else {
-        return Ok((zeroed_frame(cpu, space, vma)?, attr_of(vma)));
+        return Ok((zeroed_frame(cpu, home, vma)?, attr_of(vma)));
     };
     let index = (vma.offset.get() + within) / PAGE_SIZE;
     if fpga::is_interface(inode) {
-        return Ok((fpga::data_frame(cpu, inode, index)?, attr_of(vma).union(Attr::SHARED)));
+        return Ok((fpga::data_frame(cpu, inode, index)?, Kind::Shared.allowing(attr_of(vma))));
     }
     if service::has_registers(inode) {
-        return Ok((service::frame(cpu, inode, index)?, attr_of(vma).union(Attr::SHARED)));
+        return Ok((service::frame(cpu, inode, index)?, Kind::Shared.allowing(attr_of(vma))));
     }
     if flags & VMA_SHARED != 0 {
         let frame = fs::page_or_allocate(cpu, inode, index)?;
-        return Ok((frame, attr_of(vma).union(Attr::SHARED)));
+        return Ok((frame, Kind::Shared.allowing(attr_of(vma))));
     }
     let whole = vma.file_len.get() - within >= PAGE_SIZE;
     if !fs::has_page(inode, index) {
@@ -175,9 +152,11 @@ fn first_use<M: Machine>(
     // The page comes with a reference of our own, so that a concurrent truncation cannot free it.
     let cached = fs::page(cpu, inode, index);
     match cached {
-        Some(frame) if whole && access != Access::Write && !is_placed(vma) => Ok((frame, copy_on_write(attr_of(vma)))),
+        Some(frame) if whole && access != Access::Write && !is_placed(vma) => {
+            Ok((frame, Kind::CopyOnWrite.allowing(attr_of(vma))))
+        }
         _ => {
-            let copy = private_copy(cpu, space, vma, cached, vma.file_len.get() - within);
+            let copy = private_copy(cpu, home, vma, cached, vma.file_len.get() - within);
             if let Some(cached) = cached {
                 release_frame(cpu, cached);
             }
@@ -190,15 +169,16 @@ fn first_use<M: Machine>(
 fn give_registers<M: Machine>(
     cpu: &Cpu<M>,
     space: &SpaceRecord,
-    home: &Table<'_>,
+    home: &Home,
     (vma, page): (&VmaRecord, u64),
     access: Access,
     interface: InterfaceId,
 ) -> Result<(), Errno> {
-    let allowed = attr_of(vma).union(Attr::SHARED);
+    let allowed = Kind::Shared.allowing(attr_of(vma));
     if allowed.contains(Attr::WRITE) {
         fpga::grant(cpu, space, page, interface);
     }
+    let executes = vma.flags.get() & VMA_EXECUTE != 0;
     let leaf = home.leaf(page);
     let may_write = access == Access::Write && fpga::may_write(cpu, interface);
     let attr = match &leaf {
@@ -207,12 +187,13 @@ fn give_registers<M: Machine>(
         None => allowed.without(Attr::WRITE),
     };
     match leaf {
-        Some(leaf) => install(cpu, space, home, vma, page, Leaf { frame: leaf.frame, attr })?,
+        Some(leaf) => residency::fill(cpu, space, home, page, Leaf { frame: leaf.frame, attr }, executes),
         None => {
             let frame = fpga::registers_frame(cpu, interface)?;
-            install_first(cpu, space, home, vma, page, (frame, attr))?;
+            residency::insert(cpu, space, home, page, (frame, attr), executes)
         }
     }
+    .map_err(|_: OutOfFrames| Errno::ENOMEM)?;
     // A store waits until it is possible.
     if access == Access::Write && !may_write { Err(Errno::EAGAIN) } else { Ok(()) }
 }
@@ -223,9 +204,9 @@ fn is_placed(vma: &VmaRecord) -> bool {
 }
 
 /// A frame of this space's own, of no certain content.
-fn own_frame<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord) -> Result<Frame, Errno> {
+fn own_frame<M: Machine>(cpu: &Cpu<M>, home: &Home, vma: &VmaRecord) -> Result<Frame, Errno> {
     let frame = alloc_frame_on(cpu, island_for(cpu, vma)).ok_or(Errno::ENOMEM)?;
-    let home = home_of(cpu, space);
+    let home = home.island();
     let is_old_there = cpu.uncached && home != cpu.island() && is_private_to(cpu.pool, frame, home.index());
     if !is_old_there {
         return Ok(frame);
@@ -235,8 +216,8 @@ fn own_frame<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord) -> 
     alloc_frame_on(cpu, cpu.common).ok_or(Errno::ENOMEM)
 }
 
-fn zeroed_frame<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord) -> Result<Frame, Errno> {
-    let frame = own_frame(cpu, space, vma)?;
+fn zeroed_frame<M: Machine>(cpu: &Cpu<M>, home: &Home, vma: &VmaRecord) -> Result<Frame, Errno> {
+    let frame = own_frame(cpu, home, vma)?;
     cpu.zero_frame(frame);
     Ok(frame)
 }
@@ -244,16 +225,16 @@ fn zeroed_frame<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord) 
 /// A frame of this space's own with the first `len` bytes of `cached` and zeroes after them.
 fn private_copy<M: Machine>(
     cpu: &Cpu<M>,
-    space: &SpaceRecord,
+    home: &Home,
     vma: &VmaRecord,
     cached: Option<Frame>,
     len: u64,
 ) -> Result<Frame, Errno> {
     let Some(cached) = cached else {
-        return zeroed_frame(cpu, space, vma);
+        return zeroed_frame(cpu, home, vma);
     };
     let len = len.min(PAGE_SIZE) as usize;
-    let frame = own_frame(cpu, space, vma)?;
+    let frame = own_frame(cpu, home, vma)?;
     cpu.pool.copy(cached.addr(), frame.addr(), len);
     cpu.pool.zero(frame.addr().add(len as u64), PAGE_SIZE as usize - len);
     Ok(frame)
@@ -263,148 +244,48 @@ fn private_copy<M: Machine>(
 fn write_to_shared<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
-    home: &Table<'_>,
+    home: &Home,
     vma: &VmaRecord,
     page: u64,
     leaf: Leaf,
 ) -> Result<(), Errno> {
-    let attr = attr_of(vma).union(leaf.attr).without(Attr::COW);
-    let only_user = !leaf.attr.contains(Attr::COW) || frame_refs(cpu.pool, leaf.frame.named()) == 1;
-    if only_user {
-        // Nothing is taken away: other islands that still have it without write permission fault and look here.
-        return install(cpu, space, home, vma, page, Leaf { frame: leaf.frame, attr });
-    }
-    let copy = private_copy(cpu, space, vma, Some(leaf.frame.named()), PAGE_SIZE)?;
-    if vma.flags.get() & VMA_EXECUTE != 0 {
-        make_executable_here(cpu, copy);
-    }
-    shootdown::edit(
-        cpu,
-        space,
-        home,
-        || cpu.flush_page(page),
-        |stale| {
-            home.replace(page, copy, as_synced(cpu, home_of(cpu, space), copy, attr), stale);
-            forget_elsewhere(cpu, space, home, page..page + PAGE_SIZE, stale);
-            cpu.machine.page_table_fence();
-        },
-    );
-    if home_of(cpu, space) == cpu.island() {
-        return Ok(());
-    }
-    count(&cpu.counters().remote_pte_edits);
-    install(cpu, space, home, vma, page, Leaf { frame: copy.into(), attr })
-}
-
-/// As [`install`], for a page that was not resident; on failure before the home has it, the frame is released.
-fn install_first<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &SpaceRecord,
-    home: &Table<'_>,
-    vma: &VmaRecord,
-    page: u64,
-    (frame, attr): (Frame, Attr),
-) -> Result<(), Errno> {
-    let installed = install(cpu, space, home, vma, page, Leaf { frame: frame.into(), attr });
-    if installed.is_err() && home.leaf(page).is_none() {
-        release_frame(cpu, frame);
-    } else {
-        space.resident.fetch_add(1, Ordering::Relaxed);
-    }
-    installed
-}
-
-/// Enters a leaf in the home table and in this island's. The home's comes first: should there be no memory for the
-/// other, the authority has the page and this island will look there again.
-fn install<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &SpaceRecord,
-    home: &Table<'_>,
-    vma: &VmaRecord,
-    page: u64,
-    leaf: Leaf,
-) -> Result<(), Errno> {
-    let own = table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?;
-    if vma.flags.get() & VMA_EXECUTE != 0 {
-        make_executable_here(cpu, leaf.frame.named());
-    }
-    if own.root != home.root {
-        count(&cpu.counters().remote_pte_edits);
-        enter(cpu, space, (home, home_of(cpu, space)), page, leaf)?;
-    }
-    let widened = enter(cpu, space, (&own, cpu.island()), page, leaf)?.is_some();
-    cpu.machine.page_table_fence();
-    if widened {
-        // This core may have cached the narrower entry it faulted on, and on AArch64 and RISC-V would fault on it again.
-        cpu.flush_page(page);
-    }
-    Ok(())
-}
-
-/// Writes a leaf into an island's table; execution only if that island has synchronised its fetches with the frame.
-/// Returns what was there before.
-fn enter<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &SpaceRecord,
-    (table, island): (&Table<'_>, IslandId),
-    page: u64,
-    leaf: Leaf,
-) -> Result<Option<Leaf>, Errno> {
-    let attr = as_synced(cpu, island, leaf.frame.named(), leaf.attr);
-    table.map(page, leaf.frame, attr, &mut || alloc_table(cpu, space, island)).map_err(|_| Errno::ENOMEM)
-}
-
-/// The attributes without execution, if an island has not synchronised its fetches with the frame.
-fn as_synced<M: Machine>(cpu: &Cpu<M>, island: IslandId, frame: Frame, attr: Attr) -> Attr {
-    let synced = frame_record(cpu.pool, frame).synced.load(Ordering::Acquire) >> island.index() & 1 != 0;
-    if synced { attr } else { attr.without(Attr::EXECUTE) }
-}
-
-/// The island whose table is the authority.
-fn home_of<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> IslandId {
-    IslandId::from_raw(space.home.get()).unwrap_or(cpu.island())
-}
-
-/// Synchronises this island's instruction fetches with a frame, once.
-fn make_executable_here<M: Machine>(cpu: &Cpu<M>, frame: Frame) {
-    let record = frame_record(cpu.pool, frame);
-    let bit = 1 << cpu.island().index();
-    if record.synced.load(Ordering::Acquire) & bit == 0 {
-        cpu.machine.sync_instructions(frame);
-        count(&cpu.counters().icache_syncs);
-        record.synced.fetch_or(bit, Ordering::AcqRel);
-        due::spend_locked(cpu, SYNC_COST);
-    }
-}
-
-/// Makes what was written to `[start, end)` visible to this island's fetches, and to other islands' when they next fetch.
-pub fn sync_range<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) {
-    let _guard = lock(cpu, &space.lock);
-    let own = 1 << cpu.island().index();
-    let pages = start & !(PAGE_SIZE - 1)..end.min(USER_END).next_multiple_of(PAGE_SIZE);
-    home_table(cpu, space).visit(pages, |_, leaf| {
-        cpu.machine.sync_instructions(leaf.frame.named());
-        frame_record(cpu.pool, leaf.frame.named()).synced.store(own, Ordering::Release);
-        due::spend_locked(cpu, SYNC_COST);
-    });
+    // What is there may still allow more than the mapping does, which others are about to take back.
+    let allowed = attr_of(vma).union(leaf.attr);
+    let executes = vma.flags.get() & VMA_EXECUTE != 0;
+    let no_memory = |_: OutOfFrames| Errno::ENOMEM;
+    let kind = match Kind::of(leaf.attr) {
+        Kind::Shared => Kind::Shared,
+        Kind::Owned => Kind::Owned,
+        Kind::CopyOnWrite if frame_refs(cpu.pool, leaf.frame.named()) == 1 => Kind::Owned,
+        Kind::CopyOnWrite => {
+            let copy = private_copy(cpu, home, vma, Some(leaf.frame.named()), PAGE_SIZE)?;
+            return residency::break_copy(cpu, space, home, page, (copy, Kind::Owned.allowing(allowed)), executes)
+                .map_err(no_memory);
+        }
+        // Views, whose pages these are, cannot be written.
+        Kind::Borrowed => return Err(Errno::EFAULT),
+    };
+    // Nothing is taken away: other islands that still have it without write permission fault and look here.
+    let widened = Leaf { frame: leaf.frame, attr: kind.allowing(allowed) };
+    residency::fill(cpu, space, home, page, widened, executes).map_err(no_memory)
 }
 
 /// Maps the neighbours of a page of a file that are in the page cache, read-only, in this island's table and the home's.
-fn map_around<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Table<'_>, vma: &VmaRecord, page: u64) {
+fn map_around<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Home, vma: &VmaRecord, page: u64) {
     let window = AROUND_PAGES * PAGE_SIZE;
     let first = (page & !(window - 1)).max(vma.start.get());
     let whole_end = vma.start.get() + (vma.file_len.get() & !(PAGE_SIZE - 1));
     let last = ((page & !(window - 1)) + window).min(vma.end.get()).min(whole_end);
     let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) else { return };
-    let attr =
-        if vma.flags.get() & VMA_SHARED != 0 { attr_of(vma).union(Attr::SHARED) } else { copy_on_write(attr_of(vma)) };
+    let kind = if vma.flags.get() & VMA_SHARED != 0 { Kind::Shared } else { Kind::CopyOnWrite };
+    let (attr, executes) = (kind.allowing(attr_of(vma)), vma.flags.get() & VMA_EXECUTE != 0);
     for neighbour in (first..last).step_by(PAGE_SIZE as usize).filter(|&at| at != page) {
         if home.leaf(neighbour).is_some() {
             continue;
         }
         let index = (vma.offset.get() + neighbour - vma.start.get()) / PAGE_SIZE;
         let Some(frame) = fs::page(cpu, inode, index) else { continue };
-        if install_first(cpu, space, home, vma, neighbour, (frame, attr)).is_err() {
+        if residency::insert(cpu, space, home, neighbour, (frame, attr), executes).is_err() {
             return; // the neighbour will fault by itself
         }
     }
@@ -420,14 +301,4 @@ pub fn attr_of(vma: &VmaRecord) -> Attr {
         }
     }
     attr.normalised()
-}
-
-/// The same without write permission, marked for copying if it had it.
-pub fn copy_on_write(attr: Attr) -> Attr {
-    // Marked even where the VMA is read-only now: `mprotect` may make it writable.
-    attr.without(Attr::WRITE).union(Attr::COW)
-}
-
-fn with_execute(attr: Attr, vma: &VmaRecord) -> Attr {
-    if vma.flags.get() & VMA_EXECUTE != 0 { attr.union(Attr::EXECUTE) } else { attr }
 }

@@ -1,9 +1,7 @@
 //! Address spaces.
 //!
-//! A space has VMAs and one page table for each island that uses it, all in the pool; any island edits any of them
-//! under the space's lock. The table of the space's *home* island is the authority: every resident page has a leaf
-//! there, which holds the one reference to its frame. The other islands' tables are caches of it, filled when they
-//! fault (remote walk), and kept from becoming stale by the editors (remote edits and shoot-down).
+//! Here is what a space *means*: its VMAs, what a fault puts where, and who may. Which page is where, in the page tables of all
+//! islands, is [`residency`]'s, which alone edits them.
 
 pub mod advice;
 pub mod calls;
@@ -17,16 +15,15 @@ mod user;
 mod view;
 mod vma;
 
-use core::{ops::Range, sync::atomic::Ordering};
+use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
-use motet_layout::{Cell64, Frame, Isa, IslandId, PoolAddr, ProcessRecord, SpaceRecord};
-use motet_paging::{Attr, Format, PhysMap, Table};
+use motet_layout::{Cell64, Frame, PoolAddr, ProcessRecord, SpaceRecord};
+use motet_paging::{Format, PhysMap};
 use motet_protocol::{
-    Context, add,
     lock::lock,
-    shootdown::{self, Stale},
+    residency::{self, Kind, Mmu},
 };
 
 pub use calls::{LOWEST, Mappable, forget_file_pages, is_sealed, protect, protect_file_pages, unmap_locked as unmap};
@@ -75,10 +72,9 @@ pub fn resolve<M: Machine>(
 /// Where this island's table says that the byte at `address` is.
 #[inline(always)]
 fn find_resolved<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64, access: Access) -> Option<PoolAddr> {
-    let table = table(cpu, space, cpu.island())?;
     match access {
-        Access::Read | Access::Execute => table.readable(address),
-        Access::Write => table.writable(address),
+        Access::Read | Access::Execute => residency::readable(cpu, space, address),
+        Access::Write => residency::writable(cpu, space, address),
     }
 }
 
@@ -173,67 +169,45 @@ fn find_word<M: Machine>(
 
 /// Whether the page at `address`, which this island has mapped, belongs to a shared mapping.
 pub fn is_shared<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> bool {
-    let found = table(cpu, space, cpu.island()).and_then(|table| table.lookup(address));
-    found.is_some_and(|leaf| leaf.attr.contains(Attr::SHARED))
+    residency::find(cpu, space, address).is_some_and(|leaf| match Kind::of(leaf.attr) {
+        Kind::Shared | Kind::Borrowed => true,
+        Kind::Owned | Kind::CopyOnWrite => false,
+    })
 }
 
-/// An island's page table of a space, if it has one.
-#[inline(always)]
-fn table<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, island: IslandId) -> Option<Table<'static>> {
-    let root = Frame(space.roots[island.index()].load(Ordering::Relaxed));
-    if root.is_none() {
-        return None;
+impl<M: Machine> Mmu for Cpu<M> {
+    #[inline(always)]
+    fn own_format(&self) -> Format {
+        self.format
     }
-    if island == cpu.island() {
-        return Some(Table { pool: cpu.pool, root, format: cpu.format, map: cpu.map });
+
+    #[inline(always)]
+    fn own_map(&self) -> PhysMap<'static> {
+        self.map
     }
-    let record = &cpu.pool.header().islands[island.index()];
-    let isa = Isa::from_raw(record.paging.get())?;
-    let map = PhysMap::new(&record.ranges, cpu.pool.len());
-    Some(Table { pool: cpu.pool, root, format: Format::from_isa(isa)?, map })
-}
 
-/// The table that is the authority.
-fn home_table<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Table<'static> {
-    let home = IslandId::from_raw(space.home.get()).and_then(|home| table(cpu, space, home));
-    home.expect("an address space has its home table")
-}
-
-/// The other islands' tables, which are caches of the home's: their leaves hold no references.
-fn caches<'a, M: Machine>(
-    cpu: &'a Cpu<M>,
-    space: &'a SpaceRecord,
-    home: &Table<'_>,
-) -> impl Iterator<Item = (IslandId, Table<'static>)> + use<'a, M> {
-    let home = home.root;
-    tables(cpu, space).filter(move |(_, table)| table.root != home)
-}
-
-/// Edits the tables of a space whose lock is held, or which nobody else uses; see [`shootdown::edit`].
-fn edit<M: Machine, R>(
-    cpu: &Cpu<M>,
-    space: &SpaceRecord,
-    home: &Table<'_>,
-    edits: impl FnOnce(&mut Stale<'_>) -> R,
-) -> R {
-    shootdown::edit(cpu, space, home, || cpu.flush_user(), edits)
-}
-
-/// Takes back what caches of the home's table say of a range.
-fn forget_elsewhere<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &SpaceRecord,
-    home: &Table<'_>,
-    range: Range<u64>,
-    stale: &mut Stale<'_>,
-) {
-    for (_, table) in caches(cpu, space, home) {
-        add(&cpu.counters().remote_pte_edits, table.forget(range.clone(), stale, |_| true));
+    #[inline(always)]
+    fn prepare_root(&self, root: Frame) {
+        self.machine.prepare_root(root);
     }
-}
 
-/// The tables of all islands that use the space, with their islands.
-fn tables<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> impl Iterator<Item = (IslandId, Table<'static>)> {
-    let islands = cpu.pool.header().island_count.get();
-    (0..islands).filter_map(IslandId::from_raw).filter_map(move |island| Some((island, table(cpu, space, island)?)))
+    #[inline(always)]
+    fn page_table_fence(&self) {
+        self.machine.page_table_fence();
+    }
+
+    #[inline(always)]
+    fn flush_page(&self, page: u64) {
+        Cpu::flush_page(self, page);
+    }
+
+    #[inline(always)]
+    fn flush_user(&self) {
+        Cpu::flush_user(self);
+    }
+
+    #[inline(always)]
+    fn sync_instructions(&self, frame: Frame) {
+        self.machine.sync_instructions(frame);
+    }
 }

@@ -5,15 +5,16 @@ use core::ops::Range;
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_STACK, VMA_STORE, VMA_VIEW};
-use motet_paging::Table;
-use motet_protocol::{Context, lock::lock};
+use motet_protocol::{
+    Context,
+    lock::lock,
+    residency::{self, Home},
+};
 
 use super::{
     View, VmaSpec,
-    calls::{LEN_MAX, fixed_range, page_range, unmap_locked, unmap_pages},
-    edit, forget_elsewhere, home_table, limits, pieces,
-    space::alloc_table,
-    space_of, vma,
+    calls::{LEN_MAX, fixed_range, page_range, unmap_locked},
+    limits, pieces, space_of, vma,
 };
 use crate::{
     call::{BUDGET, Call, Stop, SysResult},
@@ -93,9 +94,10 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         place_for(call.cpu, space, start, new_len).ok_or(Errno::ENOMEM)?
     };
     vma::insert(call.cpu, space, &VmaSpec { start: to, end: to + new_len, ..spec })?;
-    if let Err(errno) = move_pages(call.cpu, space, start, end.min(start + new_len), to) {
+    let moved = start..end.min(start + new_len);
+    if residency::move_pages(call.cpu, space, moved, to, pieces::ENTRIES).is_err() {
         unmap_locked(call.cpu, space, to, to + new_len)?;
-        return Err(errno.into());
+        return Err(Errno::ENOMEM.into());
     }
     vma::unmap(call.cpu, space, start, end)?;
     drop_tables(call.cpu, space, start, end);
@@ -104,12 +106,12 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// Drops what is left of the tables of a range whose pages have moved away, in pieces.
 fn drop_tables<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) {
-    let home = home_table(cpu, space);
+    let home = Home::of(cpu, space);
     let mut at = start;
     while at < end {
         due::spend_locked(cpu, BUDGET);
         let stop = home.end_of_piece(at..end, pieces::ENTRIES);
-        unmap_pages(cpu, space, at, stop);
+        residency::unmap(cpu, space, at..stop);
         at = stop;
     }
 }
@@ -133,49 +135,6 @@ fn make_place<M: Machine>(
         source.filter(|vma| vma.flags.get() & (VMA_VIEW | VMA_STORE) == 0).ok_or(Errno::EFAULT)?;
     }
     pieces::make_replaceable(call, space, to, to_end)
-}
-
-/// Moves the pages of `[start, end)` to `to`, where none are. On failure, they are where they were.
-fn move_pages<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &'static SpaceRecord,
-    start: u64,
-    end: u64,
-    to: u64,
-) -> Result<(), Errno> {
-    let home = home_table(cpu, space);
-    let moved = edit(cpu, space, &home, |stale| {
-        let mut at = start;
-        while at < end {
-            let stop = end_of_moved(&home, at, end, to.wrapping_sub(start));
-            forget_elsewhere(cpu, space, &home, at..stop, stale);
-            let moved =
-                home.move_pages(at..stop, to + (at - start), stale, &mut || alloc_table(cpu, space, cpu.island()));
-            if let Err(rest) = moved {
-                // The tables that they came from are still there.
-                let _ = home.move_pages(to..to + (rest - start), start, stale, &mut || None);
-                return moved;
-            }
-            at = stop;
-            due::spend_locked(cpu, BUDGET);
-        }
-        Ok(())
-    });
-    moved.map_err(|_| Errno::ENOMEM)
-}
-
-/// Where a piece ends of what moves that far: whole tables of pages where they can move as such.
-fn end_of_moved(home: &Table<'_>, start: u64, end: u64, distance: u64) -> u64 {
-    let stop = home.end_of_piece(start..end, pieces::ENTRIES);
-    let border = (start + 1).next_multiple_of(TABLE_SPAN);
-    if distance % TABLE_SPAN != 0 {
-        return stop;
-    }
-    if start % TABLE_SPAN != 0 || border > end {
-        return stop.min(border);
-    }
-    let whole = stop.next_multiple_of(TABLE_SPAN);
-    if whole <= end { whole } else { stop & !(TABLE_SPAN - 1) }
 }
 
 /// Where `len` bytes that are now at `start` can move: to where whole tables of pages can, if there is such a place.

@@ -12,9 +12,12 @@ use core::sync::atomic::Ordering;
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{Cell64, PAGE_SIZE, SpaceRecord, USER_END, VMA_STORE, VMA_VIEW, VmaRecord};
-use motet_protocol::lock::lock;
+use motet_protocol::{
+    lock::lock,
+    residency::{self, Home},
+};
 
-use super::{calls, fault::sync_range, home_table, view, vma};
+use super::{calls, view, vma};
 use crate::{
     call::{BUDGET, Call, Stop},
     cpu::Cpu,
@@ -211,7 +214,7 @@ fn protect_pages<M: Machine>(
     Ok(())
 }
 
-/// Makes what was written to `[start, end)` visible to fetches, as [`sync_range`] does.
+/// Makes what was written to `[start, end)` visible to this island's fetches, and to other islands' when they next fetch.
 ///
 /// # Errors
 /// [`Stop::Again`].
@@ -221,9 +224,10 @@ pub fn sync<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, start: u64,
     while at < end {
         let stop = {
             let _guard = lock(call.cpu, &space.lock);
-            home_table(call.cpu, space).end_of_piece(at..end, SYNC_ENTRIES)
+            let stop = Home::of(call.cpu, space).end_of_piece(at..end, SYNC_ENTRIES);
+            residency::synchronise(call.cpu, space, at..stop);
+            stop
         };
-        sync_range(call.cpu, space, at, stop);
         at = stop;
         if at < end {
             pause_at(call, at)?;
@@ -242,7 +246,7 @@ pub fn give_up<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, is_due: im
         let guard = lock(cpu, &space.lock);
         let Some(vma) = vma::within(cpu, space, 0..USER_END).find(|vma| !is_text(vma)) else { return true };
         let start = vma.start.get();
-        let stop = home_table(cpu, space).end_of_piece(start..vma.end.get(), ENTRIES);
+        let stop = Home::of(cpu, space).end_of_piece(start..vma.end.get(), ENTRIES);
         if calls::unmap_locked(cpu, space, start, stop).is_err() {
             return true; // without memory for a split, the release does it in one go
         }
@@ -260,5 +264,5 @@ fn end_of_vmas<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u
 
 /// Where a piece of work from `start` on ends that is to take a bounded time. The space's lock is held.
 fn end_of_piece<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) -> u64 {
-    home_table(cpu, space).end_of_piece(start..end_of_vmas(cpu, space, start, end), ENTRIES)
+    Home::of(cpu, space).end_of_piece(start..end_of_vmas(cpu, space, start, end), ENTRIES)
 }

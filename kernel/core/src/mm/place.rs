@@ -3,9 +3,9 @@
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{IslandId, PAGE_SIZE, SpaceRecord, VmaRecord};
-use motet_protocol::{Context, lock::lock, memory::island_near};
+use motet_protocol::{Context, lock::lock, memory::island_near, residency::Home};
 
-use super::{calls::page_range, home_table, pieces, space_of, view, vma};
+use super::{calls::page_range, pieces, space_of, view, vma};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
@@ -101,7 +101,7 @@ fn node_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Resul
     let _guard = lock(cpu, &space.lock);
     let vma = vma::find(cpu, space, address).ok_or(Errno::EFAULT)?;
     let at = view::store_address(vma, M::ISA, address).unwrap_or(address);
-    let leaf = home_table(cpu, space).leaf(at & !(PAGE_SIZE - 1)).ok_or(Errno::ENOENT)?;
+    let leaf = Home::of(cpu, space).leaf(at & !(PAGE_SIZE - 1)).ok_or(Errno::ENOENT)?;
     Ok(island_near(cpu.pool, leaf.frame.named()))
 }
 

@@ -6,19 +6,17 @@ use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_DONT_FORK,
-    VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord, handshake::then_look, in_order,
+    VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord, handshake::then_look,
 };
-use motet_paging::{Attr, Leaf};
+use motet_paging::OutOfFrames;
 use motet_protocol::{
-    Context, add,
+    Context,
     cores::{core_record, is_dead},
-    count,
     lock::{Guard, lock},
-    memory::{alloc_zeroed_frame_on, release_frame, share_frame},
-    run_queue, shootdown, slab,
+    residency, run_queue, slab,
 };
 
-use super::{caches, edit, home_table, table, tables, view, vma};
+use super::{view, vma};
 use crate::{
     ability::away,
     call::{BUDGET, cost},
@@ -26,14 +24,8 @@ use crate::{
     due, registers,
 };
 
-/// After so many pages the core looks what else is due.
-const PAGES_AT_ONCE: u32 = 16;
-/// What giving a page to a child costs.
-const COPIED: u64 = 300;
 /// What a new VMA costs.
 const ADDED: u64 = 400;
-/// What a table costs whose entries are looked at.
-const TABLE: u64 = 5 * cost::FRAME;
 
 /// Epochs of a space, before they would be another's.
 const EPOCH_SHIFT: u32 = 32;
@@ -46,20 +38,18 @@ pub fn create<M: Machine>(cpu: &Cpu<M>) -> Result<&'static SpaceRecord, Errno> {
     create_for(cpu, cpu.island(), false)
 }
 
-/// As [`create`], to be filled here and used on `island`; `is_fat`: by a program for several ISAs.
+/// As [`create`], to be filled here and used on `island`, which is its home; `is_fat`: by a program for several ISAs.
 ///
 /// # Errors
 /// `ENOMEM`.
 pub fn create_for<M: Machine>(cpu: &Cpu<M>, island: IslandId, is_fat: bool) -> Result<&'static SpaceRecord, Errno> {
     let space = slab::alloc::<SpaceRecord>(cpu).ok_or(Errno::ENOMEM)?;
-    // The other island then becomes its home.
-    space.moved.store(u32::from(island != cpu.island()), Ordering::Relaxed);
     space.refs.store(1, Ordering::Relaxed);
     let made = cpu.pool.header().spaces_made.fetch_add(1, Ordering::Relaxed);
     space.epoch.store((made + 1) << EPOCH_SHIFT, Ordering::Relaxed);
-    space.home.set(u32::from(cpu.island().0));
+    space.home.set(u32::from(island.0));
     space.mmap_top.set(USER_END);
-    if make_root(cpu, space, is_fat || is_shared(space)).is_none() {
+    if residency::make_root(cpu, space, island, is_fat || island != cpu.island()).is_none() {
         slab::free(cpu, space);
         return Err(Errno::ENOMEM);
     }
@@ -110,38 +100,12 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
 
 /// Takes the tables of a space apart that no core has active, and releases its pages.
 fn dismantle<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
-    let home = home_table(cpu, space).root;
-    let mut released = 0;
-    shootdown::end(
-        cpu,
-        space,
-        || cpu.flush_user(),
-        |unused| {
-            for (island, table) in tables(cpu, space) {
-                let holds = |leaf: &Leaf| table.root == home && !leaf.is_borrowed();
-                let page = |leaf: Leaf| {
-                    if holds(&leaf) {
-                        release_frame(cpu, leaf.frame.named());
-                        released += 1;
-                        if released % PAGES_AT_ONCE == 0 {
-                            due::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * cost::FRAME);
-                        }
-                    }
-                };
-                let table_of_pages = |table| {
-                    release_frame(cpu, table);
-                    due::spend_locked(cpu, TABLE);
-                };
-                if space.damaged.load(Ordering::Relaxed) != 0 {
-                    table.dismantle(core::iter::once(0..u64::MAX), unused, page, table_of_pages);
-                } else {
-                    // Tables lie where VMAs are.
-                    table.dismantle(vma::ranges(cpu, space), unused, page, table_of_pages);
-                }
-                space.roots[island.index()].store(0, Ordering::Relaxed);
-            }
-        },
-    );
+    if space.damaged.load(Ordering::Relaxed) != 0 {
+        residency::dismantle(cpu, space, || core::iter::once(0..u64::MAX));
+    } else {
+        // Tables lie where VMAs are.
+        residency::dismantle(cpu, space, || vma::ranges(cpu, space));
+    }
 }
 
 /// Makes this core translate by the space's table (making one for this island if there is none).
@@ -158,14 +122,13 @@ fn change_to<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result<()
     let root = match Frame(space.roots[cpu.island().index()].load(Ordering::Relaxed)) {
         Frame::NONE => {
             let _guard = lock(cpu, &space.lock);
-            let root = ensure_root(cpu, space).ok_or(Errno::ENOMEM)?;
-            if space.moved.load(Ordering::Relaxed) != 0 {
-                move_home_here(cpu, space)?;
-            }
-            root
+            residency::ensure_root(cpu, space).ok_or(Errno::ENOMEM)?
         }
         root => root,
     };
+    if space.unprepared.load(Ordering::Acquire) != 0 {
+        residency::prepare(cpu, space);
+    }
     if cpu.life != 0 {
         // The dead kernel's half of it, unless that has been done.
         cpu.machine.prepare_root(root);
@@ -287,131 +250,22 @@ fn lock_without_transfers<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord)
     }
 }
 
-/// This island's root table, made when there is none. The space is locked or not yet shared.
-pub fn ensure_root<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Option<Frame> {
-    let slot = &space.roots[cpu.island().index()];
-    let root = Frame(slot.load(Ordering::Relaxed));
-    if root.is_none() { make_root(cpu, space, is_shared(space)) } else { Some(root) }
-}
-
-/// `is_shared`: as [`is_shared`], which cannot be told yet of a space that is being made.
-fn make_root<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, is_shared: bool) -> Option<Frame> {
-    let root = alloc_table_on(cpu, cpu.island(), is_shared)?;
-    cpu.machine.prepare_root(root);
-    space.roots[cpu.island().index()].store(root.0, Ordering::Release);
-    Some(root)
-}
-
-/// Whether other islands read or edit the tables of a space: that of a program for several ISAs, and one that is about to move.
-fn is_shared(space: &SpaceRecord) -> bool {
-    space.fat.get() != 0 || space.moved.load(Ordering::Relaxed) != 0
-}
-
-/// A frame for a table of an island.
-pub fn alloc_table<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, island: IslandId) -> Option<Frame> {
-    alloc_table_on(cpu, island, is_shared(space))
-}
-
-/// Where islands do not cache each other's memory, shared tables lie where nobody caches them alone.
-fn alloc_table_on<M: Machine>(cpu: &Cpu<M>, island: IslandId, is_shared: bool) -> Option<Frame> {
-    let is_common = cpu.uncached && is_shared;
-    alloc_zeroed_frame_on(cpu, if is_common { cpu.common } else { island.index() })
-}
-
-/// Makes this island's table, which is empty, the authority, and frees the former home's. The space is locked and active
-/// nowhere: it was made for a program that starts here.
-fn move_home_here<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> Result<(), Errno> {
-    space.moved.store(0, Ordering::Relaxed);
-    let old_home = space.home.get() as usize;
-    if old_home == cpu.island().index() {
-        return Ok(());
-    }
-    let (from, to) = (home_table(cpu, space), table(cpu, space, cpu.island()).ok_or(Errno::ENOMEM)?);
-    let mut result = Ok(());
-    from.visit(0..u64::MAX, |address, leaf| {
-        if leaf.is_borrowed() {
-            return;
-        }
-        cpu.flush_frame(leaf.frame.named());
-        // This island has not synchronised its fetches with the frame: it will fault, and then may execute.
-        let attr = leaf.attr.without(Attr::EXECUTE);
-        if result.is_ok() && to.map(address, leaf.frame, attr, &mut || alloc_table(cpu, space, cpu.island())).is_err() {
-            result = Err(Errno::ENOMEM);
-        }
-    });
-    result?;
-    space.home.set(u32::from(cpu.island().0));
-    space.roots[old_home].store(0, Ordering::Relaxed);
-    count(&cpu.counters().remote_pte_edits);
-    shootdown::end(
-        cpu,
-        space,
-        || cpu.flush_user(),
-        |unused| {
-            let all = core::iter::once(0..u64::MAX);
-            from.dismantle(all, unused, |_| (), |table| release_frame(cpu, table));
-        },
-    );
-    Ok(())
-}
-
 /// Gives the child the parent's VMAs and their pages.
 fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord) -> Result<(), Errno> {
-    let (from, to) = (home_table(cpu, parent), home_table(cpu, child));
-    // The child's home is this island, which may not have synchronised its fetches with what the parent's home runs.
-    let lost = if parent.home.get() == child.home.get() { Attr::NONE } else { Attr::EXECUTE };
-    let mut result = Ok(());
-    let mut pages = 0;
-    edit(cpu, parent, &from, |stale| {
+    residency::copy(cpu, parent, child, |copying| {
         let inherited = |vma: &VmaRecord| vma.flags.get() & VMA_DONT_FORK == 0;
         for vma in vma::within(cpu, parent, 0..u64::MAX).filter(|vma| inherited(vma)) {
-            result = result.and_then(|()| vma::add(cpu, child, &vma::VmaSpec::of(cpu, vma)));
-            if result.is_err() {
-                return;
-            }
+            vma::add(cpu, child, &vma::VmaSpec::of(cpu, vma))?;
             due::spend_locked(cpu, ADDED);
             // Nothing belongs to a view: the child looks by itself.
-            if vma.flags.get() & (VMA_VIEW | VMA_WIPE_ON_FORK) != 0 {
-                continue;
-            }
-            let range = vma.start.get()..vma.end.get();
-            from.narrow(range.clone(), stale, |address, leaf| {
-                let shared = without_write(leaf.attr, vma);
-                if result.is_ok() {
-                    // First the reference: should this core die, the child's tables name nothing that is not theirs.
-                    share_frame(cpu, leaf.frame.named());
-                    in_order();
-                    match to
-                        .map(address, leaf.frame, shared.without(lost), &mut || alloc_table(cpu, child, cpu.island()))
-                    {
-                        Ok(_) => {
-                            pages += 1;
-                            if pages % PAGES_AT_ONCE == 0 {
-                                due::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * COPIED);
-                            }
-                        }
-                        Err(_) => {
-                            release_frame(cpu, leaf.frame.named());
-                            result = Err(Errno::ENOMEM);
-                        }
-                    }
-                }
-                shared
-            });
-            for (_, table) in caches(cpu, parent, &from) {
-                let edits = table.narrow(range.clone(), stale, |_, leaf| without_write(leaf.attr, vma));
-                add(&cpu.counters().remote_pte_edits, edits);
+            if vma.flags.get() & (VMA_VIEW | VMA_WIPE_ON_FORK) == 0 {
+                let is_shared = vma.flags.get() & VMA_SHARED != 0;
+                let copied = copying.range(vma.start.get()..vma.end.get(), is_shared);
+                copied.map_err(|_: OutOfFrames| Errno::ENOMEM)?;
             }
         }
-    });
-    child.resident.store(pages, Ordering::Relaxed);
-    result
-}
-
-/// What both sides may do with a page after a fork. A private page is marked even where nobody may write to it now:
-/// `mprotect` may make it writable.
-fn without_write(attr: Attr, vma: &VmaRecord) -> Attr {
-    if vma.flags.get() & VMA_SHARED == 0 { super::fault::copy_on_write(attr) } else { attr }
+        Ok(())
+    })
 }
 
 fn own_bit<M: Machine>(cpu: &Cpu<M>) -> u32 {

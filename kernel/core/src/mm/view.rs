@@ -8,13 +8,12 @@
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    FatProgram, Isa, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_LOCAL, VMA_RAN_LOCALLY, VMA_STORE, VMA_VIEW, VMA_WRITE,
-    VmaRecord,
+    FatProgram, Isa, IslandId, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_LOCAL, VMA_RAN_LOCALLY, VMA_STORE, VMA_VIEW,
+    VMA_WRITE, VmaRecord,
 };
-use motet_paging::Leaf;
-use motet_protocol::{Context, lock::lock, slab};
+use motet_protocol::{Context, lock::lock, residency, slab};
 
-use super::{edit, home_table, tables, vma};
+use super::vma;
 use crate::cpu::Cpu;
 
 /// Where the store of an ISA has what a view shows at `address`.
@@ -77,12 +76,8 @@ pub fn end_local_call<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, add
     vma::changed(cpu, space);
     if vma.local_calls.get() == 0 && vma.flags.get() & VMA_LOCAL == 0 {
         let islands = &cpu.pool.header().islands;
-        let others = tables(cpu, space).filter(|(island, _)| islands[island.index()].isa.get() != vma.pin.get());
-        edit(cpu, space, &home_table(cpu, space), |stale| {
-            for (_, table) in others {
-                table.forget(vma.start.get()..vma.end.get(), stale, Leaf::is_borrowed);
-            }
-        });
+        let is_other = |island: IslandId| islands[island.index()].isa.get() != vma.pin.get();
+        residency::hide(cpu, space, vma.start.get()..vma.end.get(), is_other);
     }
 }
 

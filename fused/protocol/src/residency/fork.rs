@@ -1,0 +1,101 @@
+//! Giving a child the pages of its parent.
+
+use core::ops::Range;
+
+use motet_layout::{SpaceRecord, in_order, sync::Ordering};
+use motet_paging::{Attr, OutOfFrames};
+
+use super::{
+    Home, Kind, Mmu,
+    tables::{alloc_table, caches, edit},
+};
+use crate::{
+    add,
+    memory::{release_frame, share_frame},
+    shootdown::Stale,
+};
+
+/// After so many pages the core looks what else is due.
+const PAGES_AT_ONCE: u32 = 16;
+/// What giving a page to a child costs, in instructions.
+const PAGE_COST: u64 = 300;
+
+/// Lets `each` copy ranges from a space to a child of its own, which nobody uses yet and whose home is the actor's island. The
+/// parent's lock is held. Nobody can store to what both have when this comes back.
+///
+/// # Errors
+/// Those of `each`. The child has what was copied before.
+pub fn copy<C: Mmu, E>(
+    context: &C,
+    parent: &SpaceRecord,
+    child: &SpaceRecord,
+    each: impl FnOnce(&mut Copying<'_, '_, C>) -> Result<(), E>,
+) -> Result<(), E> {
+    let (from, to) = (Home::of(context, parent), Home::of(context, child));
+    // The child's home may not have synchronised its fetches with what the parent's home executes.
+    let lost = if from.island == to.island { Attr::NONE } else { Attr::EXECUTE };
+    let (pages, result) = edit(context, parent, &from, |stale| {
+        let mut copying = Copying { context, parent, child, from, to, lost, stale, pages: 0 };
+        let result = each(&mut copying);
+        (copying.pages, result)
+    });
+    child.resident.store(pages, Ordering::Relaxed);
+    result
+}
+
+/// A copy of a space that is being made.
+pub struct Copying<'a, 'b, C> {
+    context: &'a C,
+    parent: &'a SpaceRecord,
+    child: &'a SpaceRecord,
+    from: Home,
+    to: Home,
+    lost: Attr,
+    stale: &'a mut Stale<'b>,
+    pages: u32,
+}
+
+impl<C: Mmu> Copying<'_, '_, C> {
+    /// Gives the child the pages of a range. Both have them until one of them stores, unless the mapping is shared.
+    ///
+    /// # Errors
+    /// There was no frame for a table: it has a part of them.
+    pub fn range(&mut self, range: Range<u64>, is_shared_mapping: bool) -> Result<(), OutOfFrames> {
+        let Self { context, parent, child, from, to, lost, stale, pages } = self;
+        let after = |attr| {
+            Kind::of(attr).forked(is_shared_mapping).map_or(attr, |kind| match kind {
+                Kind::CopyOnWrite => kind.allowing(attr),
+                Kind::Owned | Kind::Shared | Kind::Borrowed => attr,
+            })
+        };
+        let mut result = Ok(());
+        from.table.narrow(range.clone(), *stale, |address, leaf| {
+            let shared = after(leaf.attr);
+            if result.is_err() || !Kind::of(leaf.attr).holds_reference() {
+                return shared;
+            }
+            // First the reference: should this core die, the child's tables name nothing that is not theirs.
+            share_frame(*context, leaf.frame.named());
+            in_order();
+            let mut allocate = || alloc_table(*context, child, to.island);
+            match to.table.map(address, leaf.frame, shared.without(*lost), &mut allocate) {
+                Ok(_) => {
+                    *pages += 1;
+                    if *pages % PAGES_AT_ONCE == 0 {
+                        context.spend_locked(u64::from(PAGES_AT_ONCE) * PAGE_COST);
+                    }
+                }
+                Err(OutOfFrames) => {
+                    release_frame(*context, leaf.frame.named());
+                    result = Err(OutOfFrames);
+                }
+            }
+            shared
+        });
+        for (_, table) in caches(*context, parent, from) {
+            let edits = table.narrow(range.clone(), *stale, |_, leaf| after(leaf.attr));
+            add(&context.counters().remote_pte_edits, edits);
+        }
+        result
+    }
+}

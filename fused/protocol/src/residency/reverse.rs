@@ -1,0 +1,47 @@
+//! The reverse map: from pages of a file to where a space has them mapped. Mappings say it, so there is nothing to keep for each
+//! page; a space has a page of a file at no address that its mappings of the file do not give.
+
+use core::ops::Range;
+
+use motet_layout::{InodeRecord, PAGE_SIZE, SpaceRecord, VMA_SHARED, VmaRecord};
+
+use super::{
+    Mmu,
+    withdraw::{drop_pages, write_protect},
+};
+
+/// Unmaps pages that a file no longer has where a space shares it, so that whoever uses them next looks whether they are there.
+/// Private mappings keep what they have: a program that runs from the file goes on. `mappings`: all of the space, whose lock is
+/// held.
+pub fn forget_file(
+    context: &impl Mmu,
+    space: &SpaceRecord,
+    mappings: impl Iterator<Item = &'static VmaRecord>,
+    inode: &'static InodeRecord,
+    pages: &Range<u64>,
+) {
+    let file = context.raw(inode);
+    mappings.filter_map(|mapping| shared(mapping, file, pages)).for_each(|range| drop_pages(context, space, range));
+}
+
+/// Makes pages of a file read-only where a space shares it. As [`forget_file`].
+pub fn write_protect_file(
+    context: &impl Mmu,
+    space: &SpaceRecord,
+    mappings: impl Iterator<Item = &'static VmaRecord>,
+    inode: &'static InodeRecord,
+    pages: &Range<u64>,
+) {
+    let file = context.raw(inode);
+    mappings.filter_map(|mapping| shared(mapping, file, pages)).for_each(|range| write_protect(context, space, range));
+}
+
+/// Where a mapping has pages of a file that it shares.
+fn shared(mapping: &VmaRecord, file: u64, pages: &Range<u64>) -> Option<Range<u64>> {
+    let address = |page: u64| {
+        let within = page.saturating_mul(PAGE_SIZE).saturating_sub(mapping.offset.get());
+        mapping.start.get().saturating_add(within).min(mapping.end.get())
+    };
+    let is_its = mapping.inode.get() == file && mapping.flags.get() & VMA_SHARED != 0;
+    is_its.then(|| address(pages.start)..address(pages.end))
+}
