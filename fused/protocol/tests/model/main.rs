@@ -24,6 +24,7 @@ mod locks;
 mod migration;
 mod private;
 mod rejoin;
+mod residency;
 mod runs;
 mod service;
 mod shoot_down;
