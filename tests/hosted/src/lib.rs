@@ -5,6 +5,7 @@
 pub mod calls;
 pub mod fat;
 pub mod program;
+pub mod sources;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

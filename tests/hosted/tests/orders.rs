@@ -1,9 +1,6 @@
 //! "Store, then look" is written in one way: the rule of `motet_layout::handshake`, held by looking at the sources.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use motet_tests_hosted::sources::{below, code, read};
 
 /// Sources that have sequentially consistent stores or fences of their own, and why.
 const EXCEPTED: [(&str, &str); 3] = [
@@ -11,31 +8,6 @@ const EXCEPTED: [(&str, &str); 3] = [
     ("kernel/hal-hosted/src/hart.rs", "the fence that programs of hosted islands execute"),
     ("host/timing/src/", "clocks and turns, between threads of the host: no emulator translates them"),
 ];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Rust sources that are no tests, as paths below the root.
-fn sources(under: &Path, into: &mut Vec<String>) {
-    for entry in fs::read_dir(root().join(under)).expect("a folder").map(|entry| entry.expect("an entry")) {
-        let name = entry.file_name().into_string().expect("a name");
-        let path = under.join(&name);
-        if entry.file_type().expect("a type").is_dir() {
-            if !["target", "tests", "benches", "examples"].contains(&name.as_str()) && !name.starts_with('.') {
-                sources(&path, into);
-            }
-        } else if name.ends_with(".rs") && name != "tests.rs" {
-            into.push(path.to_str().expect("a path").into());
-        }
-    }
-}
-
-/// What is compiled into kernels and programs, without comments.
-fn code(source: &str) -> String {
-    let end = source.find("#[cfg(test)]\nmod ").unwrap_or(source.len());
-    source[..end].lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
-}
 
 /// The arguments of a call, from behind its opening parenthesis.
 fn arguments(code: &str) -> &str {
@@ -66,9 +38,7 @@ fn found(source: &str) -> usize {
 
 #[test]
 fn handshakes_are_made_by_the_one_function() {
-    let mut all = Vec::new();
-    sources(Path::new(""), &mut all);
-    let read = |path: &String| fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let all = below("");
     let with: Vec<&String> = all.iter().filter(|path| found(&read(path)) > 0).collect();
     let is_excepted = |path: &str| EXCEPTED.iter().any(|(home, _)| path.starts_with(home));
     for path in &with {
