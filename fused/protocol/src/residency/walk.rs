@@ -9,32 +9,34 @@ use super::{Home, Mmu, table};
 /// The byte of the pool that programs on the actor's island read at an address. `None`: a fault is to be served.
 #[inline(always)]
 pub fn readable(context: &impl Mmu, space: &SpaceRecord, address: u64) -> Option<PoolAddr> {
-    by(context, space)?.readable(address)
+    match table(context, space, context.core().island()) {
+        Some(own) => own.readable(address),
+        None => by_home(context, space, |home| home.readable(address)),
+    }
 }
 
 /// The byte of the pool that programs on the actor's island write at an address. `None`: a fault is to be served.
 #[inline(always)]
 pub fn writable(context: &impl Mmu, space: &SpaceRecord, address: u64) -> Option<PoolAddr> {
-    by(context, space)?.writable(address)
+    match table(context, space, context.core().island()) {
+        Some(own) => own.writable(address),
+        None => by_home(context, space, |home| home.writable(address)),
+    }
 }
 
 /// The page that programs on the actor's island have at an address.
 #[inline(always)]
 pub fn find(context: &impl Mmu, space: &SpaceRecord, address: u64) -> Option<Leaf> {
-    by(context, space)?.lookup(address)
-}
-
-/// The table by which the actor reads and writes the memory of a space.
-#[inline(always)]
-fn by(context: &impl Mmu, space: &SpaceRecord) -> Option<Table<'static>> {
-    match table(context, space, context.core().island()) {
-        Some(own) => Some(own),
-        None => by_home(context, space),
-    }
+    table(context, space, context.core().island())?.lookup(address)
 }
 
 /// A space that another island is to run first is filled through its home's table: nobody translates by it yet.
 #[cold]
-fn by_home(context: &impl Mmu, space: &SpaceRecord) -> Option<Table<'static>> {
-    (space.unprepared.load(Ordering::Relaxed) != 0).then(|| Home::of(context, space).table)
+#[inline(never)]
+fn by_home(
+    context: &impl Mmu,
+    space: &SpaceRecord,
+    walk: impl FnOnce(&Table<'static>) -> Option<PoolAddr>,
+) -> Option<PoolAddr> {
+    if space.unprepared.load(Ordering::Relaxed) == 0 { None } else { walk(&Home::of(context, space).table) }
 }
