@@ -46,6 +46,8 @@ pub enum Subcommand {
     Bench(BenchOptions),
     /// Start an island again that has died, in a machine that goes on without it (`motet run --survive`)
     Restart(RestartOptions),
+    /// Show what a machine that runs is doing: its islands, cores, threads, and who holds its locks
+    State(StateOptions),
     /// Boot a machine and run virtual machines in it
     Vm(Box<VmOptions>),
     /// Compile and link a C program for every instruction set at once; takes the arguments of any C compiler
@@ -233,6 +235,21 @@ In one terminal, and then in another one:
   motet run --survive
   motet restart arm
   motet restart arm --run 4711     of several machines, that of process 4711";
+
+/// `motet state`.
+#[derive(Args, Debug)]
+#[command(after_help = STATE_HELP)]
+pub struct StateOptions {
+    /// The process that runs the machine, if several run
+    #[arg(long, value_name = "PROCESS")]
+    pub run: Option<u32>,
+}
+
+const STATE_HELP: &str = "\
+For who finds out why a machine does not go on: words of its memory as they are, without stopping it. Numbers of states are those of fused/layout.
+In one terminal, and then in another one:
+  motet run
+  motet state";
 
 /// `motet vm`.
 #[derive(Args, Debug)]

@@ -1,4 +1,4 @@
-//! What other processes of the host ask of a running machine (`motet vm list`, `motet vm kill`, `motet vm console`, `motet restart`): a socket of
+//! What other processes of the host ask of a running machine (`motet vm list`, `motet vm kill`, `motet vm console`, `motet restart`, `motet state`): a socket of
 //! the abstract namespace, so that there is nothing on disk. A connection is one line, and text that answers it, or a console. Only the user who
 //! runs the machine, and the superuser, are answered.
 
@@ -15,11 +15,11 @@ use std::{
 
 use motet_error::{Context as _, Error, ErrorKind, Result};
 use motet_layout::{VmRecord, sync::Ordering};
-use motet_protocol::{Context as _, lock::lock};
+use motet_protocol::{Context, lock::lock};
 
 use rustix::event::PollFd;
 
-use crate::{HostPool, vm_console::Session};
+use crate::{HostPool, state, vm_console::Session};
 
 /// Sockets are called so, and the process id of who runs the machine follows.
 const NAME: &str = "motet-";
@@ -138,6 +138,7 @@ fn answer_one(mut stream: UnixStream, pool: &HostPool, ring: impl Fn()) -> std::
     let line = read_line(&mut stream)?;
     let answer = match line.split_once(' ') {
         None if line == "list" => format!("{DONE}\n{}", list(pool)),
+        None if line == "state" => format!("{DONE}\n{}", state::describe(Context::pool(pool))),
         Some(("kill", id)) => match id.parse().ok().filter(|&id| kill(pool, id)) {
             Some(_) => {
                 ring();

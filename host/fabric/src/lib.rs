@@ -27,6 +27,7 @@ pub mod rootfs;
 pub mod run;
 pub mod service;
 mod signals;
+mod state;
 mod streams;
 pub mod terminal;
 pub mod timed;

@@ -53,6 +53,8 @@ pub struct Ended {
     pub status: Option<ExitStatus>,
     /// How long it took.
     pub took: Duration,
+    /// What the machine said of its cores and threads when it was killed at its time limit, twice, a second apart: whether it hung or was slow.
+    pub state: String,
 }
 
 impl Motet {
@@ -221,14 +223,29 @@ impl Running {
             std::thread::sleep(LOOK_EVERY);
         }
         let status = self.child.try_wait().ok().flatten();
+        let mut state = String::new();
         if status.is_none() {
+            state = state_of(self.id());
+            std::thread::sleep(Duration::from_secs(1));
+            state = format!("--- its state:\n{state}--- and a second later:\n{}", state_of(self.id()));
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
         let took = self.started.elapsed();
         let (bytes, errors) = (self.output.finish(), self.errors.finish());
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ended { output: text(&bytes), errors: text(&errors), bytes, status, took }
+        Ended { output: text(&bytes), errors: text(&errors), bytes, status, took, state }
+    }
+}
+
+/// What a machine says of its islands, cores and threads.
+fn state_of(run: u32) -> String {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(motet_fabric::control::ask(run, "state")));
+    match told.recv_timeout(Duration::from_secs(10)) {
+        Ok(Ok(text)) => text,
+        Ok(Err(error)) => format!("{}\n", error.message),
+        Err(_) => "motet itself does not answer\n".into(),
     }
 }
 
@@ -244,7 +261,8 @@ impl Ended {
             Some(status) => format!("ended after {:.1} s: {status}", self.took.as_secs_f64()),
             None => format!("was killed at its time limit, after {:.1} s", self.took.as_secs_f64()),
         };
-        format!("motet {how}\n--- its output:\n{}\n--- its errors:\n{}", tail(&self.output), tail(&self.errors))
+        let (output, errors) = (tail(&self.output), tail(&self.errors));
+        format!("motet {how}\n--- its output:\n{output}\n--- its errors:\n{errors}\n{}", self.state)
     }
 
     /// Checks the exit status.
