@@ -39,8 +39,13 @@ struct Machine(tempfile::TempDir);
 
 impl Machine {
     fn new(islands: &str) -> Result<Self, String> {
+        Self::with("", islands)
+    }
+
+    /// With lines before all others.
+    fn with(lines: &str, islands: &str) -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let text = format!("[pool]\nsize = \"256MiB\"\n{islands}");
+        let text = format!("{lines}[pool]\nsize = \"256MiB\"\n{islands}");
         std::fs::write(folder.path().join("machine.toml"), text).map_err(|error| error.to_string())?;
         Ok(Self(folder))
     }
@@ -177,31 +182,50 @@ fn dies_while_it_boots() -> Result<(), String> {
     ended.expect_code(0)?.expect_output("started\ndead\nriscv64\n").map(drop)
 }
 
+/// Each machine, and what is asked of it in vain. Nothing dies of the question: all go on.
 fn refused() -> Result<(), String> {
-    let machine = Machine::new(FOUR)?;
-    let command = "echo started; until [ -e /out/over ]; do usleep 10000; [ $((i += 1)) -gt 3000 ] && exit; done";
-    for (options, cases) in [
+    let usual = Machine::new(FOUR)?;
+    let flick = Machine::with("crossing = \"flick\"\n", FOUR)?;
+    let lives = ("arm", "island arm lives (process ");
+    let cases: [(&Machine, &[&str], &[(&str, &str)]); 4] = [
         (
-            &["--survive"][..],
+            &usual,
+            &["--survive"],
             &[
-                ("arm", "island arm lives (process "),
+                lives,
                 ("mips", "it has no island mips; its islands are first, x86, arm, riscv"),
+                ("", "it has no island ; its islands are first"),
                 ("first", "first is its first island, which has the console"),
-            ][..],
+                lives,
+            ],
         ),
-        (&[][..], &[("arm", "it runs without --survive, so it ends when an island dies")][..]),
-    ] {
-        let mut running = start(&machine, options, command);
+        (&usual, &[], &[("arm", "it ends when an island dies, and none can be started again; motet run --survive")]),
+        (
+            &usual,
+            &["--timed"],
+            &[("arm", "its time is simulated: it ends when an island dies, and none can be started again; motet run")],
+        ),
+        (&flick, &["--survive"], &[("arm", "none is started again; machines whose file does not say so start them")]),
+    ];
+    let command = "echo started; while [ $((i += 1)) -lt 3000 ]; do usleep 10000; done";
+    let mut over = 0;
+    for (machine, options, asked) in cases {
+        let mut running = start(machine, options, command);
+        over = running.id();
         let mut steps = || {
             await_line(&mut running, "started")?;
-            cases.iter().try_for_each(|(island, why)| {
+            asked.iter().try_for_each(|(island, why)| {
                 restart(&running, island).expect_code(64)?.expect_errors(&[why]).map(drop)
-            })
+            })?;
+            if running.goes_on() { Ok(()) } else { Err(format!("it has ended: {options:?}")) }
         };
         let outcome: Result<(), String> = steps();
         running.kill();
         ended(running, outcome)?;
     }
-    let nobody = Motet::default().arguments(["restart", "arm", "--run", "1"]).wait();
-    nobody.expect_code(64)?.expect_errors(&["process 1 runs no machine"]).map(drop)
+    for run in [over, 1] {
+        let nobody = Motet::default().arguments(["restart", "arm", "--run", &run.to_string()]).wait();
+        nobody.expect_code(64)?.expect_errors(&[&format!("process {run} runs no machine; ")])?;
+    }
+    Ok(())
 }

@@ -33,7 +33,9 @@ impl Run<'_> {
         let island = &self.islands[index];
         let refused = match () {
             () if self.clocks.is_some() => {
-                "its time is simulated: it ends when an island dies, so that none can be started again".into()
+                "its time is simulated: it ends when an island dies, and none can be started again; motet run --survive, without --timed, \
+                 runs one that goes on"
+                    .into()
             }
             () if !self.options.survive => "it runs without --survive, so it ends when an island dies, and none can be started \
                 again; motet run --survive runs one that goes on"
@@ -44,14 +46,16 @@ impl Run<'_> {
             ),
             () if self.options.machine.crossing == Crossing::Flick => {
                 "its calls migrate as Flick's do (crossing = \"flick\"), and cores there keep in mind which islands have died: \
-                none is started again"
+                none is started again; machines whose file does not say so start them"
                     .into()
             }
-            () if island.restart.is_some() => format!("island {name} is being started again already"),
+            () if island.restart.is_some() => format!("island {name} is being started again already: wait for that"),
             () if !island.lost => {
                 format!("island {name} lives (process {}); only one that has died is started again", island.qemu.id())
             }
-            () if self.pool.header().exit.load(Ordering::Acquire) != 0 => "its command has ended".into(),
+            () if self.pool.header().exit.load(Ordering::Acquire) != 0 => {
+                "its command has ended, and it is being stopped: start another one with motet run --survive".into()
+            }
             () => return Ok(index),
         };
         Err(refused)
@@ -117,7 +121,9 @@ impl Run<'_> {
     /// The machine ends: nobody waits in vain.
     pub(super) fn end_restarts(&mut self) {
         for restart in self.islands.iter_mut().filter_map(|island| island.restart.take()) {
-            restart.asked.refuse("it has ended");
+            restart
+                .asked
+                .refuse("it has ended, before the island had joined: start another one with motet run --survive");
         }
     }
 }
