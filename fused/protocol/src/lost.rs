@@ -19,8 +19,8 @@
 use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
-    CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, DMA_AWAY, DMA_HOME, DMA_NONE, ISLAND_JOINED,
-    IslandId, THREAD_CARRIED, ThreadRecord,
+    CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, DMA_AWAY, DMA_HOME, DMA_NONE, ISLAND_FAILED,
+    ISLAND_JOINED, IslandId, THREAD_CARRIED, ThreadRecord,
 };
 
 use crate::{
@@ -62,7 +62,8 @@ pub fn wait_for_all(context: &impl Context) {
     let lives = |core: CoreId| {
         core != context.core()
             && core_record(context, core).state.load(Ordering::SeqCst) != CORE_OFFLINE
-            && state_of(context, core.island()) == ISLAND_JOINED
+            // The other cores of one that has failed run until the host says that it is lost.
+            && matches!(state_of(context, core.island()), ISLAND_JOINED | ISLAND_FAILED)
     };
     for core in cores().filter(|&core| lives(core)) {
         tickets[core.index()] = core_record(context, core).shootdown_asked.fetch_add(1, Ordering::SeqCst) + 1;

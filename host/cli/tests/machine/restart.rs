@@ -1,8 +1,15 @@
 //! `motet restart`: islands that die while the machine runs, and join again (`docs/protocols/hotplug.md`).
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    mem::offset_of,
+    os::unix::fs::FileExt as _,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use libtest_mimic::Trial;
+use motet_layout::{CoreId, CoreRecord, IslandId, PoolHeader};
 use rustix::process::{Signal, kill_process};
 
 use crate::{
@@ -14,10 +21,11 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         ("restart::islands_of_every_isa_join_again_three_times_in_a_row", every_isa),
         ("restart::an_island_joins_again_under_load", under_load),
         ("restart::an_island_that_dies_while_it_boots_can_be_started_once_more", dies_while_it_boots),
+        ("restart::an_island_whose_kernel_fails_is_given_up_and_joins_again", fails),
         ("restart::what_cannot_be_started_again_is_refused_with_a_sentence", refused),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
@@ -180,6 +188,44 @@ fn dies_while_it_boots() -> Result<(), String> {
     let outcome = steps();
     let ended = ended(running, outcome)?;
     ended.expect_code(0)?.expect_output("started\ndead\nriscv64\n").map(drop)
+}
+
+/// Somebody has written into a lock's word that the core which is about to take it has it already: that core's kernel fails.
+fn fails() -> Result<(), String> {
+    let machine = Machine::new(FOUR)?;
+    let command = format!(
+        "{UNTIL} echo started; while on aarch64 usleep 1000; do :; done; until_online 0,16,48-49; echo dead; \
+         until_online 0,16,32,48-49; on aarch64 uname -m"
+    );
+    let mut running = start(&machine, &["--survive"], &command);
+    let mut steps = || {
+        await_line(&mut running, "started")?;
+        let core = CoreId::new(IslandId(2), 0);
+        let record = offset_of!(PoolHeader, cores) + core.index() * size_of::<CoreRecord>();
+        write_word(&running, record + offset_of!(CoreRecord, timer_lock), u64::from(core.0) + 1)?;
+        await_line(&mut running, "dead")?;
+        restart(&running, "arm").expect_code(0).map(drop)
+    };
+    let outcome = steps();
+    let ended = ended(running, outcome)?;
+    ended.expect_code(0)?.expect_output("started\ndead\naarch64\n")?;
+    ended.expect_errors(&[
+        "island arm: failed: ",
+        "takes a lock that it holds (Timers)",
+        "the machine goes on without it",
+    ])?;
+    Ok(())
+}
+
+/// Writes a word of a machine's pool, as an island that has gone wrong could.
+fn write_word(running: &Running, at: usize, word: u64) -> Result<(), String> {
+    let told = |error: std::io::Error| error.to_string();
+    let is_pool =
+        |path: &Path| fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:motet-pool"));
+    let files = fs::read_dir(format!("/proc/{}/fd", running.id())).map_err(told)?;
+    let path = files.flatten().map(|entry| entry.path()).find(|path| is_pool(path)).ok_or("no pool")?;
+    let pool = fs::OpenOptions::new().write(true).open(path).map_err(told)?;
+    pool.write_all_at(&word.to_le_bytes(), at as u64).map_err(told)
 }
 
 /// Each machine, and what is asked of it in vain. Nothing dies of the question: all go on.

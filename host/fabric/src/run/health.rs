@@ -28,7 +28,16 @@ impl Run<'_> {
                     self.lose_again(index, &format!("failed: {}", message_of(record)));
                     continue;
                 }
-                ISLAND_FAILED => return Err(self.failure(index, &format!("failed: {}", message_of(record)))),
+                ISLAND_FAILED => {
+                    let what = format!("failed: {}", message_of(record));
+                    if !self.goes_on_without(index) {
+                        return Err(self.failure(index, &what));
+                    }
+                    // Its other cores run still.
+                    self.islands[index].qemu.kill();
+                    self.lose(index, &what);
+                    continue;
+                }
                 ISLAND_JOINED if !self.islands[index].joined => {
                     self.islands[index].joined = true;
                     let after = self.islands[index].started.elapsed();
@@ -42,9 +51,7 @@ impl Run<'_> {
                 // A machine that is being stopped may have ended by itself.
                 if header.exit.load(Ordering::Acquire) == 0 {
                     let what = qemu::describe_exit(status);
-                    let goes_on =
-                        self.options.survive && index != 0 && self.boot_clock.is_none() && self.clocks.is_none();
-                    if !goes_on {
+                    if !self.goes_on_without(index) {
                         return Err(self.failure(index, &what));
                     }
                     match self.islands[index].restart {
@@ -55,6 +62,11 @@ impl Run<'_> {
             }
         }
         if header.exit.load(Ordering::Acquire) == 0 { self.check_boot_time() } else { Ok(()) }
+    }
+
+    /// Whether the machine goes on when that island dies, or its kernel fails.
+    fn goes_on_without(&self, index: usize) -> bool {
+        self.options.survive && index != 0 && self.boot_clock.is_none() && self.clocks.is_none()
     }
 
     /// Lets the machine go on without an island, whose QEMU has ended. The first island ends what ran there.
