@@ -353,7 +353,8 @@ fn become_leader<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
     }
 }
 
-/// Moves the running thread, whose frame and space are those of the new program, to another island.
+/// Moves the running thread, whose frame and space are those of the new program, to another island. That may have died since it was chosen, and its
+/// dead may be buried: then to another one of its instruction set, or, if there is none, to this core, where the thread ends.
 fn move_to<M: Machine>(call: &Call<M>, island: IslandId) {
     let (cpu, thread) = (call.cpu, call.thread);
     mm::deactivate(cpu);
@@ -361,7 +362,11 @@ fn move_to<M: Machine>(call: &Call<M>, island: IslandId) {
     cputime::charge(cpu, thread);
     call::end_call(thread);
     cpu.own.current_thread.store(0, Ordering::Release);
-    handover::start_on(cpu, thread, target_core(call, island));
+    // This core does not pass from here on: who buries the island waits until the thread is there.
+    let isa = cpu.isa_of(CoreId::new(island, 0));
+    let living = || isa.into_iter().flat_map(|isa| cpu.islands_of(isa));
+    let island = living().find(|&other| other == island).or_else(|| living().next());
+    handover::start_on(cpu, thread, island.map_or(cpu.id, |island| target_core(call, island)));
 }
 
 fn target_core<M: Machine>(call: &Call<M>, island: IslandId) -> CoreId {
