@@ -159,3 +159,52 @@ fn arrows_are_found_however_they_are_written() {
         [""; 0]
     );
 }
+
+/// The parts of a symbol's name in the first mangling scheme, as far as they are whole: `_ZN5motet4life9core_loop` is `motet`, `life`, `core_loop`.
+fn parts_of_symbol(symbol: &str) -> Vec<&str> {
+    let (mut rest, mut parts) = (symbol, Vec::new());
+    while let Some(digits) = rest.find(|c: char| !c.is_ascii_digit()).filter(|&digits| digits > 0) {
+        let len: usize = rest[..digits].parse().expect("digits");
+        let Some(part) = rest[digits..].get(..len) else { break };
+        parts.push(part);
+        rest = &rest[digits + len..];
+    }
+    parts
+}
+
+/// Whether a crate's sources have the module or the function that the parts of a symbol name.
+fn is_there(sources: &Path, parts: &[&str]) -> bool {
+    let mut at = sources.to_path_buf();
+    for (index, part) in parts.iter().enumerate() {
+        let folder = at.join(part);
+        let file = folder.with_extension("rs");
+        if folder.is_dir() {
+            at = folder;
+        } else if file.is_file() {
+            at = file;
+        } else {
+            let file = [at.clone(), at.join("mod.rs"), at.join("lib.rs")].into_iter().find(|file| file.is_file());
+            let text = fs::read_to_string(file.expect("a module's file")).expect("a source");
+            return index + 1 == parts.len() && text.contains(&format!("fn {part}<"));
+        }
+    }
+    true
+}
+
+/// What is laid out together in the kernels' text: a pattern that no function has would be passed over.
+#[test]
+fn linker_scripts_name_functions_that_there_are() {
+    let crates = [("motet_kernel", KERNEL), ("motet_protocol", "fused/protocol/src"), ("motet_abi", "fused/abi/src")];
+    for isa in ["x86_64", "aarch64", "riscv64"] {
+        let script = fs::read_to_string(root().join(format!("kernel/image/ld/{isa}.ld"))).expect("a linker script");
+        let symbols = script.split(".text._ZN").skip(1).filter(|symbol| !symbol.starts_with('*'));
+        let mut known = 0;
+        for symbol in symbols.map(|symbol| symbol.split('*').next().unwrap_or("")) {
+            let parts = parts_of_symbol(symbol);
+            let (_, sources) = crates.iter().find(|(name, _)| *name == parts[0]).expect("a crate");
+            assert!(is_there(&root().join(sources), &parts[1..]), "{isa}: nothing is called {}", parts.join("::"));
+            known += 1;
+        }
+        assert!(known > 5, "{isa}: {known} names");
+    }
+}
