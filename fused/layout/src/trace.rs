@@ -18,7 +18,10 @@ pool_struct! {
         8 pub lost: Cell64,
         /// Room, in events, a power of two. Host-written before boot.
         16 pub capacity: Cell64,
-        24 _pad0: [Cell64; 5],
+        /// What is written (`motet_protocol::trace::Scope`). Host-written before boot.
+        24 pub scope: Cell32,
+        28 _pad2: Cell32,
+        32 _pad0: [Cell64; 4],
         /// Events taken. Stored (release) by the host.
         64 pub tail: AtomicU64,
         72 _pad1: [Cell64; 7],

@@ -7,6 +7,19 @@
 
 use motet_layout::{CoreId, Pool, PoolAddr, TraceEvent, TraceRing, TraceTable, sync::Ordering};
 
+/// What cores write.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+#[repr(u32)]
+pub enum Scope {
+    /// Nothing: there are no rings.
+    #[default]
+    Nothing = 0,
+    /// When virtual machines run.
+    Guests = 1,
+    /// All.
+    All = 2,
+}
+
 /// What happened on a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -29,11 +42,26 @@ pub enum Kind {
     Sleep = 8,
     /// It is awake again.
     Awake = 9,
+    /// The thread begins to run a core of a virtual machine. `pid`: the machine's number; detail: the core's in it.
+    Guest = 10,
+    /// It no longer runs it; numbers as above.
+    GuestStop = 11,
 }
 
 impl Kind {
-    const ALL: [Self; 9] =
-        [Self::Run, Self::Stop, Self::Wake, Self::Start, Self::Move, Self::Ring, Self::Rung, Self::Sleep, Self::Awake];
+    const ALL: [Self; 11] = [
+        Self::Run,
+        Self::Stop,
+        Self::Wake,
+        Self::Start,
+        Self::Move,
+        Self::Ring,
+        Self::Rung,
+        Self::Sleep,
+        Self::Awake,
+        Self::Guest,
+        Self::GuestStop,
+    ];
 
     /// Decodes the value in the pool.
     pub fn from_raw(raw: u32) -> Option<Self> {
@@ -71,7 +99,7 @@ pub struct Event {
     pub kind: Kind,
     /// The thread it is about.
     pub tid: u32,
-    /// That thread's process.
+    /// That thread's process, or a virtual machine: see [`Kind`].
     pub pid: u32,
     /// See [`Kind`].
     pub detail: u32,
@@ -82,6 +110,11 @@ pub struct Event {
 /// Bytes of a ring with room for `capacity` events.
 pub const fn ring_bytes(capacity: u64) -> u64 {
     (size_of::<TraceRing>() as u64 + capacity * size_of::<TraceEvent>() as u64).next_multiple_of(64)
+}
+
+/// Whether a ring is for all that happens, and not for virtual machines alone.
+pub fn is_for_all(ring: &TraceRing) -> bool {
+    ring.scope.get() == Scope::All as u32
 }
 
 /// A core's ring; `None` when nothing is traced.

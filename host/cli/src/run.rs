@@ -15,6 +15,7 @@ use motet_fabric::{
 };
 use motet_layout::Isa;
 use motet_machine::MachineSpec;
+use motet_protocol::trace::Scope;
 
 use crate::{
     accesses,
@@ -62,7 +63,11 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let report = options.report.as_deref().map(Folder::prepare).transpose()?;
     let stats = options.stats.as_deref().map(|path| OutputFile::create("--stats", path)).transpose()?;
     let trace = options.trace.as_deref().map(|path| OutputFile::create("--trace", path)).transpose()?;
-    settings.command.trace = trace.is_some();
+    settings.command.trace = match (&trace, &report) {
+        (Some(_), _) => Scope::All,
+        (None, Some(_)) => Scope::Guests,
+        (None, None) => Scope::Nothing,
+    };
     let accesses = options.accesses.as_deref().map(|path| OutputFile::create("--accesses", path)).transpose()?;
     let passages = options.passages.as_deref().map(|path| OutputFile::create("--passages", path)).transpose()?;
     if let Some(debugger) = &debugger {
@@ -305,5 +310,5 @@ fn guest_command(words: &[String]) -> Command {
         format!("TERM={}", term.as_deref().unwrap_or("dumb")),
     ];
     let terminal_size = if terminal { terminal::size() } else { (0, 0) };
-    Command { args, env, terminal, terminal_size, trace: false }
+    Command { args, env, terminal, terminal_size, trace: Scope::Nothing }
 }

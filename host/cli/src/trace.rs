@@ -1,7 +1,8 @@
 //! `--trace FILE`: what the cores did, in the format that ui.perfetto.dev and chrome://tracing open (the JSON array of the
 //! "Trace Event Format").
 //!
-//! A process per island and a track per core; slices say which thread runs, arrows who made it run.
+//! A process per island and a track per core; slices say which thread runs, arrows who made it run. Behind them are the cores of virtual
+//! machines and the regions of the FPGA.
 
 use std::{
     collections::HashMap,
@@ -31,6 +32,9 @@ pub fn write(machine: &MachineSpec, recording: &Recording, out: &mut dyn Write) 
 /// Where the FPGA's tracks are: its process, and its first region.
 const FPGA: [usize; 2] = [9001, 9001];
 
+/// Where the virtual machines' tracks are: their process, and the first one.
+const GUESTS: [usize; 2] = [9002, 9101];
+
 /// What a core's track has open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Open {
@@ -53,6 +57,8 @@ struct Converter<'a> {
     /// By thread id.
     ready: HashMap<u32, Ready>,
     flows: u64,
+    /// Cores of virtual machines (machine, core of it), in the order of their tracks: where each runs.
+    guests: Vec<([u32; 2], Option<CoreId>)>,
     time_ns: u64,
     first: bool,
 }
@@ -60,7 +66,7 @@ struct Converter<'a> {
 impl<'a> Converter<'a> {
     fn new(machine: &'a MachineSpec, out: &'a mut dyn Write) -> Self {
         let open = [Open::Nothing; CORES_MAX];
-        Self { machine, out, open, ready: HashMap::new(), flows: 0, time_ns: 0, first: true }
+        Self { machine, out, open, ready: HashMap::new(), flows: 0, guests: Vec::new(), time_ns: 0, first: true }
     }
 
     /// Names of islands and cores.
@@ -107,7 +113,38 @@ impl<'a> Converter<'a> {
             }
             Kind::Awake if self.open[core.index()] == Open::Idle => self.close(core, json!({})),
             Kind::Awake => Ok(()),
+            Kind::Guest => self.guest_runs(core, [event.pid, event.detail]),
+            Kind::GuestStop => self.guest_stops(core),
         }
+    }
+
+    /// A core of a virtual machine runs from now on.
+    fn guest_runs(&mut self, core: CoreId, guest: [u32; 2]) -> io::Result<()> {
+        self.guest_stops(core)?;
+        let known = self.guests.iter().position(|(known, _)| *known == guest);
+        let track = known.unwrap_or(self.guests.len());
+        if known.is_none() {
+            if track == 0 {
+                self.put_at(GUESTS, "M", "process_name", json!({ "args": { "name": "virtual machines" } }))?;
+            }
+            let name = format!("VM {}, vCPU {}", guest[0], guest[1]);
+            self.put_at([GUESTS[0], GUESTS[1] + track], "M", "thread_name", json!({ "args": { "name": name } }))?;
+            self.guests.push((guest, None));
+        }
+        if let Some(before) = self.guests[track].1 {
+            // It has come from a core whose clock is ahead.
+            self.guest_stops(before)?;
+        }
+        self.guests[track].1 = Some(core);
+        let name = self.core_name(core.0.into());
+        self.put_at([GUESTS[0], GUESTS[1] + track], "B", &name, json!({ "cat": "guest" }))
+    }
+
+    /// What runs on a core is no virtual machine any more.
+    fn guest_stops(&mut self, core: CoreId) -> io::Result<()> {
+        let Some(track) = self.guests.iter().position(|(_, at)| *at == Some(core)) else { return Ok(()) };
+        self.guests[track].1 = None;
+        self.put_at([GUESTS[0], GUESTS[1] + track], "E", "", json!({}))
     }
 
     /// A thread begins to run; when it runs already, perhaps another program.
@@ -194,6 +231,7 @@ impl<'a> Converter<'a> {
     fn end(mut self) -> io::Result<()> {
         for core in 0..CORES_MAX {
             self.close(CoreId(core as u8), json!({ "args": { "end": "the run's" } }))?;
+            self.guest_stops(CoreId(core as u8))?;
         }
         self.out.write_all(b"\n]\n")?;
         self.out.flush()
@@ -320,6 +358,23 @@ mod tests {
         let names = lines.iter().filter(|line| line["ph"] == "B").map(|line| line["name"].as_str().unwrap());
         assert_eq!(names.collect::<Vec<_>>(), ["reconfig", "fir of 3: hold", "qam16 of 4: busy", "qam16: idle"]);
         assert_eq!((&lines[3]["pid"], &lines[3]["tid"], &lines[3]["ts"]), (&json!(9001), &json!(9002), &json!(30.0)));
+    }
+
+    #[test]
+    fn cores_of_virtual_machines_have_tracks_that_say_where_they_run() {
+        let about = |time_ns, kind, vm, vcpu| Event { pid: vm, ..event(time_ns, kind, 9, vcpu, "") };
+        let lines = convert(&[
+            (CoreId(0), about(1000, Kind::Guest, 1, 0)),
+            (CoreId(1), about(1100, Kind::Guest, 2, 0)),
+            (CoreId(0), about(2000, Kind::GuestStop, 1, 0)),
+            (CoreId(0), about(2000, Kind::Guest, 1, 1)),
+            (CoreId(0), about(2500, Kind::Guest, 2, 0)), // the stops before were lost
+        ]);
+        assert_eq!(phases(&lines), "BBEBEEBE");
+        let [first, second, third] = [9101, 9102, 9103];
+        let tracks: Vec<_> = lines.iter().map(|line| line["tid"].as_u64().unwrap()).collect();
+        assert_eq!(tracks, [first, second, first, third, third, second, second, second]);
+        assert_eq!((&lines[0]["name"], &lines[1]["name"]), (&json!("x86.0"), &json!("x86.1")));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use motet_layout::{
 };
 use rustix::{fs::MemfdFlags, mm};
 
-use motet_protocol::{Context, format::format, memory::set_near};
+use motet_protocol::{Context, format::format, memory::set_near, trace::Scope};
 
 use crate::{fpga, service, trace};
 use motet_error::{Context as _, Error, ErrorKind, Result};
@@ -40,8 +40,8 @@ pub struct Command {
     pub terminal: bool,
     /// Rows and columns of that terminal.
     pub terminal_size: (u16, u16),
-    /// Whether the cores write down what they run and whom they wake.
-    pub trace: bool,
+    /// What the cores write down.
+    pub trace: Scope,
 }
 
 /// The pool of one machine.
@@ -174,7 +174,7 @@ impl HostPool {
             return Err(Error::new(ErrorKind::Usage, "the command is longer than 1 MiB"));
         }
         let block_frames = (machine.pool.block / PAGE_SIZE) as u32;
-        let trace_len = if command.trace { trace::room(machine) } else { 0 };
+        let trace_len = if command.trace == Scope::Nothing { 0 } else { trace::room(machine) };
         let service_len = if machine.service.is_some() { service::LEN } else { 0 };
         let fpga_len = machine.fpga.as_ref().map_or(0, fpga::len);
         let extra = service_len + fpga_len + 3 * STREAM_SIZE + trace_len + bytes.len() as u64;
@@ -193,8 +193,8 @@ impl HostPool {
             set_up_stream(stream, at);
             at = at.add(STREAM_SIZE);
         }
-        if command.trace {
-            trace::lay_out(self, machine, at);
+        if command.trace != Scope::Nothing {
+            trace::lay_out(self, machine, at, command.trace);
             at = at.add(trace_len);
         }
         self.pool.write(at, &bytes);

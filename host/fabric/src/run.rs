@@ -243,14 +243,14 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
         clocks.wait_for_end();
     }
     run.stop(outcome.is_ok());
-    let recorder = run.recorder.take();
+    let recording = run.recorder.take().map(Recorder::finish);
     if let Some(clocks) = &clocks {
         let command = options.command.args.last().map_or("", String::as_str);
-        hooks.measured(clocks.measured(machine, &pool, command));
+        hooks.measured(clocks.measured(machine, &pool, command, recording.as_ref()));
     }
-    if let Some(recorder) = recorder {
+    if let Some(recording) = recording {
         let fpga = fpga::stats(&pool, machine, 0).map_or_else(Vec::new, |fpga| fpga.changes);
-        hooks.traced(Recording { fpga, ..recorder.finish() });
+        hooks.traced(Recording { fpga, ..recording });
     }
     if matches!(outcome, Ok(Outcome::Exited(_))) {
         hooks.collect(&pool)?;

@@ -3,16 +3,22 @@
 use motet_layout::{CoreId, IslandId, Pool, PoolAddr, TraceRing, TraceTable};
 use motet_protocol::{
     Context,
-    trace::{self, Event},
+    trace::{self, Event, Kind, Scope},
 };
 
-use crate::{HostPool, stats::FpgaChangeStats};
 use motet_machine::MachineSpec;
+
+use crate::{
+    HostPool,
+    stats::{FpgaChangeStats, GuestRunStats, GuestStats},
+};
 
 /// Room of a core's ring, in events: what a busy core writes while the host does something else.
 const RING_EVENTS: u64 = 8192;
 /// Most events that are kept: what viewers of traces can still open.
 const EVENTS_MAX: usize = 4_000_000;
+/// Most runs of virtual machines in the statistics.
+const GUEST_RUNS: usize = 8192;
 
 /// What the cores of one machine did, by time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,15 +37,40 @@ pub(crate) fn room(machine: &MachineSpec) -> u64 {
 }
 
 /// Makes the rings, in [`room`] zeroed bytes at `at`, before any island starts.
-pub(crate) fn lay_out(pool: &HostPool, machine: &MachineSpec, at: PoolAddr) {
+pub(crate) fn lay_out(pool: &HostPool, machine: &MachineSpec, at: PoolAddr, scope: Scope) {
     let table = pool.pool().at::<TraceTable>(at);
     let mut next = at.add(size_of::<TraceTable>() as u64);
     for core in cores(machine) {
-        pool.pool().at::<TraceRing>(next).capacity.set(RING_EVENTS);
+        let ring = pool.pool().at::<TraceRing>(next);
+        ring.capacity.set(RING_EVENTS);
+        ring.scope.set(scope as u32);
         table[core.index()].set(next.0);
         next = next.add(trace::ring_bytes(RING_EVENTS));
     }
     pool.header().trace.set(at.0);
+}
+
+/// When cores ran virtual machines, which the trace has too. The last [`GUEST_RUNS`]; `None`: there was none.
+pub(crate) fn guests(events: &[(CoreId, Event)], end_ps: u64) -> Option<GuestStats> {
+    let mut open: Vec<(CoreId, GuestRunStats)> = Vec::new();
+    let mut runs = Vec::new();
+    for (core, event) in events.iter().filter(|(_, event)| matches!(event.kind, Kind::Guest | Kind::GuestStop)) {
+        let at_ps = event.time_ns.saturating_mul(1000);
+        if let Some(at) = open.iter().position(|(one, _)| one == core) {
+            runs.push(GuestRunStats { to_ps: at_ps, ..open.swap_remove(at).1 });
+        }
+        if event.kind == Kind::Guest {
+            let (island, place) = (core.island().index(), core.index_in_island());
+            let (machine, vcpu) = (event.pid, event.detail);
+            open.push((*core, GuestRunStats { machine, vcpu, island, core: place, from_ps: at_ps, to_ps: at_ps }));
+        }
+    }
+    // What runs at the end of the command says no more.
+    runs.extend(open.into_iter().map(|(_, run)| GuestRunStats { to_ps: end_ps.max(run.from_ps), ..run }));
+    runs.sort_by_key(|run| (run.from_ps, run.island, run.core));
+    let lost = runs.len().saturating_sub(GUEST_RUNS);
+    runs.drain(..lost);
+    (!runs.is_empty()).then_some(GuestStats { runs, runs_lost: lost as u64 })
 }
 
 /// The consumer of all rings.
@@ -94,7 +125,7 @@ mod tests {
     use super::*;
     use crate::Command;
     use motet_layout::sync::Ordering;
-    use motet_protocol::trace::Kind;
+    use motet_protocol::trace::Kind::{Guest, GuestStop, Wake};
 
     fn machine() -> MachineSpec {
         let text = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 2\n\
@@ -102,24 +133,24 @@ mod tests {
         MachineSpec::parse(text).unwrap()
     }
 
-    fn pool(trace: bool) -> HostPool {
+    fn pool(trace: Scope) -> HostPool {
         HostPool::create(&machine(), &Command { trace, ..Command::default() }, 2, false).unwrap()
     }
 
     fn event(time_ns: u64, tid: u32) -> Event {
-        Event { time_ns, kind: Kind::Wake, tid, pid: 0, detail: 3, name: *b"0123456789abcdef" }
+        Event { time_ns, kind: Wake, tid, pid: 0, detail: 3, name: *b"0123456789abcdef" }
     }
 
     #[test]
     fn there_is_no_trace_unless_asked_for() {
-        let pool = pool(false);
+        let pool = pool(Scope::Nothing);
         assert_eq!(pool.header().trace.get(), 0);
         assert!(Recorder::new(&pool, &machine()).is_none() && trace::ring_of(pool.pool(), CoreId(0)).is_none());
     }
 
     #[test]
     fn events_of_all_cores_come_out_by_time() {
-        let pool = pool(true);
+        let pool = pool(Scope::All);
         let mut recorder = Recorder::new(&pool, &machine()).unwrap();
         let ring = |core: u8| trace::ring_of(pool.pool(), CoreId(core)).unwrap();
         assert!(trace::ring_of(pool.pool(), CoreId(2)).is_none(), "the first island has two cores");
@@ -135,8 +166,36 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_virtual_machines_are_from_each_dispatch_to_the_next_stop_of_the_core() {
+        let about = |time_ns, kind, pid, detail| Event { time_ns, kind, tid: 9, pid, detail, name: [0; 16] };
+        let events = [
+            (CoreId(0), about(10, Guest, 1, 0)),
+            (CoreId(16), about(11, Guest, 2, 3)),
+            (CoreId(0), event(12, 1)),
+            (CoreId(0), about(15, GuestStop, 1, 0)),
+            (CoreId(0), about(16, GuestStop, 1, 0)),
+            (CoreId(0), about(20, Guest, 1, 1)),
+            (CoreId(0), about(25, Guest, 2, 0)), // the stop before was lost
+        ];
+        let found = guests(&events, 30_000).unwrap();
+        let run =
+            |machine, vcpu, island, from_ps, to_ps| GuestRunStats { machine, vcpu, island, core: 0, from_ps, to_ps };
+        let want = [
+            run(1, 0, 0, 10_000, 15_000),
+            run(2, 3, 1, 11_000, 30_000),
+            run(1, 1, 0, 20_000, 25_000),
+            run(2, 0, 0, 25_000, 30_000),
+        ];
+        assert_eq!((found.runs.as_slice(), found.runs_lost), (want.as_slice(), 0));
+        assert!(guests(&events[2..3], 30_000).is_none());
+        let many: Vec<_> = (0..GUEST_RUNS as u64 + 2).map(|at| (CoreId(0), about(at, Guest, 1, 0))).collect();
+        let found = guests(&many, 0).unwrap();
+        assert_eq!((found.runs.len(), found.runs_lost, found.runs[0].from_ps), (GUEST_RUNS, 2, 2000));
+    }
+
+    #[test]
     fn a_full_ring_keeps_the_oldest_and_counts_the_rest() {
-        let pool = pool(true);
+        let pool = pool(Scope::All);
         let mut recorder = Recorder::new(&pool, &machine()).unwrap();
         let ring = trace::ring_of(pool.pool(), CoreId(0)).unwrap();
         for round in 0..2 {
@@ -153,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_a_broken_kernel_writes_is_not_believed() {
-        let pool = pool(true);
+        let pool = pool(Scope::All);
         let mut recorder = Recorder::new(&pool, &machine()).unwrap();
         let ring = trace::ring_of(pool.pool(), CoreId(0)).unwrap();
         ring.capacity.set(u64::MAX);

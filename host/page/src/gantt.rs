@@ -8,7 +8,7 @@ use crate::{
 };
 
 const WIDTH: f64 = 1080.0;
-/// Room for names to the left.
+/// Least room for names to the left.
 const LEFT: f64 = 74.0;
 const RIGHT: f64 = WIDTH - 14.0;
 const ROW: f64 = 40.0;
@@ -74,7 +74,9 @@ fn drawing(title: &str, kinds: &[Kind], rows: &[Row], end_ps: u64) -> String {
     let all = || rows.iter().flat_map(|row| &row.slices);
     let begin_ps = all().map(|slice| slice.from_ps).min().unwrap_or(0);
     let span_ps = end_ps.max(all().map(|slice| slice.to_ps).max().unwrap_or(0)).saturating_sub(begin_ps).max(1) as f64;
-    let x_of = |at_ps: f64| LEFT + (RIGHT - LEFT) * at_ps / span_ps;
+    let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    let left = LEFT.max(LETTER * longest as f64 + 14.0);
+    let x_of = |at_ps: f64| left + (RIGHT - left) * at_ps / span_ps;
     let (unit, name) = time_unit(span_ps);
     for tick in ticks_within(span_ps / unit, 8) {
         let x = x_of(tick * unit);
@@ -82,11 +84,11 @@ fn drawing(title: &str, kinds: &[Kind], rows: &[Row], end_ps: u64) -> String {
         svg.text([x, bottom + 15.0], Anchor::Middle, "tick", &trimmed(tick));
     }
     let axis = format!("{name} after {}", time(begin_ps));
-    svg.text([f64::midpoint(LEFT, RIGHT), bottom + 31.0], Anchor::Middle, "axis", &axis);
+    svg.text([f64::midpoint(left, RIGHT), bottom + 31.0], Anchor::Middle, "axis", &axis);
     for (row, number) in rows.iter().zip(0_u32..) {
         let top = TOP + ROW * f64::from(number) + (ROW - THICK) / 2.0;
-        svg.text([LEFT - 8.0, top + THICK / 2.0 + 4.0], Anchor::End, "label", &row.name);
-        svg.rect([LEFT, top, RIGHT - LEFT, THICK], "var(--idle)", "");
+        svg.text([left - 8.0, top + THICK / 2.0 + 4.0], Anchor::End, "label", &row.name);
+        svg.rect([left, top, RIGHT - left, THICK], "var(--idle)", "");
         draw_row(&mut svg, kinds, row, top, &|at_ps| x_of(at_ps.saturating_sub(begin_ps) as f64));
     }
     svg.finish(title)

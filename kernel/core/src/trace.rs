@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, ProcessRecord, ThreadRecord, TraceRing};
+use motet_layout::{ProcessRecord, ThreadRecord, VcpuRecord, VmRecord};
 use motet_protocol::{
     Context,
     trace::{End, Event, Kind, put},
@@ -49,6 +49,14 @@ pub fn start<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: Co
 pub fn hand_over<M: Machine>(cpu: &Cpu<M>, kind: Kind, thread: &ThreadRecord, target: CoreId) {
     if let Some(ring) = cpu.tracer.ring {
         write(cpu, ring, kind, [thread.tid.get(), 0, u32::from(target.0)], [0; 16]);
+    }
+}
+
+/// The thread that runs here begins to run a core of a virtual machine ([`Kind::Guest`]), or ceases to ([`Kind::GuestStop`]).
+#[inline(always)]
+pub fn guest<M: Machine>(cpu: &Cpu<M>, kind: Kind, thread: &ThreadRecord, vm: &VmRecord, vcpu: &VcpuRecord) {
+    if let Some(ring) = cpu.tracer.guests {
+        write(cpu, ring, kind, [thread.tid.get(), vm.id.get(), vcpu.index.get()], [0; 16]);
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use motet_fabric::stats::FpgaStats;
 use motet_page::{
     format::{count, percent},
-    gantt::{self, Kind, Row, Slice},
+    gantt::{Kind, Row, Slice},
 };
 
 /// States, and how they are drawn.
@@ -18,8 +18,8 @@ const STATES: [(&str, &str); 6] = [
     ("idle", "var(--idle)"),
 ];
 
-/// Everything of an FPGA that was used until `end_ps`.
-pub fn section(fpga: &FpgaStats, end_ps: u64) -> String {
+/// What an FPGA that was used has done. Its regions over time are in the chart.
+pub fn section(fpga: &FpgaStats) -> String {
     let mut text = "<h2 id=\"fpga\">The FPGA</h2>\n".to_owned();
     let _ = writeln!(
         text,
@@ -30,13 +30,12 @@ pub fn section(fpga: &FpgaStats, end_ps: u64) -> String {
         if fpga.load_errors == 0 { String::new() } else { format!(", {} failures", count(fpga.load_errors)) }
     );
     text += &table(fpga);
-    let kinds = STATES.map(|(name, colour)| Kind { name: name.into(), colour, is_ground: name == "idle" });
-    let lost = match fpga.changes_lost {
-        0 => String::new(),
-        lost => format!("{} earlier changes are not shown.", count(lost)),
-    };
-    text += &gantt::figure("Regions over time", &lost, &kinds, &rows(fpga, end_ps), end_ps);
     text
+}
+
+/// What slices of [`rows`] are.
+pub fn kinds() -> Vec<Kind> {
+    STATES.map(|(name, colour)| Kind { name: name.into(), colour, is_ground: name == "idle" }).into()
 }
 
 fn table(fpga: &FpgaStats) -> String {
@@ -59,7 +58,7 @@ fn table(fpga: &FpgaStats) -> String {
 }
 
 /// A row for each region: from each change to the next.
-fn rows(fpga: &FpgaStats, end_ps: u64) -> Vec<Row> {
+pub fn rows(fpga: &FpgaStats, end_ps: u64) -> Vec<Row> {
     let mut rows: Vec<Row> =
         (1..=fpga.regions.len()).map(|number| Row { name: format!("region {number}"), slices: Vec::new() }).collect();
     let mut open: BTreeMap<usize, Slice> = BTreeMap::new();

@@ -1,5 +1,6 @@
 //! `--report DIR`: what a timed run measured as a page for a browser: one file, without scripts and without the network.
 
+mod chart;
 mod fpga;
 mod page;
 mod plots;
@@ -106,6 +107,7 @@ mod tests {
             "stale_read_addresses[]",
             "fpga.regions[].state_ps",
             "fpga.changes[]",
+            "guests.runs[]",
         ]
         .contains(&path);
         match (value.as_object(), value.as_array()) {

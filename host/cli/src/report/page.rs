@@ -6,7 +6,7 @@ use motet_fabric::stats::{CoreStats, RegionStats, Stats};
 use motet_page::format::{count, escape, percent, short, time};
 
 use super::{
-    fpga,
+    chart, fpga,
     plots::{self, Bar, Category, Curve, Measure, Rates, Span},
     series::Timeline,
 };
@@ -54,7 +54,8 @@ pub fn page(stats: &Stats) -> String {
     let _ = write!(body, "<h2 id=\"cores\">The whole run, by core</h2>\n{}", cores(stats, &stats.cores));
     let _ = write!(body, "<h2 id=\"time\">Over time</h2>\n{}", over_time(stats));
     let _ = write!(body, "<h2 id=\"regions\">Regions of interest</h2>\n{}", regions(stats));
-    body.push_str(&stats.fpga.as_ref().map_or_else(String::new, |fpga| fpga::section(fpga, stats.time_ps)));
+    body.push_str(&stats.fpga.as_ref().map_or_else(String::new, fpga::section));
+    body.push_str(&chart::section(stats));
     body.push_str(&machine(stats));
     motet_page::page(&format!("Motet: {}", stats.command), &body)
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use motet_coherence::counter_names;
 use motet_fabric::stats::{
-    CoreStats, FpgaChangeStats, FpgaRegionStats, FpgaStats, HostStats, IslandStats, MachineStats, RegionStats, SCHEMA,
-    Samples, StalePageStats, Stats,
+    CoreStats, FpgaChangeStats, FpgaRegionStats, FpgaStats, GuestRunStats, GuestStats, HostStats, IslandStats,
+    MachineStats, RegionStats, SCHEMA, Samples, StalePageStats, Stats,
 };
 
 const COLUMNS: [&str; 10] = [
@@ -73,6 +73,7 @@ pub fn stats(islands: usize, cores: usize) -> Stats {
             reads: 3,
         }],
         fpga: Some(fpga()),
+        guests: Some(guests()),
         host: Some(HostStats { seconds: 3.25, mips: 61.2 }),
     }
 }
@@ -133,6 +134,19 @@ fn samples(island: usize, core: usize) -> Vec<Vec<u64>> {
         rows.push(row.clone());
     }
     rows
+}
+
+/// Two machines by turns on one core.
+fn guests() -> GuestStats {
+    let run = |turn: u64| GuestRunStats {
+        machine: 1 + (turn % 2) as u32,
+        vcpu: 0,
+        island: 0,
+        core: 0,
+        from_ps: 1_000_000_000 * (1 + turn),
+        to_ps: 1_000_000_000 * (2 + turn) - 30_000_000,
+    };
+    GuestStats { runs: (0..50).map(run).collect(), runs_lost: 0 }
 }
 
 /// Three regions that two processes share.

@@ -48,6 +48,16 @@ cores = 1
 [fpga]
 ";
 
+/// One core.
+const ONE: &str = "[pool]
+size = \"512MiB\"
+[[island]]
+name = \"one\"
+isa = \"riscv64\"
+cores = 1
+[fpga]
+";
+
 /// Islands of both instruction sets with guests.
 const BOTH: &str = "[pool]
 size = \"512MiB\"
@@ -86,6 +96,14 @@ pub fn run_on(fpga: &str, options: &[&str], command: &str) -> Result<Ended, Stri
     let files = ["--in".as_ref(), guest.as_os_str()];
     let options: Vec<&OsStr> = files.into_iter().chain(options.iter().map(AsRef::as_ref)).collect();
     run_machine(&format!("{MACHINE}{fpga}"), &options, command)
+}
+
+/// On a machine with one core.
+pub fn run_on_one(options: &[&str], command: &str) -> Result<Ended, String> {
+    let guest = guest(Isa::RiscV64)?;
+    let files = ["--in".as_ref(), guest.as_os_str()];
+    let options: Vec<&OsStr> = files.into_iter().chain(options.iter().map(AsRef::as_ref)).collect();
+    run_machine(&format!("{ONE}{}", fpga()), &options, command)
 }
 
 /// On a machine of both, with AArch64's guest in `/in/arm`, too.

@@ -1,14 +1,14 @@
 //! More of accelerators in virtual machines (`docs/protocols/fpga.md`): interrupts, transfers in all of a machine's memory, whose request comes first
 //! and which region it gets, bitstreams that are wrong, and machines that the host starts.
 
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 use libtest_mimic::Trial;
 use motet_layout::Isa;
 use serde_json::Value;
 
 use crate::{
-    accel_guests::{guest, run, run_on, run_on_both},
+    accel_guests::{guest, run, run_on, run_on_both, run_on_one},
     process::{self, Ended, Motet},
     trial,
 };
@@ -17,7 +17,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 9] = [
         ("accel_vms::each_job_is_an_interrupt", interrupts),
         ("accel_vms::who_is_stopped_is_interrupted_once", stopped),
         ("accel_vms::transfers_reach_all_of_a_machines_memory", memory),
@@ -26,6 +26,7 @@ pub fn trials() -> Vec<Trial> {
         ("accel_vms::of_equals_the_earlier_deadline_comes_first", deadlines),
         ("accel_vms::wrong_bitstreams_are_errors_of_who_wants_them", wrong_bitstreams),
         ("accel_vms::the_host_gives_accelerators_to_images", from_host),
+        ("accel_vms::charts_show_regions_and_machines", charts),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
@@ -168,6 +169,59 @@ fn from_host() -> Result<(), String> {
         vm().argument("--general").argument(&other).arguments(["--accel", wrong]).wait().expect_code(64)?;
     }
     Ok(())
+}
+
+/// Two machines share the only core, beside the regions: on the page, in the figures and in the trace. What runs on a core does
+/// so alone, and both have run.
+fn charts() -> Result<(), String> {
+    let command = "vm run --accel qam16 --append 'rounds=4' /in/guest-accelerated >/tmp/1 & \
+                   vm run --accel fft512 --append 'rounds=4' /in/guest-accelerated >/tmp/2 & \
+                   wait; cat /tmp/1 /tmp/2 | grep -c 'passed 4'";
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let paths = ["report", "trace.json"].map(|name| folder.path().join(name));
+    let [report, trace] = [0, 1].map(|at: usize| paths[at].to_string_lossy().into_owned());
+    run_on_one(&[TIMED[0], TIMED[1], "--report", &report], command)?.expect_code(0)?.expect_output("2\n")?;
+    let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+    let json = |text: String| serde_json::from_str::<Value>(&text).map_err(|error| error.to_string());
+    let page = read(&format!("{report}/index.html"))?;
+    for what in ["Regions and virtual machines over time", ">region 1<", ">VM 1, vCPU 0<", ">VM 2, vCPU 0<"] {
+        if !page.contains(what) {
+            return Err(format!("the page has no {what}"));
+        }
+    }
+    let stats = json(read(&format!("{report}/stats.json"))?)?;
+    check_runs(stats["guests"]["runs"].as_array().ok_or("no runs of virtual machines")?)?;
+    run_on_one(&["--timed", "--trace", &trace], command)?.expect_code(0)?.expect_output("2\n")?;
+    let lines = json(read(&trace)?)?;
+    let lines = lines.as_array().ok_or("the trace is no array")?;
+    crate::measured::check_tracks(lines)?;
+    for track in ["VM 1, vCPU 0", "VM 2, vCPU 0", "region 1"] {
+        let named = lines.iter().find(|line| line["ph"] == "M" && line["args"]["name"] == track);
+        let is_on = |line: &&Value| line["ph"] == "B" && named.is_some_and(|named| line["tid"] == named["tid"]);
+        if lines.iter().filter(is_on).count() < 2 {
+            return Err(format!("the trace has no slices of {track}"));
+        }
+    }
+    Ok(())
+}
+
+/// Runs of two machines, of which no two are on one core at once.
+fn check_runs(runs: &[Value]) -> Result<(), String> {
+    let mut ends: BTreeMap<[u64; 2], u64> = BTreeMap::new();
+    let mut machines: BTreeMap<u64, u64> = BTreeMap::new();
+    for run in runs {
+        let number = |key: &str| run[key].as_u64().ok_or_else(|| format!("no {key}: {run}"));
+        let core = [number("island")?, number("core")?];
+        let (from_ps, to_ps) = (number("from_ps")?, number("to_ps")?);
+        if to_ps < from_ps || ends.insert(core, to_ps).is_some_and(|end_ps| end_ps > from_ps) {
+            return Err(format!("another machine still runs on the core: {run}"));
+        }
+        *machines.entry(number("machine")?).or_default() += to_ps - from_ps;
+    }
+    match machines.into_iter().collect::<Vec<_>>()[..] {
+        [(1, 1..), (2, 1..)] if ends.len() == 1 => Ok(()),
+        ref other => Err(format!("machines and how long they ran: {other:?}, on {} cores", ends.len())),
+    }
 }
 
 /// A deterministic run, and what the FPGA did in it.

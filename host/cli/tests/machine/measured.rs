@@ -67,7 +67,7 @@ fn trace_of_a_pipeline() -> Result<(), String> {
 }
 
 /// On every track times ascend, and slices begin and end in turn.
-fn check_tracks(lines: &[Value]) -> Result<(), String> {
+pub fn check_tracks(lines: &[Value]) -> Result<(), String> {
     let mut tracks: BTreeMap<u64, (f64, i32)> = BTreeMap::new();
     for line in lines {
         let (Some(track), Some(now_us)) = (line["tid"].as_u64(), line["ts"].as_f64()) else {

@@ -12,7 +12,10 @@ use super::{
     Clocks,
     stats::{self, CoreStats, HostStats, IslandStats, MachineStats, RegionStats, Samples, StalePageStats, Stats},
 };
-use crate::{HostPool, fpga};
+use crate::{
+    HostPool, fpga,
+    trace::{self, Recording},
+};
 
 /// What a timed run has measured, however it ended.
 #[derive(Clone, Debug, Default)]
@@ -28,10 +31,17 @@ pub struct Measured {
 }
 
 impl Clocks {
-    /// What was measured. The islands have ended.
-    pub fn measured(&self, machine: &MachineSpec, pool: &HostPool, command: &str) -> Measured {
+    /// What was measured; `recording`: what was traced. The islands have ended.
+    pub fn measured(
+        &self,
+        machine: &MachineSpec,
+        pool: &HostPool,
+        command: &str,
+        recording: Option<&Recording>,
+    ) -> Measured {
         let mut stats = self.stats(machine, command);
         stats.fpga = fpga::stats(pool, machine, stats.time_ps);
+        stats.guests = recording.and_then(|recording| trace::guests(&recording.events, stats.time_ps));
         let accesses = self.accesses.as_ref().map(|(accesses, _)| accesses.steps().collect());
         let (passages, passages_lost) = self.passages();
         Measured { stats, accesses, passages, passages_lost }
@@ -82,6 +92,7 @@ impl Clocks {
             stale_read_addresses,
             warnings: told,
             fpga: None,
+            guests: None,
         }
     }
 

@@ -43,6 +43,9 @@ pub struct Stats {
     /// The FPGA; absent from machines without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fpga: Option<FpgaStats>,
+    /// Virtual machines; absent where none has run, and unless the run was for a report or a trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guests: Option<GuestStats>,
     /// What depends on the host; absent from deterministic runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostStats>,
@@ -60,6 +63,32 @@ impl Stats {
         told.map(|(count, what)| format!("{count} times {what}, because the host was busy; times may be wrong"))
             .collect()
     }
+}
+
+/// When virtual machines ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestStats {
+    /// By time: the last ones.
+    pub runs: Vec<GuestRunStats>,
+    /// How many earlier ones are not there.
+    pub runs_lost: u64,
+}
+
+/// A core of a virtual machine runs on a core, from its dispatch until it stops there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestRunStats {
+    /// The machine's number (`vm list`).
+    pub machine: u32,
+    /// Its core's, from 0.
+    pub vcpu: u32,
+    /// The island, in the machine file's order.
+    pub island: usize,
+    /// The core there.
+    pub core: usize,
+    /// From when.
+    pub from_ps: u64,
+    /// Until when.
+    pub to_ps: u64,
 }
 
 /// What the FPGA did.

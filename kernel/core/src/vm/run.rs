@@ -20,7 +20,9 @@ use motet_protocol::{
     Context, count,
     fpga::InterfaceId,
     hand::{self, Place},
-    run_queue, timer, wait,
+    run_queue, timer,
+    trace::Kind,
+    wait,
 };
 
 use super::{
@@ -32,7 +34,7 @@ use crate::{
     ability, alarm,
     call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
-    handover,
+    handover, trace,
 };
 
 /// Kinds of what stops a guest, as they are counted ([`VmRecord::exits`]).
@@ -225,6 +227,7 @@ impl<M: Machine> Drop for Floats<'_, M> {
 impl<M: Machine> Running<'_, M> {
     /// Runs the guest until the monitor is needed, or the call pauses or waits.
     fn until_exit(&self, call: &Call<M>) -> Result<Exit, Stop> {
+        trace::guest(self.cpu, Kind::Guest, self.thread, self.vm, self.vcpu);
         let floats = Floats::give(self.cpu, call.thread, self.vcpu);
         let mut registers = None;
         let result = loop {
@@ -242,6 +245,7 @@ impl<M: Machine> Running<'_, M> {
         };
         self.vm.ran_ns.fetch_add(self.cpu.now_ns().saturating_sub(self.begun_ns), Ordering::Relaxed);
         drop(floats);
+        trace::guest(self.cpu, Kind::GuestStop, self.thread, self.vm, self.vcpu);
         if matches!(result, Err(Stop::Block)) {
             return Err(self.wait(call, registers));
         }
