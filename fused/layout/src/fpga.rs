@@ -130,8 +130,12 @@ pool_struct! {
         240 pub wants: AtomicU64,
         /// Kernels' own: 1: the client has said its priority; 0: it is that of the thread whose store was a request last.
         248 pub is_said: AtomicU32,
-        252 _pad2: Cell32,
-        256 _pad1: [Cell64; 96],
+        /// The FPGA's own: 1: there are signals that nobody was rung for. Kernels are when the client has begun for which the region was stopped.
+        252 pub is_late: Cell32,
+        /// 1: a thread whose store was a request looks whether it is connected: nobody needs to be rung for that. Stored by kernels.
+        256 pub looks: AtomicU32,
+        260 _pad2: Cell32,
+        264 _pad1: [Cell64; 95],
         /// The FPGA's own: the buffer for what was computed so far, while another client's accelerator is in the region.
         1024 pub context: [Cell64; 128],
     }

@@ -345,8 +345,13 @@ impl<'a> Core<'a> {
 
     /// An access to a device register, when the caller knows that it is one.
     pub fn device_access(&mut self, kind: Kind) -> Picoseconds {
+        self.device_access_that_waits(kind, Picoseconds(0))
+    }
+
+    /// As [`device_access`](Self::device_access), to a device that answers later.
+    pub fn device_access_that_waits(&mut self, kind: Kind, wait: Picoseconds) -> Picoseconds {
         let config = &self.model.config;
-        let cost = if kind == Kind::Store { config.device_store_ps } else { config.device_ps };
+        let cost = wait.0 + if kind == Kind::Store { config.device_store_ps } else { config.device_ps };
         self.count(Count::device_accesses, 1);
         self.count(Count::stall_device_ps, cost);
         Picoseconds(cost + self.send_combined())

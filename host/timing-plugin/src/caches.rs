@@ -435,9 +435,9 @@ impl TimedCore {
         now_ps: u64,
     ) -> Picoseconds {
         let Some(number) = self.plugin.core_at(index) else { return Picoseconds(0) };
-        registers.access(self.plugin, number, kind, physical, now_ps);
+        let wait_ps = registers.access(self.plugin, number, kind, physical, now_ps);
         self.caches.set_now(now_ps);
-        self.caches.device_access(kind)
+        self.caches.device_access_that_waits(kind, Picoseconds(wait_ps))
     }
 
     /// Translates the address of a load or a store, unless it is in the page that was translated last.

@@ -25,8 +25,8 @@ impl Registers {
         self.0.contains(&physical)
     }
 
-    /// A core has accessed a register, which was there at `there_ps`.
-    pub fn access(&self, plugin: &Plugin, core: usize, kind: Kind, physical: u64, there_ps: u64) {
+    /// A core has accessed a register, which was there at `there_ps`. What it waits besides, in picoseconds.
+    pub fn access(&self, plugin: &Plugin, core: usize, kind: Kind, physical: u64, there_ps: u64) -> u64 {
         let register = (physical - self.0.start) % PAGE_SIZE;
         // What the FPGA does before.
         plugin.timing.run_fpga(core, there_ps);
@@ -35,5 +35,6 @@ impl Registers {
         if kind.is_write() && (begins || clients::has_takings(self.1)) {
             plugin.timing.start_fpga(core, there_ps);
         }
+        if kind.is_write() { 0 } else { plugin.timing.managed_ps(there_ps) }
     }
 }

@@ -26,6 +26,12 @@ impl<B: Bells> Timing<B> {
         self.hear_fpga(core, seen_ps);
     }
 
+    /// What a core that loads a register at `there_ps` waits: what the manager is doing then cannot be seen before it is through.
+    pub fn managed_ps(&self, there_ps: u64) -> u64 {
+        let fpga = self.pool.and_then(fpga::of);
+        fpga.map_or(0, |fpga| fpga.manager_until_ps.get().saturating_sub(there_ps))
+    }
+
     /// The FPGA does what is due until `until_ps`; a core that runs executes that.
     pub fn run_fpga(&self, core: usize, until_ps: u64) {
         if self.next_of_fpga().is_some_and(|at_ps| at_ps <= until_ps) {

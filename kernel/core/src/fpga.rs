@@ -43,8 +43,9 @@ pub fn catch_up<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
+/// Does what the FPGA wants, whoever runs here.
 #[cold]
-fn serve<M: Machine>(cpu: &Cpu<M>) {
+pub fn serve<M: Machine>(cpu: &Cpu<M>) {
     if fpga::of(cpu.pool).is_some_and(clients::is_answered) {
         take_answered(cpu);
     }
@@ -52,6 +53,11 @@ fn serve<M: Machine>(cpu: &Cpu<M>) {
 
 /// A core has died: it may have begun to do what the FPGA wants of kernels. All of that is done (again).
 pub fn settle<M: Machine>(cpu: &Cpu<M>) {
+    if let Some(fpga) = fpga::of(cpu.pool) {
+        clients::forget_lookers(fpga, |interface| {
+            wait::wake(cpu, &interface.waiters);
+        });
+    }
     take_answered(cpu);
 }
 

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
-use motet_layout::{ProcessRecord, ThreadRecord, VcpuRecord, VmRecord};
+use motet_layout::{CoreId, ProcessRecord, ThreadRecord, TraceRing, VcpuRecord, VmRecord};
 use motet_protocol::{
     Context,
     trace::{End, Event, Kind, put},

@@ -88,6 +88,7 @@ pub fn has_takings(fpga: &Fpga) -> bool {
 }
 
 /// Takes the region that is offered for an interface's accelerator, if one is.
+#[inline]
 fn take(fpga: &Fpga, id: InterfaceId, interface: &FpgaInterface) -> bool {
     let Some(accelerator) = fpga.accelerators.get(interface.accelerator.get() as usize) else { return false };
     let word = accelerator.offer.load(SeqCst);
@@ -103,6 +104,35 @@ pub fn ask(fpga: &Fpga, interface: &FpgaInterface, priority: u32) {
     }
     interface.asked.store(1, Release);
     fpga.attention.store(1, Release);
+}
+
+/// As [`ask`], by a core that looks itself whether the registers are connected, or the request has been refused: nobody is rung for that. When
+/// it does not look any more it says so ([`look_no_longer`]), and wakes who waits for the same.
+pub fn ask_and_look(fpga: &Fpga, interface: &FpgaInterface, priority: u32) {
+    interface.looks.store(1, Release);
+    ask(fpga, interface, priority);
+}
+
+/// Whether a core that looks has seen what it looks for.
+#[inline]
+pub fn is_decided(interface: &FpgaInterface) -> bool {
+    interface.connected.load(SeqCst) != 0 || interface.refused.load(SeqCst) != 0
+}
+
+/// Who has asked looks no longer. Whoever else waits for these registers entered the queue before the FPGA saw that somebody looks, or is rung: so they
+/// are woken after this.
+pub fn look_no_longer(interface: &FpgaInterface) {
+    interface.looks.store(0, Release);
+    then_look();
+}
+
+/// Cores that looked have died. `wake`s who waits for what they looked for.
+pub fn forget_lookers(fpga: &'static Fpga, mut wake: impl FnMut(&'static FpgaInterface)) {
+    for interface in &fpga.interfaces {
+        if interface.looks.swap(0, SeqCst) != 0 {
+            wake(interface);
+        }
+    }
 }
 
 /// Whether the FPGA has something to tell.

@@ -57,15 +57,21 @@ impl<L: Logic> Device<'_, L> {
     /// It does not compute any more: what is not over is kept, and is a request by itself when it is disconnected.
     fn stopped(&mut self, at: RegionId) {
         self.manage(self.fpga.manager_stop_ps.get());
-        if let Some(next) = self.successor(at) {
-            let is_it = self.region(at).accelerator.get() == self.accelerator_of(next).link();
+        let is_it = |next: InterfaceId| self.region(at).accelerator.get() == self.accelerator_of(next).link();
+        let is_it = self.successor(at).map(is_it);
+        if let Some(is_it) = is_it {
             self.manage(self.make_ready_ps(!is_it));
         }
         if let Some(client) = self.client(at).filter(|client| self.job(*client).is_some()) {
             let (interface, region) = (self.interface(client), self.region(at));
             interface.context.iter().zip(&region.context).for_each(|(word, value)| word.set(value.get()));
             self.set_status(client, Status::Preempted.word());
-            self.signal(client, SIGNAL_PREEMPT);
+            // Who is connected at once is not to wait for a kernel that hears of another client before.
+            if is_it == Some(true) {
+                self.signal_late(client, SIGNAL_PREEMPT);
+            } else {
+                self.signal(client, SIGNAL_PREEMPT);
+            }
         }
         self.disconnect(at);
     }
@@ -102,11 +108,16 @@ impl<L: Logic> Device<'_, L> {
         }
     }
 
-    /// Registers that were to be taken away later are to be taken away now.
+    /// Registers that were to be taken away later are to be taken away now, and who was to be told something later is.
     pub(super) fn revoke_now(&mut self) {
         for id in self.interfaces() {
-            if self.interface(id).revoke.load(SeqCst) == REVOKE_LATER {
-                self.interface(id).revoke.store(REVOKE, Release);
+            let interface = self.interface(id);
+            let is_revoked = interface.revoke.load(SeqCst) == REVOKE_LATER;
+            if is_revoked {
+                interface.revoke.store(REVOKE, Release);
+            }
+            if is_revoked || interface.is_late.get() != 0 {
+                interface.is_late.set(0);
                 self.ring(id);
             }
         }

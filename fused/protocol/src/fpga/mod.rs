@@ -329,7 +329,8 @@ impl<'a, L: Logic> Device<'a, L> {
         interface.data_base.set(0);
         interface.wants.store(0, Release);
         interface.granted_epoch.store(0, Release);
-        for word in [&interface.region, &interface.request, &interface.begun] {
+        interface.looks.store(0, Release);
+        for word in [&interface.region, &interface.request, &interface.begun, &interface.is_late] {
             word.set(0);
         }
         interface.context.iter().for_each(|word| word.set(0));
@@ -338,10 +339,22 @@ impl<'a, L: Logic> Device<'a, L> {
         }
     }
 
-    /// Tells a client something, by its kernel.
+    /// Tells a client something, by its kernel. A core that looks at its registers is not interrupted: what is not there, it takes with the next interrupt.
     fn signal(&mut self, id: InterfaceId, signal: u32) {
         self.interface(id).signals.fetch_or(signal, SeqCst);
-        self.ring(id);
+        then_look();
+        if self.interface(id).looks.load(SeqCst) == 0 {
+            self.ring(id);
+        } else {
+            self.note_answer(id);
+        }
+    }
+
+    /// The same, when nobody is disturbed by that any more ([`revoke_now`](Self::revoke_now)), or with an interrupt that comes before.
+    fn signal_late(&mut self, id: InterfaceId, signal: u32) {
+        self.interface(id).signals.fetch_or(signal, SeqCst);
+        self.interface(id).is_late.set(1);
+        self.note_answer(id);
     }
 
     fn ring(&mut self, id: InterfaceId) {

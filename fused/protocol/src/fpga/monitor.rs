@@ -218,9 +218,9 @@ impl<L: Logic> Device<'_, L> {
         interface.request.set(LISTED);
         let status = if interface.begun.get() != 0 { Status::Preempted } else { Status::Waiting };
         self.set_status(id, status.word());
-        // Whoever is served at once hears of that, too.
+        // Whoever is served at once hears of that, too. Who was stopped hears of that, anyhow.
         if self.search(id).is_none() {
-            self.signal(id, SIGNAL_WAIT);
+            if interface.begun.get() != 0 { self.signal_late(id, SIGNAL_WAIT) } else { self.signal(id, SIGNAL_WAIT) }
         }
     }
 

@@ -26,6 +26,8 @@ const JOBS: usize = 2;
 /// Reservations that expire at once, before one does not.
 const EXPIRIES: usize = 6;
 const NEVER_PS: u64 = 1 << 60;
+/// How often a core looks.
+const LOOKS: usize = 4;
 /// Steps of a kernel that is broken, between its look and what it says.
 const BETWEEN: usize = 100;
 
@@ -44,6 +46,10 @@ struct Steps {
     asks_first: bool,
     /// A kernel clears `answered`, and then looks at all interfaces.
     clears_first: bool,
+    /// A core looks itself what becomes of a request, for some time, before its client sleeps.
+    looks: bool,
+    /// Who has looked for long enough asks again before its client sleeps.
+    asks_again: bool,
 }
 
 const ALL: Steps = Steps {
@@ -53,6 +59,8 @@ const ALL: Steps = Steps {
     protects_first: true,
     asks_first: true,
     clears_first: true,
+    looks: false,
+    asks_again: true,
 };
 
 struct Counting;
@@ -246,6 +254,9 @@ impl Machine {
             return true;
         }
         drop(is_mapped);
+        if self.steps.looks && self.looks(at) {
+            return false;
+        }
         if !self.steps.asks_first {
             self.device.ring();
             point();
@@ -255,6 +266,35 @@ impl Machine {
             self.device.ring();
         }
         false
+    }
+
+    /// The last one of two ends the model. Any doorbell would tell what nobody was rung for.
+    fn end_beside(&self) {
+        if self.over.fetch_add(1, SeqCst) == 1 {
+            self.kernel.ring();
+            self.device.ring();
+        }
+    }
+
+    /// A core looks what becomes of a request. `true`: it knows, or is broken; otherwise its client is to ask and sleep.
+    fn looks(&self, at: usize) -> bool {
+        let interface = self.interface(at);
+        clients::ask_and_look(self.fpga, interface, interface.priority.load(SeqCst));
+        self.device.ring();
+        let is_decided = (0..LOOKS).any(|_| {
+            point();
+            clients::is_decided(interface)
+        });
+        if !self.steps.asks_again {
+            // As long as the FPGA may take to connect it.
+            (0..BETWEEN).for_each(|_| point());
+        }
+        clients::look_no_longer(interface);
+        if is_decided {
+            // Its store is executed again.
+            self.clients[at].ring();
+        }
+        is_decided || !self.steps.asks_again
     }
 
     fn may_write(&self, at: usize) -> bool {
@@ -307,6 +347,86 @@ const SHARED: Steps = Steps { is_shared: true, ..ALL };
 #[test]
 fn kernels_give_what_is_offered_to_their_clients() {
     explore(1500, model(SHARED));
+}
+
+const LOOKING: Steps = Steps { looks: true, ..ALL };
+
+#[test]
+fn a_core_that_looks_need_not_be_rung_and_sleeps_afterwards() {
+    explore(1500, model(LOOKING));
+    explore(1500, model(Steps { is_shared: true, ..LOOKING }));
+}
+
+#[test]
+fn who_sleeps_after_it_has_looked_without_asking_again_is_caught() {
+    must_be_caught(1500, model(Steps { asks_again: false, ..LOOKING }));
+}
+
+/// Two threads store to the registers of one client: a core looks for the first one, and the second one sleeps.
+fn beside(wakes: bool) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let machine = Arc::new(Machine::new(ALL));
+        let waits = Arc::new(Mutex::new(false));
+        let connected = || {
+            let machine = machine.clone();
+            move || machine.interface(0).connected.load(SeqCst) != 0
+        };
+        let mut actors: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        let (looker, queue, is_connected) = (machine.clone(), waits.clone(), connected());
+        actors.push(Box::new(move || {
+            clients::ask_and_look(looker.fpga, looker.interface(0), 1);
+            looker.device.ring();
+            // It may have something else to do before that is decided.
+            let _ = (0..LOOKS).any(|_| {
+                (0..BETWEEN).for_each(|_| point());
+                is_connected()
+            });
+            clients::look_no_longer(looker.interface(0));
+            if wakes && std::mem::take(&mut *queue.lock().expect("no panic")) {
+                looker.clients[0].ring();
+            }
+            looker.end_beside();
+        }));
+        let (sleeper, queue, is_connected) = (machine.clone(), waits, connected());
+        actors.push(Box::new(move || {
+            while !is_connected() {
+                *queue.lock().expect("no panic") = true;
+                clients::ask(sleeper.fpga, sleeper.interface(0), 1);
+                sleeper.device.ring();
+                if !is_connected() {
+                    sleeper.clients[0].sleep();
+                }
+            }
+            sleeper.end_beside();
+        }));
+        let kernel = machine.clone();
+        actors.push(Box::new(move || kernel.kernel()));
+        let device = machine.clone();
+        actors.push(Box::new(move || {
+            let mut now_ps = 0;
+            while !device.is_over() {
+                let mut fpga = Device::new(device.pool, device.fpga, &Counting);
+                while let Some(next_ps) = fpga.run(now_ps) {
+                    now_ps = next_ps;
+                }
+                if fpga.rings().count() > 0 {
+                    device.kernel.ring();
+                }
+                device.device.sleep();
+            }
+        }));
+        together(actors);
+    }
+}
+
+#[test]
+fn who_sleeps_beside_a_core_that_looks_is_woken_by_it() {
+    explore(1500, beside(true));
+}
+
+#[test]
+fn a_core_that_looks_and_wakes_nobody_is_caught() {
+    must_be_caught(1500, beside(false));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What the paper on Ker-ONE says of its FPGA (sections 6.1 to 6.3).
 
+use super::paper_vms::OPERATIONS_US;
+
 /// A way to a region (Figure 15).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Path {
@@ -34,6 +36,16 @@ pub const PATHS: [Path; 4] = [
     },
     Path { name: "both", title: "with both", metric: "allocate_both_overhead_us", stops: true, loads: true },
 ];
+
+/// What the manager takes on a path (Figure 15 and Table 4), in microseconds. A direct allocation has no other solution than the first.
+pub fn manager_us(path: &Path) -> f64 {
+    let of = |wanted: &str| OPERATIONS_US.iter().find(|(name, _)| *name == wanted).map_or(0.0, |(_, us)| *us);
+    let when = |is_on: bool, us: f64| if is_on { us } else { 0.0 };
+    of("search")
+        + of(if path.loads { "solution2" } else { "solution1" })
+        + when(path.stops, of("solution3") + of("stop_irq"))
+        + when(path.loads, of("pcap_irq"))
+}
 
 /// What each takes without the waits, in microseconds (equation 6).
 pub const OVERHEAD_US: [f64; 4] = [3.03, 6.76, 5.10, 9.96];

@@ -127,7 +127,7 @@ fn operations(results: &Results) -> String {
     let measured = [Some(&results.trap), Some(&results.resume)];
     let rows = OPERATIONS_US.iter().zip(measured.into_iter().chain(std::iter::repeat(None)));
     let rows = rows.map(|((name, published), spread)| {
-        let here = spread.map_or("the paper's, charged (machines/embedded.toml)".into(), |spread| number(spread.mean));
+        let here = spread.map_or("logic beside the CPU (machines/embedded.toml)".into(), |spread| number(spread.mean));
         let here = if *name == "pl_irq" { "not measured".into() } else { here };
         [(*name).to_owned(), here, number(*published)]
     });

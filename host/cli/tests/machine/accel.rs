@@ -151,8 +151,8 @@ fn compare(output: &str, bounds: &Value) -> Result<(), String> {
     };
     for path in ["direct", "reconfigure", "preempt", "both"] {
         let (ratio, line) = least(path)?;
-        // With reconfiguration, it is not always that of the largest region.
-        let most = if path == "reconfigure" { 4.0 } else { 3.0 };
+        // The bound is that of a thread that sleeps, and these look. With reconfiguration, it is not always that of the largest region.
+        let most = if path == "reconfigure" { 5.0 } else { 4.0 };
         if !(1.0..most).contains(&ratio) {
             return Err(format!("the bound is {ratio:.2} of `{line}`"));
         }

@@ -3,13 +3,18 @@
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{ProcessRecord, STORE_WAITED, ThreadRecord};
+use motet_protocol::fpga::InterfaceId;
 
-use super::call::block;
+use super::{
+    call::{block, pause_outside},
+    look::{Looked, look},
+};
 use crate::{
     cpu::Cpu,
     crossing::{self, Fetch},
     kinds::accel,
-    mm, signal, trace,
+    mm::{self, ToRegisters},
+    signal, trace,
 };
 
 #[inline(always)]
@@ -31,16 +36,44 @@ pub fn serve_fault<M: Machine>(
         }
     }
     let space = mm::space_of(cpu, process);
-    if access == Access::Write && mm::serve_store_to_registers(cpu, space, address) {
-        return Some(());
+    if access == Access::Write {
+        match mm::serve_store_to_registers(cpu, Some(thread), space, address) {
+            ToRegisters::Possible => return Some(()),
+            ToRegisters::Asked(id) => return look_for_registers(cpu, thread, process, address, id),
+            ToRegisters::Unknown => {}
+        }
     }
     match mm::serve_fault(cpu, space, address, access) {
         Ok(()) => Some(()),
-        Err(Errno::EAGAIN) => wait_to_store(cpu, thread, process, address),
+        Err(Errno::EAGAIN) => match mm::serve_store_to_registers(cpu, Some(thread), space, address) {
+            ToRegisters::Possible => Some(()),
+            ToRegisters::Asked(id) => look_for_registers(cpu, thread, process, address, id),
+            ToRegisters::Unknown => wait_to_store(cpu, thread, process, address),
+        },
         Err(errno) => {
             signal::memory_fault(cpu, thread, address, errno);
             Some(())
         }
+    }
+}
+
+/// A store to registers of the FPGA's is a request, and this core has nothing else to do: looks until it can be executed. `None`: the thread no
+/// longer belongs to this core.
+fn look_for_registers<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    address: u64,
+    id: InterfaceId,
+) -> Option<()> {
+    match look(cpu, thread, id) {
+        Looked::Decided => {
+            // Should they have been taken away meanwhile, the store is a request once more.
+            mm::serve_store_to_registers(cpu, None, mm::space_of(cpu, process), address);
+            Some(())
+        }
+        Looked::Due => pause_outside(cpu, thread),
+        Looked::Long => wait_to_store(cpu, thread, process, address),
     }
 }
 

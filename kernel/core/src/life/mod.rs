@@ -18,6 +18,7 @@ mod counters;
 mod fault;
 mod idle;
 mod interrupt;
+mod look;
 mod removed;
 
 use core::sync::atomic::Ordering;

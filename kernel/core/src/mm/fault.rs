@@ -3,12 +3,13 @@
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    Frame, InodeRecord, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_VIEW, VMA_WRITE, VmaRecord,
+    Frame, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_VIEW, VMA_WRITE,
+    VmaRecord,
 };
 use motet_paging::{Attr, Leaf, OutOfFrames};
 use motet_protocol::{
     Context, count,
-    fpga::InterfaceId,
+    fpga::{self as device, InterfaceId, clients},
     fs,
     lock::lock,
     memory::{alloc_frame_on, frame_refs, is_private_to, release_frame},
@@ -70,16 +71,52 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     residency::fill(cpu, space, &home, page, Leaf { frame: leaf.frame, attr }, executes).map_err(no_memory)
 }
 
-/// As [`serve`] for a store, if that is to registers of the FPGA which this core has mapped and which are connected, or can be at once. `false`:
-/// it is another fault, or has to be looked at for longer. This is the whole of an allocation without reconfiguration, so it is to be short.
+/// What has come of a store that may be one to registers of the FPGA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ToRegisters {
+    /// It is possible now.
+    Possible,
+    /// It is a request, and this core looks what becomes of it.
+    Asked(InterfaceId),
+    /// It is another fault, or has to be looked at for longer.
+    Unknown,
+}
+
+/// As [`serve`] for a store, if that is to registers of the FPGA which this core has mapped and which are connected, or can be at once. This is the
+/// whole of an allocation without reconfiguration, so it is to be short. `asks`: the thread, if the store is to be a request otherwise.
 #[inline]
-pub fn serve_store_to_registers<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> bool {
-    if cpu.pool.header().fpga.get() == 0 {
-        return false;
-    }
+pub fn serve_store_to_registers<M: Machine>(
+    cpu: &Cpu<M>,
+    asks: Option<&ThreadRecord>,
+    space: &SpaceRecord,
+    address: u64,
+) -> ToRegisters {
+    let Some(device) = device::of(cpu.pool) else { return ToRegisters::Unknown };
     let _guard = lock(cpu, &space.lock);
     let page = address & !(PAGE_SIZE - 1);
-    residency::allow_stores(cpu, space, page, |frame| fpga::may_store(cpu, space, page, frame))
+    let mut asked = ToRegisters::Unknown;
+    let is_possible = residency::allow_stores(cpu, space, page, |frame| {
+        let known = fpga::granted(device, space, page, frame);
+        let Some(id) = known.or_else(|| grant_again(cpu, space, page, frame)) else { return false };
+        if clients::may_write(device, id) {
+            return true;
+        }
+        if asks.is_some_and(|thread| fpga::ask_and_look(cpu, device, thread, id)) {
+            asked = ToRegisters::Asked(id);
+        }
+        false
+    });
+    if is_possible { ToRegisters::Possible } else { asked }
+}
+
+/// The space's VMAs have changed since its registers were granted: looks whether they may still be mapped writably.
+#[inline(never)]
+fn grant_again<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, frame: Frame) -> Option<InterfaceId> {
+    let has = fpga::interface_of_frame(cpu, frame)?;
+    let vma = vma::find(cpu, space, page).filter(|vma| vma.flags.get() & VMA_WRITE != 0)?;
+    let id = fpga::registers_at(cpu, vma, page).filter(|id| *id == has)?;
+    fpga::grant(cpu, space, page, id);
+    Some(id)
 }
 
 /// Whether [`serve`] has failed with this because a mapped file does not have the page, which is a `SIGBUS`.

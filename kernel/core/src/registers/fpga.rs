@@ -4,12 +4,12 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{FpgaInterface, Frame, InodeRecord, SpaceRecord, ThreadRecord, VmaRecord};
+use motet_layout::{Fpga, FpgaInterface, Frame, InodeRecord, SpaceRecord, ThreadRecord, VmaRecord};
 use motet_protocol::{
     Context,
     fpga::{self, InterfaceId, clients},
     memory::share_frame,
-    schedule,
+    run_queue, schedule,
 };
 
 use crate::cpu::Cpu;
@@ -62,7 +62,7 @@ pub fn may_write<M: Machine>(cpu: &Cpu<M>, id: InterfaceId) -> bool {
     fpga::of(cpu.pool).is_some_and(|fpga| clients::may_write(fpga, id))
 }
 
-/// From now on, as long as a space's VMAs are what they are, [`may_store`] knows that it may have these registers mapped writably at a page.
+/// From now on, as long as a space's VMAs are what they are, [`granted`] knows that it may have these registers mapped writably at a page.
 pub fn grant<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, id: InterfaceId) {
     if let Some(fpga) = fpga::of(cpu.pool) {
         let interface = &fpga.interfaces[id.index()];
@@ -73,17 +73,32 @@ pub fn grant<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, id: Inter
     }
 }
 
-/// Whether a frame is that of registers which a space may have mapped writably at a page, as is known, and now. The space's lock is held until
-/// they are.
-#[inline]
-pub fn may_store<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, frame: Frame) -> bool {
-    let Some(fpga) = fpga::of(cpu.pool) else { return false };
-    let Some(id) = clients::of_registers(fpga, frame) else { return false };
+/// The interface whose registers a frame has, if a space may have them mapped writably at a page when they are connected, as is known. The space's
+/// lock is held.
+#[inline(always)]
+pub fn granted(fpga: &Fpga, space: &SpaceRecord, page: u64, frame: Frame) -> Option<InterfaceId> {
+    let id = clients::of_registers(fpga, frame)?;
     let interface = &fpga.interfaces[id.index()];
     let epoch = space.epoch.load(Ordering::Relaxed);
     let is_epoch = || interface.granted_epoch.load(Ordering::Acquire) == epoch;
     let is_granted = is_epoch() && interface.granted_at.load(Ordering::Acquire) == page && is_epoch();
-    is_granted && may_write(cpu, id)
+    is_granted.then_some(id)
+}
+
+/// The interface whose registers a frame has, if it has any.
+pub fn interface_of_frame<M: Machine>(cpu: &Cpu<M>, frame: Frame) -> Option<InterfaceId> {
+    clients::of_registers(fpga::of(cpu.pool)?, frame)
+}
+
+/// A store to registers that are not connected is a request. This core looks itself what becomes of it (`life::look`): it has nothing else to do, and
+/// would sleep until an interrupt. The space's lock is held. `false`: it has something else to do, or the client is to be told of an error first.
+pub fn ask_and_look<M: Machine>(cpu: &Cpu<M>, fpga: &Fpga, thread: &ThreadRecord, id: InterfaceId) -> bool {
+    let interface = &fpga.interfaces[id.index()];
+    if run_queue::has_ready(cpu.own) || interface.refused.load(Ordering::Relaxed) != 0 {
+        return false;
+    }
+    clients::ask_and_look(fpga, interface, urgency(thread));
+    true
 }
 
 /// The frame of a page of a data section, with a reference added for the caller. Page 0 of the file is the registers.
