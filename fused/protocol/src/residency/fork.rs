@@ -62,16 +62,10 @@ impl<C: Mmu> Copying<'_, '_, C> {
     /// There was no frame for a table: it has a part of them.
     pub fn range(&mut self, range: Range<u64>, is_shared_mapping: bool) -> Result<(), OutOfFrames> {
         let Self { context, parent, child, from, to, lost, stale, pages } = self;
-        let after = |attr| {
-            Kind::of(attr).forked(is_shared_mapping).map_or(attr, |kind| match kind {
-                Kind::CopyOnWrite => kind.allowing(attr),
-                Kind::Owned | Kind::Shared | Kind::Borrowed => attr,
-            })
-        };
         let mut result = Ok(());
         from.table.narrow(range.clone(), *stale, |address, leaf| {
-            let shared = after(leaf.attr);
-            if result.is_err() || !Kind::of(leaf.attr).holds_reference() {
+            let (shared, is_given) = Kind::forked(leaf.attr, is_shared_mapping);
+            if result.is_err() || !is_given {
                 return shared;
             }
             // First the reference: should this core die, the child's tables name nothing that is not theirs.
@@ -93,7 +87,7 @@ impl<C: Mmu> Copying<'_, '_, C> {
             shared
         });
         for (_, table) in caches(*context, parent, from) {
-            let edits = table.narrow(range.clone(), *stale, |_, leaf| after(leaf.attr));
+            let edits = table.narrow(range.clone(), *stale, |_, leaf| Kind::forked(leaf.attr, is_shared_mapping).0);
             add(&context.counters().remote_pte_edits, edits);
         }
         result

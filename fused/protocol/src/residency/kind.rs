@@ -49,17 +49,15 @@ impl Kind {
         }
     }
 
-    /// What a leaf of this kind becomes for both sides of a fork. `None`: nothing of the child's.
+    /// What a leaf's attributes are for both sides after a fork, and whether the child has it.
     #[inline(always)]
-    pub(super) const fn forked(self, is_shared_mapping: bool) -> Option<Self> {
-        match self {
-            // A mapping that is shared stays so, whatever its pages have been.
-            Self::Owned | Self::Shared | Self::CopyOnWrite if is_shared_mapping => Some(self),
+    pub(super) const fn forked(attr: Attr, is_shared_mapping: bool) -> (Attr, bool) {
+        match Self::of(attr) {
             // Marked even where nobody may write to it now: `mprotect` may make it writable.
-            Self::Owned | Self::CopyOnWrite => Some(Self::CopyOnWrite),
-            // Registers and the like are everybody's.
-            Self::Shared => Some(self),
-            Self::Borrowed => None,
+            Self::Owned | Self::CopyOnWrite if !is_shared_mapping => (attr.without(Attr::WRITE).union(Attr::COW), true),
+            // A mapping that is shared stays so, whatever its pages are; registers and the like are everybody's.
+            Self::Owned | Self::CopyOnWrite | Self::Shared => (attr, true),
+            Self::Borrowed => (attr, false),
         }
     }
 }
@@ -93,10 +91,14 @@ mod tests {
 
     #[test]
     fn what_a_fork_shares_is_copied_before_a_store() {
-        let private = KINDS.map(|kind| kind.forked(false));
-        let copied = Some(Kind::CopyOnWrite);
-        assert_eq!(private, [copied, Some(Kind::Shared), copied, None]);
-        let shared = KINDS.map(|kind| kind.forked(true));
-        assert_eq!(shared, [Some(Kind::Owned), Some(Kind::Shared), copied, None]);
+        for kind in KINDS {
+            let before = kind.allowing(Attr::ALL_ACCESS);
+            let (private, is_given) = Kind::forked(before, false);
+            let is_copied = matches!(kind, Kind::Owned | Kind::CopyOnWrite);
+            assert_eq!(Kind::of(private), if is_copied { Kind::CopyOnWrite } else { kind });
+            assert_eq!(private.contains(Attr::WRITE), !is_copied);
+            assert_eq!(is_given, kind != Kind::Borrowed);
+            assert_eq!(Kind::forked(before, true), (before, is_given));
+        }
     }
 }
