@@ -249,6 +249,9 @@ impl Island {
             let fetched = self.world.ghost(|ghost| ghost.fetched.get(&(self.id(), frame.0)).copied());
             let (allowed, expected) = space.spec(|spec| (spec.pages[CODE].access, spec.content(&self.world, CODE)));
             assert!(allowed.contains(EXECUTE), "a fetch after execution was forbidden");
+            if allowed.contains(WRITE) {
+                return; // it is being made writable, and others may write already
+            }
             assert_eq!(fetched, Some(expected), "old instructions are executed");
         }
     }
@@ -256,6 +259,8 @@ impl Island {
     /// Gives a page another protection, which holds when this comes back.
     fn protect(&self, space: &Space, page: usize, access: Attr, is_new_code: bool) {
         let _guard = lock(self, &space.record.lock);
+        // What is allowed in addition may be used before this comes back.
+        space.spec(|spec| spec.pages[page].access = spec.pages[page].access.union(access));
         self.reprotect(space, Part { range: PAGES[page]..PAGES[page] + PAGE_SIZE, access }, is_new_code);
         space.spec(|spec| spec.pages[page].access = access);
     }

@@ -199,23 +199,23 @@ const PROTECTS: [Step; 3] = [Step::Store(PRIVATE), Step::Store(PRIVATE), Step::P
 
 #[test]
 fn a_missing_shoot_down_is_caught() {
-    must_be_caught(400, model((2, 5, 0), &DROPS, Bug::NoShootDown));
+    must_be_caught(4000, model((2, 5, 0), &DROPS, Bug::NoShootDown));
 }
 
 #[test]
 fn a_frame_that_is_freed_before_others_are_told_is_caught() {
-    must_be_caught(400, model((2, 5, 0), &DROPS, Bug::FreedBefore));
+    must_be_caught(4000, model((2, 5, 0), &DROPS, Bug::FreedBefore));
 }
 
 /// It shows where there is no memory for the home's table.
 #[test]
 fn filling_the_homes_table_last_is_caught() {
-    must_be_caught(400, model((2, 4, 5), &DROPS, Bug::HomeLast));
+    must_be_caught(4000, model((2, 4, 5), &DROPS, Bug::HomeLast));
 }
 
 #[test]
 fn a_look_at_the_home_without_the_lock_is_caught() {
-    must_be_caught(400, model((2, 5, 0), &DROPS, Bug::LookWithoutLock));
+    must_be_caught(4000, model((2, 5, 0), &DROPS, Bug::LookWithoutLock));
 }
 
 #[test]
@@ -225,27 +225,27 @@ fn a_page_that_is_not_counted_is_caught() {
 
 #[test]
 fn executing_without_synchronisation_is_caught() {
-    must_be_caught(400, model((2, 5, 0), &CODES, Bug::NotSynchronised));
+    must_be_caught(4000, model((2, 5, 0), &CODES, Bug::NotSynchronised));
 }
 
 #[test]
 fn code_that_nobody_calls_new_is_caught() {
-    must_be_caught(400, model((2, 5, 0), &CODES, Bug::OldCode));
+    must_be_caught(4000, model((2, 5, 0), &CODES, Bug::OldCode));
 }
 
 #[test]
 fn a_fork_that_leaves_other_islands_their_stores_is_caught() {
-    must_be_caught(400, model((2, 5, 0), &FORKS, Bug::ForkAtHomeAlone));
+    must_be_caught(4000, model((2, 5, 0), &FORKS, Bug::ForkAtHomeAlone));
 }
 
 #[test]
 fn a_copy_that_other_islands_do_not_get_is_caught() {
-    must_be_caught(400, model((3, 5, 0), &COPIES, Bug::CopyAtHomeAlone));
+    must_be_caught(4000, model((3, 5, 0), &COPIES, Bug::CopyAtHomeAlone));
 }
 
 #[test]
 fn protection_at_home_alone_is_caught() {
-    must_be_caught(400, model((2, 5, 0), &PROTECTS, Bug::ProtectAtHomeAlone));
+    must_be_caught(4000, model((2, 5, 0), &PROTECTS, Bug::ProtectAtHomeAlone));
 }
 
 /// Island 0 makes a space for island 1, fills it through island 1's table, and lets it go there.
