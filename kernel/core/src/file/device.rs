@@ -38,15 +38,15 @@ pub const HOST_IN: Device = Device { major: 240, minor: 0 };
 pub const HOST_OUT: Device = Device { major: 240, minor: 1 };
 /// `/dev/host/stderr`: bytes to the host's standard error.
 pub const HOST_ERR: Device = Device { major: 240, minor: 2 };
-/// `/dev/dma`: transfers within the program's memory. Each open file of it is one of its own ([`super::dma`]).
+/// `/dev/dma`: transfers within the program's memory. Each open file of it is one of its own ([`crate::kinds::dma`]).
 pub const DMA: Device = Device { major: 240, minor: 3 };
-/// `/dev/service`: the service core. Each open file of it is one of its own ([`super::service`]).
+/// `/dev/service`: the service core. Each open file of it is one of its own ([`crate::kinds::service`]).
 pub const SERVICE: Device = Device { major: 240, minor: 4 };
 
 /// `/dev/vm`: virtual machines. Each open file of it is one ([`crate::vm`]).
 pub const VM: Device = Device { major: 240, minor: 5 };
 
-/// `/dev/accel/NAME`: accelerators of the FPGA, by minor number. Each open file of one is a client ([`super::accel`]).
+/// `/dev/accel/NAME`: accelerators of the FPGA, by minor number. Each open file of one is a client ([`crate::kinds::accel`]).
 pub const ACCEL_MAJOR: u32 = 241;
 
 /// Whether a device can be opened now.

@@ -1,4 +1,4 @@
-//! Files as programs see them: descriptors, paths, transfers, terminals, procfs.
+//! Files as programs see them: descriptors, paths, transfers, procfs, and which kind of file (`kinds`, `console`, `vm`) a call goes to.
 //!
 //! The file system itself is `motet_protocol::fs`. Locks, outermost first: process tree → open file (its position) →
 //! address space → directory or inode → pipe, terminal, stream → wait queue. Nothing here touches user memory while it
