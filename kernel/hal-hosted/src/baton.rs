@@ -273,7 +273,7 @@ impl Baton {
         }
         if world.look_for_end(state.now_ns) {
             drop(state);
-            world.end();
+            world.finish();
             Ended::unwind();
         }
         self.inject(world, &mut state);

@@ -25,6 +25,9 @@ use crate::region::Region;
 pub trait Host: Send {
     /// The host was rung, or the run is over: look at the pool. Returns the cores to ring.
     fn look(&mut self, pool: Pool) -> Vec<CoreId>;
+
+    /// The machine has ended by itself; its cores stand where they are, with the locks that they have.
+    fn ended(&mut self, _pool: Pool) {}
 }
 
 /// A host that never does anything.
@@ -344,7 +347,7 @@ impl World {
     fn attend(&'static self) {
         while !self.has_ended() {
             if self.look_for_end(self.now_ns()) {
-                self.end();
+                self.finish();
                 return;
             }
             if self.epoch.elapsed() > self.config.time_max {
@@ -410,6 +413,15 @@ impl World {
 
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// The machine has said that it ends.
+    pub fn finish(&self) {
+        if !self.has_ended() {
+            let _quiet = Quiet::begin();
+            lock(&self.host).ended(self.pool);
+        }
+        self.end();
     }
 
     /// Ends the run: every core unwinds out of its next call.

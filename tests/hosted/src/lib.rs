@@ -6,6 +6,7 @@ pub mod calls;
 pub mod fat;
 pub mod program;
 pub mod sources;
+pub mod whole;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -80,17 +81,22 @@ pub fn boot(config: Config, scenario: &Scenario) -> Result<Ended, Failure> {
     boot_and_look(config, scenario, |_| ()).map(|(ended, ())| ended)
 }
 
-/// As [`boot`]; `look` sees the pool as the kernels left it.
+/// As [`boot`]; `look` sees the pool at the moment when the machine has ended, with cores in the middle of what they do.
 ///
 /// # Errors
 /// See [`boot`].
-pub fn boot_and_look<T>(
+pub fn boot_and_look<T: Send + 'static>(
     config: Config,
     scenario: &Scenario,
-    look: impl FnOnce(Pool) -> T,
+    look: impl FnOnce(Pool) -> T + Send + 'static,
 ) -> Result<(Ended, T), Failure> {
     let texts = Arc::new(Mutex::new([Vec::new(), Vec::new()]));
-    let console = Console { texts: texts.clone() };
+    let seen = Arc::new(Mutex::new(None));
+    let sees = {
+        let seen = seen.clone();
+        move |pool| *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(look(pool))
+    };
+    let console = Console { texts: texts.clone(), look: Some(Box::new(sees)) };
     let outcome = run::<Motet>(config, Box::new(console), |pool| prepare(pool, scenario));
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let [output, mut errors] = std::mem::take(&mut *texts.lock().unwrap_or_else(PoisonError::into_inner)).map(text);
@@ -102,7 +108,8 @@ pub fn boot_and_look<T>(
     for log in &outcome.logs {
         errors.push_str(&text(log.clone()));
     }
-    let seen = look(outcome.pool());
+    let seen =
+        seen.lock().unwrap_or_else(PoisonError::into_inner).take().expect("a machine that has ended was looked at");
     Ok((Ended { status: outcome.status, output, errors, steps: outcome.steps, trace: outcome.trace }, seen))
 }
 
@@ -125,6 +132,7 @@ impl Context for HostSide {
 /// Takes what the machine writes to its consoles.
 struct Console {
     texts: Arc<Mutex<[Vec<u8>; 2]>>,
+    look: Option<Box<dyn FnOnce(Pool) + Send>>,
 }
 
 impl Host for Console {
@@ -150,6 +158,12 @@ impl Host for Console {
             }
         }
         rings
+    }
+
+    fn ended(&mut self, pool: Pool) {
+        if let Some(look) = self.look.take() {
+            look(pool);
+        }
     }
 }
 

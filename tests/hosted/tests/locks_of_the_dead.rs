@@ -7,7 +7,7 @@ use motet_layout::{BLOCK_RESERVED, Isa, IslandId, LockClass, PAGE_SIZE, Pool, SL
 use motet_protocol::memory::{block, frame_record};
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, three_islands};
+use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, three_islands, whole};
 
 /// Where a program's stack of results and its page for copies are.
 const PIPE: u64 = DATA + 16;
@@ -219,6 +219,8 @@ struct InUse {
     objects: Vec<i64>,
     /// Locks taken over, by class.
     recovered: Vec<u64>,
+    /// What is not whole.
+    broken: Vec<String>,
 }
 
 impl InUse {
@@ -240,6 +242,7 @@ impl InUse {
             frames: used.filter(|frame| !is_cut(frame)).count() as i64,
             objects: header.slabs.iter().map(|cache| i64::from(cache.in_use.get())).collect(),
             recovered: header.locks_recovered.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
+            broken: whole::broken(pool),
         }
     }
 
@@ -271,6 +274,45 @@ fn what_islands_share_works_when_one_has_died_changing_it() {
     die_anywhere(&sharers());
 }
 
+/// A child becomes a program for an island that dies while that is prepared. The undertaker itself does it: it buries the island in between.
+#[test]
+fn who_executes_a_program_for_an_island_that_dies_meanwhile_ends() {
+    let first = Program::build(Isa::X86_64, |program| {
+        let [pid, ..] = program.asm.roles.saved;
+        let child = program.fork(pid);
+        program.wait();
+        program.print(1, "all\n");
+        program.exit(0);
+        program.asm.bind(child);
+        program.exec("/riscv");
+    });
+    let riscv = Program::build(Isa::RiscV64, |program| program.exit(0));
+    let scenario =
+        Scenario { files: vec![("first", first), ("riscv", riscv)], command: vec!["/first"], ..Scenario::default() };
+    let boot = |seed, faults| {
+        let mut config = Config::new(Driver::Seeded(seed), three_islands([1, 1, 1]));
+        config.faults = faults;
+        config.steps_max = 2_000_000;
+        boot_and_look(config, &scenario, |_| ()).map(|(ended, ())| ended)
+    };
+    let (mut deaths, mut failures) = (0, Vec::new());
+    let first = env("MOTET_FIRST", 0);
+    for seed in first..first + env("MOTET_SEEDS", 1) {
+        let steps = boot(seed, Faults::default()).unwrap().steps;
+        for step in (steps / 4..steps).step_by(env("MOTET_STRIDE", steps / 80) as usize) {
+            deaths += 1;
+            let faults = Faults { death: Some((IslandId(2), step)), survives: true, ..Faults::default() };
+            match boot(seed, faults) {
+                Ok(ended) if (ended.status, ended.output.as_str()) == (0, "all\n") => {}
+                Ok(ended) => failures.push(format!("seed {seed}, death at step {step}: {ended:?}")),
+                Err(failure) => failures.push(format!("seed {seed}, death at step {step}: {failure}")),
+            }
+        }
+    }
+    println!("{deaths} deaths, {} failures", failures.len());
+    assert!(failures.is_empty(), "{} of {deaths}; the first: {}", failures.len(), failures[0]);
+}
+
 fn die_anywhere(scenario: &Scenario) {
     let first = env("MOTET_FIRST", 0);
     let (mut deaths, mut failures) = (0, Vec::new());
@@ -279,13 +321,16 @@ fn die_anywhere(scenario: &Scenario) {
     for seed in first..first + env("MOTET_SEEDS", 1) {
         let (whole, in_use) = run(scenario, seed, ROUGH).unwrap();
         assert_eq!((whole.status, whole.output.as_str()), (0, "all\n"), "{}", whole.errors);
+        assert_eq!(in_use.broken, Vec::<String>::new());
         let stride = env("MOTET_STRIDE", whole.steps / 40);
         for step in (whole.steps / 10 + env("MOTET_OFFSET", 0)..whole.steps).step_by(stride as usize) {
             let island = IslandId(1 + (step / stride % 2) as u8);
             let faults = Faults { death: Some((island, step)), survives: true, ..ROUGH };
             deaths += 1;
             let failure = match run(scenario, seed, faults) {
-                Ok((ended, at_rest)) if (ended.status, ended.output.as_str()) == (0, "all\n") => {
+                Ok((ended, at_rest))
+                    if (ended.status, ended.output.as_str()) == (0, "all\n") && at_rest.broken.is_empty() =>
+                {
                     for (class, count) in
                         LockClass::ALL.iter().zip(&at_rest.recovered).filter(|(_, count)| **count != 0)
                     {
@@ -303,7 +348,7 @@ fn die_anywhere(scenario: &Scenario) {
                     }
                     continue;
                 }
-                Ok((ended, _)) => format!("{ended:?}"),
+                Ok((ended, at_rest)) => format!("{:?}, {ended:?}", at_rest.broken),
                 Err(failure) => failure.to_string(),
             };
             println!("seed {seed}, island {} dies at step {step}: {failure}", island.0);

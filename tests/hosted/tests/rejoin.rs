@@ -44,7 +44,7 @@ fn until_some_have_written(isa: Isa) -> Scenario {
 fn run(seed: u64, faults: Faults, scenario: &Scenario, island: IslandId) -> Result<(Ended, u32, bool), Failure> {
     let mut config = Config::new(Driver::Seeded(seed), three_islands([2, 1, 2]));
     config.faults = faults;
-    let (ended, (deaths, lives)) = boot_and_look(config, scenario, |pool| {
+    let (ended, (deaths, lives)) = boot_and_look(config, scenario, move |pool| {
         let record = &pool.header().islands[island.index()];
         (record.deaths.load(Ordering::Relaxed), record.state.load(Ordering::Relaxed) == ISLAND_JOINED)
     })?;

@@ -1,0 +1,240 @@
+//! Whether what locks protect is whole when a run has ended: what is counted is what there is, and links go both ways. What a lock protects that
+//! somebody has, dead or alive, is left out.
+
+use std::collections::BTreeSet;
+
+use motet_layout::sync::Ordering;
+use motet_layout::{
+    BLOCK_RESERVED, Cell64, CoreId, DISTANCES, EntryRecord, InodeRecord, Lock, MoreNodes, PIPE_CAPACITY, PipeRecord,
+    Pool, PoolAddr, PoolSafe, ProcessRecord, SOCKET_LISTENING, SocketRecord, ThreadRecord, TimerNode, UserRecord,
+    WaitNode, WaitQueue, WatchRecord,
+};
+use motet_protocol::{Context, lock, memory::block, slab, threads};
+
+/// Who looks.
+struct Look(Pool);
+
+impl Context for Look {
+    fn core(&self) -> CoreId {
+        CoreId::HOST
+    }
+    fn pool(&self) -> Pool {
+        self.0
+    }
+    fn relax(&self) {}
+    fn ring(&self, _target: CoreId) {}
+}
+
+/// What is not whole, in words; nothing, if all is well.
+pub fn broken(pool: Pool) -> Vec<String> {
+    let look = Look(pool);
+    let parts: [(&str, fn(&Look, &mut Vec<String>)); 8] = [
+        ("slabs", slabs),
+        ("frames", frames),
+        ("timers", timers),
+        ("processes", processes),
+        ("wait queues", wait_queues),
+        ("directories", directories),
+        ("pipes", pipes),
+        ("sockets", sockets),
+    ];
+    let mut found = Vec::new();
+    for (name, part) in parts {
+        let mut of_it = Vec::new();
+        part(&look, &mut of_it);
+        found.extend(of_it.into_iter().map(|what| format!("{name}: {what}")));
+    }
+    found
+}
+
+fn is_free<const CLASS: u32>(lock: &Lock<CLASS>) -> bool {
+    lock::holder(lock).is_none()
+}
+
+/// Says so unless both are the same.
+fn same<T: PartialEq + std::fmt::Debug>(found: &mut Vec<String>, what: impl FnOnce() -> String, is: T, should: T) {
+    if is != should {
+        found.push(format!("{}: {is:?}, not {should:?}", what()));
+    }
+}
+
+/// A list from a first one on, until it ends or comes back.
+fn chain<T: PoolSafe>(pool: Pool, first: u64, next: impl Fn(&T) -> u64) -> Vec<&'static T> {
+    let (mut list, mut seen, mut at) = (Vec::new(), BTreeSet::new(), first);
+    while let Some(object) = pool.get::<T>(PoolAddr(at)).filter(|_| seen.insert(at)) {
+        list.push(object);
+        at = next(object);
+    }
+    list
+}
+
+fn slabs(look: &Look, found: &mut Vec<String>) {
+    for (class, cache) in look.pool().header().slabs.iter().enumerate().filter(|(_, cache)| is_free(&cache.lock)) {
+        let free = chain::<Cell64>(look.pool(), cache.free.get(), Cell64::get).len() as u32;
+        same(found, || format!("class {class}"), cache.in_use.get() + free, cache.total.get());
+    }
+}
+
+fn frames(look: &Look, found: &mut Vec<String>) {
+    let (pool, state) = (look.pool(), &look.pool().header().memory);
+    if !is_free(&state.lock) || !state.islands.iter().all(|share| is_free(&share.lock)) {
+        return;
+    }
+    let words = state.block_frames.get() / 64;
+    let word = |at: u32| pool.at::<Cell64>(PoolAddr(pool.header().frame_bitmap.get() + u64::from(at) * 8)).get();
+    let owner = |at: u32| block(pool, at).owner.load(Ordering::Relaxed);
+    let blocks = || 0..state.block_count.get();
+    let unowned = blocks().filter(|&at| owner(at) == 0).count() as u32;
+    same(found, || "free blocks".into(), state.free_blocks.load(Ordering::Relaxed), unowned);
+    for (index, share) in state.islands.iter().enumerate() {
+        let (mut free, mut owned) = (0, 0);
+        for at in blocks().filter(|&at| owner(at) == index as u32 + 1 && owner(at) != BLOCK_RESERVED) {
+            let set: u32 = (0..words).map(|offset| word(at * words + offset).count_ones()).sum();
+            same(found, || format!("free frames of block {at}"), block(pool, at).free.get(), set);
+            free += set;
+            owned += 1;
+        }
+        let own = || format!("of island {index}");
+        same(found, || format!("free {}", own()), share.free_frames.load(Ordering::Relaxed), free);
+        same(found, || format!("frames {}", own()), share.owned_frames.load(Ordering::Relaxed), owned * words * 64);
+        let by_distance: u32 = share.free_by_distance.iter().map(|free| free.get()).sum();
+        same(found, || format!("free by distance {}", own()), by_distance, free);
+        let mut listed = 0;
+        for distance in 0..DISTANCES {
+            let (mut at, mut seen) = (share.first[distance].get(), 0);
+            while at != 0 && seen <= state.block_count.get() {
+                (listed, seen, at) = (listed + 1, seen + 1, block(pool, at - 1).next.get());
+            }
+        }
+        same(found, || format!("blocks in lists {}", own()), listed, owned);
+    }
+}
+
+fn timers(look: &Look, found: &mut Vec<String>) {
+    let pool = look.pool();
+    for (index, core) in pool.header().cores.iter().enumerate().filter(|(_, core)| is_free(&core.timer_lock)) {
+        let list = chain::<TimerNode>(pool, core.timer_head.get(), |node| node.next.get());
+        let mut before = 0;
+        for node in &list {
+            same(found, || format!("previous on core {index}"), node.prev.get(), before);
+            same(found, || format!("core of one on core {index}"), node.core.load(Ordering::Relaxed), index as u32 + 1);
+            before = look.raw(*node);
+        }
+        let armed = threads::all(look).filter(|thread| thread.timer.core.load(Ordering::Relaxed) == index as u32 + 1);
+        for thread in armed {
+            let is_listed = list.iter().any(|node| std::ptr::eq(*node, &thread.timer));
+            same(found, || format!("whether thread {} is on core {index}", thread.tid.get()), is_listed, true);
+        }
+        if let Some(first) = list.first() {
+            same(
+                found,
+                || format!("deadline of core {index}"),
+                core.timer_deadline_ns.load(Ordering::Relaxed),
+                first.deadline_ns.get(),
+            );
+        }
+    }
+}
+
+fn processes(look: &Look, found: &mut Vec<String>) {
+    let (pool, header) = (look.pool(), look.pool().header());
+    if !is_free(&header.tree_lock) {
+        return;
+    }
+    let of = |thread: &ThreadRecord| pool.get::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
+    let all: Vec<_> = threads::all(look)
+        .filter_map(|thread| of(thread).filter(|process| process.pid.get() == thread.tid.get()))
+        .collect();
+    let mut tasks = 0;
+    for process in &all {
+        let pid = process.pid.get();
+        let threads = chain::<ThreadRecord>(pool, process.threads.get(), |thread| thread.sibling.get());
+        same(found, || format!("threads of {pid}"), process.thread_count.load(Ordering::Relaxed), threads.len() as u32);
+        tasks += threads.len().max(1) as u32;
+        let children = chain::<ProcessRecord>(pool, process.first_child.get(), |child| child.next_sibling.get());
+        let mut before = 0;
+        for child in &children {
+            same(found, || format!("previous child of {pid}"), child.prev_sibling.get(), before);
+            same(
+                found,
+                || format!("parent of a child of {pid}"),
+                child.parent.load(Ordering::Relaxed),
+                look.raw(*process),
+            );
+            before = look.raw(*child);
+        }
+        let own = all.iter().filter(|child| child.parent.load(Ordering::Relaxed) == look.raw(*process)).count();
+        same(found, || format!("children of {pid}"), children.len(), own);
+    }
+    let users = chain::<UserRecord>(pool, header.users.get(), |user| user.next.get());
+    let counted: u32 = users.iter().map(|user| user.tasks.load(Ordering::Relaxed)).sum();
+    same(found, || "tasks of users".into(), counted, tasks);
+}
+
+fn wait_queues(look: &Look, found: &mut Vec<String>) {
+    let pool = look.pool();
+    let of_threads = threads::all(look).flat_map(|thread| &thread.nodes);
+    let more = slab::all::<MoreNodes>(look).flat_map(|more| &more.nodes);
+    let watches = slab::all::<WatchRecord>(look).flat_map(|watch| &watch.nodes);
+    let nodes: Vec<&WaitNode> = of_threads.chain(more).chain(watches).collect();
+    let queues: BTreeSet<u64> =
+        nodes.iter().map(|node| node.queue.load(Ordering::Relaxed)).filter(|&queue| queue != 0).collect();
+    for addr in queues {
+        let Some(queue) = pool.get::<WaitQueue>(PoolAddr(addr)).filter(|queue| is_free(&queue.lock)) else { continue };
+        let list = chain::<WaitNode>(pool, queue.head.load(Ordering::Relaxed), |node| node.next.get());
+        let mut before = 0;
+        for node in &list {
+            same(found, || format!("previous in {addr:#x}"), node.prev.get(), before);
+            same(found, || format!("queue of one in {addr:#x}"), node.queue.load(Ordering::Relaxed), addr);
+            before = look.raw(*node);
+        }
+        same(found, || format!("tail of {addr:#x}"), queue.tail.get(), before);
+        let own = nodes.iter().filter(|node| node.queue.load(Ordering::Relaxed) == addr).count();
+        same(found, || format!("nodes in {addr:#x}"), list.len(), own);
+    }
+}
+
+fn directories(look: &Look, found: &mut Vec<String>) {
+    let pool = look.pool();
+    let mut left = vec![pool.header().root_inode.get()];
+    while let Some(dir) = left.pop().and_then(|addr| pool.get::<InodeRecord>(PoolAddr(addr))) {
+        if !is_free(&dir.lock) {
+            continue;
+        }
+        let entries = chain::<EntryRecord>(pool, dir.entries[0].get(), |entry| entry.next.get());
+        let number = dir.number.get();
+        let mut before = 0;
+        for entry in &entries {
+            same(found, || format!("previous in {number}"), entry.prev.get(), before);
+            before = look.raw(*entry);
+            let inode = pool.get::<InodeRecord>(PoolAddr(entry.inode.get()));
+            left.extend(inode.filter(|inode| inode.mode.get() & 0o170_000 == 0o040_000).map(|inode| look.raw(inode)));
+        }
+        same(found, || format!("last of {number}"), dir.entries[1].get(), before);
+        same(found, || format!("entries of {number}"), dir.entry_count.get() as usize, entries.len());
+    }
+}
+
+fn pipes(look: &Look, found: &mut Vec<String>) {
+    for pipe in
+        slab::all::<PipeRecord>(look).filter(|pipe| pipe.refs.load(Ordering::Relaxed) != 0 && is_free(&pipe.lock))
+    {
+        let fits = pipe.head.get().wrapping_sub(pipe.tail.get()) as usize <= PIPE_CAPACITY;
+        same(found, || "whether what is in it fits".into(), fits, true);
+        same(found, || "a change of its ends".into(), pipe.changing.get(), 0);
+    }
+}
+
+fn sockets(look: &Look, found: &mut Vec<String>) {
+    let listens = |socket: &&'static SocketRecord| socket.state.load(Ordering::Relaxed) == SOCKET_LISTENING;
+    for socket in slab::all::<SocketRecord>(look).filter(listens).filter(|socket| is_free(&socket.lock)) {
+        let pending = chain::<SocketRecord>(look.pool(), socket.pending[0].get(), |socket| socket.next.get());
+        same(found, || "how many wait".into(), socket.pending_count.get() as usize, pending.len());
+        same(
+            found,
+            || "the last one".into(),
+            socket.pending[1].get(),
+            pending.last().map_or(0, |last| look.raw(*last)),
+        );
+    }
+}
