@@ -188,14 +188,26 @@ pub trait Context {
         &self.island_record().counters
     }
 
-    /// The object at a raw address word, `None` for 0.
-    ///
-    /// # Panics
-    /// When the word is neither 0 nor a valid address: the pool is corrupt.
+    /// The object at a raw address word, `None` for 0. A word that names no object is another island's mistake: it is none either, so that lists
+    /// end there, and that [is said](Self::damaged).
     #[inline(always)]
     #[track_caller]
     fn object<T: PoolSafe>(&self, raw: u64) -> Option<&'static T> {
-        if raw == 0 { None } else { Some(self.pool().at(PoolAddr(raw))) }
+        let object = self.pool().get(PoolAddr(raw));
+        if object.is_none() && raw != 0 {
+            self.damaged(raw);
+        }
+        object
+    }
+
+    /// A word that should have been 0 or named an object does not. Where protocols are explored, nobody may write such a word.
+    #[cold]
+    #[track_caller]
+    fn damaged(&self, raw: u64) {
+        #[cfg(motet_model)]
+        panic!("{raw:#x} names no object");
+        #[cfg(not(motet_model))]
+        let _ = raw;
     }
 
     /// The raw address word of an object in the pool.

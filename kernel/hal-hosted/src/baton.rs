@@ -88,7 +88,7 @@ struct State {
     /// The step at which the island of [`Faults::death`] dies (again).
     dies_at: u64,
     rejoins: u32,
-    /// The word that [`Faults::damage`] asks for has changed.
+    /// The word that [`Faults::damage`] or [`Faults::damaged_link`] asks for has changed.
     damaged: bool,
     /// Hash of all decisions.
     trace: u64,
@@ -289,6 +289,10 @@ impl Baton {
         if self.faults.damage.is_some_and(|step| state.steps >= step) && !state.damaged {
             let State { random, .. } = state;
             state.damaged = crate::damage::damage_crossing(world.pool, &mut |bound| random.below(bound));
+        }
+        if self.faults.damaged_link.is_some_and(|step| state.steps >= step) && !state.damaged {
+            let State { random, .. } = state;
+            state.damaged = crate::damage::damage_link(world.pool, &mut |bound| random.below(bound));
         }
         if let Some((island, _)) = self.faults.death
             && state.steps >= state.dies_at

@@ -128,6 +128,8 @@ pub struct Faults {
     /// From that step on, once, as soon as there is one: a word of what belongs to a call across instruction sets changes (a
     /// record, a message, a register).
     pub damage: Option<u64>,
+    /// From that step on, once: a word changes that links the kernels' records.
+    pub damaged_link: Option<u64>,
 }
 
 /// A HAL that is wrong on purpose: shows that a test can fail.

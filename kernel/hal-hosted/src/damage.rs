@@ -1,8 +1,10 @@
-//! Damage: a word of what belongs to a call across instruction sets changes, as if another island had gone wrong.
+//! Damage: a word of what belongs to a call across instruction sets changes, or one that links a kernel's records, as if another island had
+//! gone wrong.
 
 use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{
-    CALL_GIVEN, CALL_RETURNED, Cell64, CoreId, CoreRecord, CrossingRecord, FRAME_REGS, Pool, PoolAddr, ThreadRecord,
+    CALL_GIVEN, CALL_RETURNED, Cell64, CoreId, CoreRecord, CrossingRecord, FRAME_REGS, FrameRecord, PAGE_SIZE, Pool,
+    PoolAddr, SLAB_FRAME, ThreadRecord,
 };
 
 /// Damages one word of a message that is under way, or of a call's record or registers. `false`: there is no call.
@@ -38,6 +40,24 @@ fn under_way(core: &CoreRecord, uncached: bool) -> Option<&[Cell64; 6]> {
     let caller = CoreId::from_raw(call >> 8 & 0xff).filter(|_| is_called);
     let taken = caller.map(|caller| &core.calls[caller.island().index()]);
     Some(&taken.or(waiting)?.message)
+}
+
+/// Damages one word of the kernels' objects that names another one, or a free one's. `false`: there is none yet.
+pub fn damage_link(pool: Pool, below: &mut dyn FnMut(u64) -> u64) -> bool {
+    let header = pool.header();
+    let is_cut = |&frame: &u64| {
+        let record = PoolAddr(header.memory.frames.get() + frame * size_of::<FrameRecord>() as u64);
+        pool.get::<FrameRecord>(record).is_some_and(|record| record.synced.load(Ordering::Relaxed) & SLAB_FRAME != 0)
+    };
+    let frames: Vec<u64> = (0..pool.len() / PAGE_SIZE).filter(is_cut).collect();
+    let Some(last) = (frames.len() as u64).checked_sub(1) else { return false };
+    let frame = frames[below(last + 1) as usize] * PAGE_SIZE;
+    let (words, first) = (PAGE_SIZE / 8, below(PAGE_SIZE / 8));
+    let is_link =
+        |word: &&Cell64| word.get() % 8 == 0 && (size_of_val(header) as u64..pool.len()).contains(&word.get());
+    let word =
+        (0..words).filter_map(|step| pool.get::<Cell64>(PoolAddr(frame + (first + step) % words * 8))).find(is_link);
+    word.is_some_and(|word| spoil(word, below))
 }
 
 fn spoil(word: &Cell64, below: &mut dyn FnMut(u64) -> u64) -> bool {

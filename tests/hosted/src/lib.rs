@@ -219,6 +219,7 @@ pub const ROUGH: Faults = Faults {
     rejoins: 0,
     dies_again_within: 0,
     damage: None,
+    damaged_link: None,
 };
 
 /// Runs a scenario on two x86-64, one AArch64 and two RISC-V cores. Under every other seed, islands (none of

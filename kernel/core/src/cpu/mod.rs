@@ -109,6 +109,8 @@ pub struct Cpu<M: Machine> {
     pub timer_offset_ns: Cell<u64>,
     /// When this core looks next whether the island's counter keeps pace, in machine time.
     pub steer_at_ns: Cell<u64>,
+    /// It has said that words of the pool are damaged.
+    said_damaged: Cell<bool>,
     /// Writes down what this core does, if anybody wants to know.
     pub tracer: Tracer,
 }
@@ -234,6 +236,7 @@ impl<M: Machine> Cpu<M> {
             timer_ns: Cell::new(u64::MAX),
             timer_offset_ns: Cell::default(),
             steer_at_ns: Cell::default(),
+            said_damaged: Cell::new(false),
             tracer: Tracer::new(pool, id),
         }
     }
@@ -401,6 +404,18 @@ impl<M: Machine> Cpu<M> {
     /// Nanoseconds since 1970-01-01 UTC.
     pub fn realtime_ns(&self) -> u64 {
         self.reading_ns() + self.pool.header().realtime_at_zero_ns.get()
+    }
+
+    /// Says, once, that a word of the pool names no object: lists are walked again and again.
+    #[cold]
+    #[track_caller]
+    pub fn say_damaged(&self, raw: u64) {
+        if !self.said_damaged.replace(true) {
+            let place = core::panic::Location::caller();
+            self.log(format_args!(
+                "damaged: {raw:#x} names no object ({place}): what another island has written is wrong"
+            ));
+        }
     }
 
     /// Writes a line to the island's diagnostic console.

@@ -64,6 +64,12 @@ impl<M: Machine> Context for Cpu<M> {
         recover::recover(self, class, lock)
     }
 
+    #[cold]
+    #[track_caller]
+    fn damaged(&self, raw: u64) {
+        self.say_damaged(raw);
+    }
+
     #[inline(always)]
     fn spend_locked(&self, cost: u64) {
         due::spend_locked(self, cost);
