@@ -12,6 +12,7 @@
 //! | [`CLOCK`], [`RING`], [`WROTE`], [`WOKE`], [`FLUSH`], [`TRANSFER`], [`ENGINE`], [`CORE`] and following | kernels | `host/timing-plugin` |
 //! | [`RING_HART`], [`HIDDEN`], [`WOKE`] | Motet's firmware (docs/firmware.md) | `host/timing-plugin` |
 //! | [`LOOK`] | kernels, in the middle of long system calls | `host/counting-plugin` |
+//! | [`GUEST_LEFT`], [`GUEST_NEXT`], [`GUEST_RUNS`] | kernels, on the way from guest to guest | `motet bench ker-one`, by their addresses |
 //! | [`ROI_BEGIN`], [`ROI_END`] | any program (`user/include/motet.h`) | `host/timing-plugin` |
 
 use crate::{CORES_PER_ISLAND_MAX, Isa};
@@ -44,6 +45,12 @@ pub const FLUSH: u8 = 71;
 pub const RING_HART: u8 = 72;
 /// "I am a hart that only the firmware has, and wait for threads the next time that I sleep."
 pub const HIDDEN: u8 = 73;
+/// "A guest has stopped, and what it had in this core is stored."
+pub const GUEST_LEFT: u8 = 74;
+/// "It is decided which thread this core goes on with, which is in the middle of running a guest."
+pub const GUEST_NEXT: u8 = 75;
+/// "All is ready for a guest, but for its registers."
+pub const GUEST_RUNS: u8 = 76;
 /// "I am core n of this island, and ready to be timed" is `CORE + n`.
 pub const CORE: u8 = 80;
 /// Marks are numbered from 0 to here, exclusive.

@@ -57,6 +57,28 @@ pub fn add(context: &impl Context, record: &CoreRecord, thread: &'static ThreadR
     record.ready_count.store(record.ready_count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
+/// As [`add`], of a thread that was running, before its equals.
+#[inline]
+pub fn put_back(context: &impl Context, record: &CoreRecord, thread: &'static ThreadRecord) {
+    let index = group_for(context, record, thread);
+    let own = group(record, index).filter(|_| record.first_come.get() == 0);
+    let Some(group) = own else { return add(context, record, thread, Place::First) };
+    // Usually none of its group is more urgent.
+    match context.object::<ThreadRecord>(group.first.get()) {
+        Some(first) if rank_of(first) < rank_of(thread) => return add(context, record, thread, Place::First),
+        Some(first) => {
+            thread.queue_next.store(context.raw(first), Ordering::Relaxed);
+            group.first.set(context.raw(thread));
+        }
+        None => {
+            catch_up(record, index);
+            record.ready_mask.set(record.ready_mask.get() | 1 << index);
+            append(context, group, thread);
+        }
+    }
+    record.ready_count.store(record.ready_count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
 /// Takes the next thread out, if there is one.
 #[inline]
 pub fn take(context: &impl Context, record: &CoreRecord) -> Option<&'static ThreadRecord> {

@@ -39,7 +39,7 @@ pub fn is_ready(state: u32) -> bool {
 pub fn hand_over(context: &impl Context, thread: &'static ThreadRecord) {
     debug_assert!(is_ready(thread.state.load(Ordering::Relaxed)));
     let is_realtime = schedule::of(thread).is_realtime();
-    let target = if is_realtime { place_realtime(context, thread) } else { place(context, thread) };
+    let target = target_of(context, thread);
     thread.core.store(u32::from(target.0), Ordering::Relaxed);
     context.woke(thread, target);
     if target == context.core() && may_keep(context.own_record()) {
@@ -49,6 +49,17 @@ pub fn hand_over(context: &impl Context, thread: &'static ThreadRecord) {
     if target.island() != context.core().island() {
         count(&context.counters().foreign_wakeups);
     }
+}
+
+/// The core that a thread runs on if this one wakes it now.
+#[inline]
+pub fn target_of(context: &impl Context, thread: &ThreadRecord) -> CoreId {
+    let own = context.core();
+    let is_alone = context.pool().header().islands[own.island().index()].core_count.get() <= 1;
+    if is_alone && thread.core.load(Ordering::Relaxed) == u32::from(own.0) && is_online(context, own) {
+        return own;
+    }
+    if schedule::of(thread).is_realtime() { place_realtime(context, thread) } else { place(context, thread) }
 }
 
 /// Whether this core, which wakes a thread for itself, need not push it: it is awake, and nothing that has come before waits in its inbox.

@@ -159,6 +159,18 @@ pub fn wake_thread(context: &impl Context, thread: &'static ThreadRecord, reason
     }
 }
 
+/// As [`wake_thread`], where this core goes on with the thread itself, or hands it over later: it carries the thread from now on. `false`: it does not
+/// wait, or not yet.
+#[inline]
+pub fn take_thread(context: &impl Context, thread: &'static ThreadRecord, reason: u32) -> bool {
+    let carried = carried_by(context.core());
+    let is_taken = thread.state.compare_exchange(THREAD_BLOCKED, carried, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+    if is_taken {
+        thread.wake_reason.store(reason, Ordering::Relaxed);
+    }
+    is_taken
+}
+
 /// Moves up to `limit` waiters with `from_key` to another queue and key without waking them (futex requeue).
 pub fn requeue(
     context: &impl Context,

@@ -21,7 +21,7 @@ const STAYS_NS: u64 = 50_000_000;
 /// The slice of the running thread has ended, and others wait for this core: gives it to an idle core. `true`: it has gone.
 #[cold]
 pub fn share<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
-    if cpu.peers.iter().map(|cores| cores.count_ones()).sum::<u32>() <= 1 {
+    if !has_peers(cpu) {
         return false;
     }
     let now_ns = cpu.now_ns();
@@ -35,6 +35,13 @@ pub fn share<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
     thread.shared.set(thread.shared.get() + 1);
     handover::move_to_reserved(cpu, thread, target);
     true
+}
+
+/// Whether there are other cores of this instruction set.
+#[inline(always)]
+pub fn has_peers<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let [low, high] = cpu.peers;
+    (low & low.wrapping_sub(1)) | (high & high.wrapping_sub(1)) != 0 || low != 0 && high != 0
 }
 
 /// A real-time thread goes on here: gives the next one that waits to an idle core, if there is one for it.

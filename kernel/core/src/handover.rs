@@ -8,7 +8,7 @@ use motet_layout::{CoreId, THREAD_READY, ThreadRecord};
 use motet_protocol::{
     Context,
     cores::core_record,
-    count, direct, far, message,
+    count, direct, far, message, ready,
     run_queue::{self, Reserved},
     trace::End,
 };
@@ -46,8 +46,16 @@ fn carry<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId
     }
 }
 
-/// Stores the extended registers of the thread that runs here.
+/// Stores the extended registers of the thread that runs here. One that is in the middle of running a guest has executed nothing since they were
+/// stored.
+#[inline(always)]
 pub fn save_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    if thread.guest.get() == 0 {
+        store_ext(cpu, thread);
+    }
+}
+
+fn store_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     ability::writes(cpu, thread, || cpu.machine.save_ext(&thread.frame));
 }
 
@@ -85,16 +93,22 @@ pub fn make_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     run_queue::append(cpu, thread);
 }
 
-/// As [`make_way`], to a more urgent one: before its equals.
+/// As [`make_way`], to a more urgent one: before its equals. The thread has been charged.
 pub fn step_aside<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    become_ready(cpu, thread);
-    run_queue::append_first(cpu, thread);
+    save_ext(cpu, thread);
+    say_ready(cpu, thread);
+    ready::put_back(cpu, cpu.own, thread);
 }
 
 /// The running thread runs no longer, and is about to be put into this core's ready queue.
 fn become_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     save_ext(cpu, thread);
     charge(cpu, thread);
+    say_ready(cpu, thread);
+}
+
+#[inline(always)]
+fn say_ready<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     thread.state.store(THREAD_READY, Ordering::Relaxed);
     cpu.tracer.will_end(End::Yielded);
 }

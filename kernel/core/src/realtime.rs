@@ -99,13 +99,22 @@ fn look_again<M: Machine>(cpu: &Cpu<M>, running: &ThreadRecord) {
     }
 }
 
+/// Whether a thread that waits would take the core from the running one if it were woken: real-time threads are not held back, and all that have
+/// come are among the ready ones.
+#[inline(always)]
+pub fn would_take_core<M: Machine>(cpu: &Cpu<M>, waiter: &ThreadRecord, running: &ThreadRecord) -> bool {
+    is_more_urgent(waiter, running)
+        && ready::first_realtime(cpu, cpu.own).is_none_or(|first| is_more_urgent(waiter, first))
+}
+
+#[inline(always)]
 fn is_more_urgent(first: &ThreadRecord, running: &ThreadRecord) -> bool {
     schedule::of(first).priority() > schedule::of(running).priority()
 }
 
 /// The running thread goes among the ready ones before its equals, unless its slice is over.
-#[cold]
-fn make_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+#[inline]
+pub fn make_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     cputime::charge(cpu, thread);
     let keeps_place = schedule::of(thread).policy() == SCHED_FIFO || !is_round_over(thread);
     if keeps_place { handover::step_aside(cpu, thread) } else { handover::yield_core(cpu, thread) }
@@ -136,10 +145,27 @@ pub enum Tick {
 /// The timer has interrupted the running thread while others wait for its core.
 #[inline]
 pub fn end_tick<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Tick {
-    if !schedule::of(thread).is_realtime() && thread.slice_ns.get() == 0 {
+    if has_plain_slice(thread) {
         return Tick::Yields;
     }
     end_long_tick(cpu, thread)
+}
+
+/// Whether the thread's slice is over whenever the timer interrupts it.
+#[inline(always)]
+fn has_plain_slice(thread: &ThreadRecord) -> bool {
+    !schedule::of(thread).is_realtime() && thread.slice_ns.get() == 0
+}
+
+/// Whether the slice of the running thread, an ordinary one, is over now that the timer interrupts it and others wait: what [`end_tick`] would do is to
+/// let it yield. It is charged if it has a slice of its own.
+#[inline]
+pub fn ends_slice<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
+    let is_over = || {
+        cputime::charge(cpu, thread);
+        is_round_over(thread)
+    };
+    has_plain_slice(thread) || !schedule::of(thread).is_realtime() && is_over()
 }
 
 #[cold]

@@ -29,6 +29,7 @@ mod runs;
 mod service;
 mod shoot_down;
 mod stamp;
+mod taken;
 mod timers;
 mod trace;
 mod transfer_death;

@@ -55,6 +55,7 @@ mod vectors;
 mod vm;
 mod vm_aarch64;
 mod vm_consoles;
+mod vm_switches;
 
 use std::{
     path::PathBuf,
@@ -102,6 +103,7 @@ fn main() -> ExitCode {
         trials.extend(transfers::trials());
         trials.extend(vectors::trials());
         trials.extend(vm_consoles::trials());
+        trials.extend(vm_switches::trials());
         trials.extend(el2::trials());
         trials.extend(placement::trials());
         trials.extend(long_calls::trials());

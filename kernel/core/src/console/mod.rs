@@ -6,11 +6,21 @@ pub mod tty;
 use core::fmt;
 
 use motet_hal::Machine;
-use motet_layout::{CONSOLE_TERMINAL, HostStream};
+use motet_layout::{CONSOLE_TERMINAL, HostStream, sync::Ordering};
 use motet_protocol::stream::{self, Part, Side};
 
 use crate::cpu::Cpu;
 use streams::ring_host_if;
+
+/// Whether there may be anything to do for a ring of the host's. What it rings for, it says first.
+#[inline(always)]
+pub fn may_host_have_rung<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let header = cpu.pool.header();
+    header.interactive.get() == CONSOLE_TERMINAL
+        || header.vms_asked.load(Ordering::Relaxed) != 0
+        || header.lost.load(Ordering::Relaxed) != 0
+        || streams::may_wake(header)
+}
 
 /// Says a line to the user: on the terminal, or on the command's standard error.
 pub fn kernel_message<M: Machine>(cpu: &Cpu<M>, message: fmt::Arguments<'_>) {

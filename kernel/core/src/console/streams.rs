@@ -4,7 +4,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, signal::SIGPIPE};
 use motet_hal::Machine;
-use motet_layout::{HostStream, PIPE_BUF};
+use motet_layout::{HostStream, PIPE_BUF, PoolHeader};
 use motet_protocol::{
     stream::{self, Moved, Part, Side},
     wait,
@@ -26,6 +26,19 @@ pub fn host_rang<M: Machine>(cpu: &Cpu<M>) {
     if wait::has_any(queues) {
         wake_streams(cpu);
     }
+}
+
+/// Whether somebody waits for a stream, and need not wait any longer.
+#[inline(always)]
+pub fn may_wake(header: &PoolHeader) -> bool {
+    wait::has_any([&header.console_in, &header.console_out, &header.console_err].map(|stream| &stream.waiters))
+        && is_any_ready(header)
+}
+
+#[cold]
+fn is_any_ready(header: &PoolHeader) -> bool {
+    stream::readable(&header.console_in)
+        || [&header.console_out, &header.console_err].iter().any(|output| stream::writable(output, 1))
 }
 
 #[inline(never)]

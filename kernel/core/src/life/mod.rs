@@ -16,6 +16,7 @@ mod call;
 mod context;
 mod counters;
 mod fault;
+mod guests;
 mod idle;
 mod interrupt;
 mod look;
@@ -43,8 +44,9 @@ use crate::{
     tree::process_of,
     turn,
 };
-use call::{block, end_wait, pause_outside, serve_guests, serve_syscall};
+use call::{block, end_wait, pause_outside, serve_syscall};
 use fault::serve_fault;
+use guests::serve_guests;
 use idle::idle;
 use interrupt::{interrupted, look};
 

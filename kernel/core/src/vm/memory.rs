@@ -121,6 +121,7 @@ pub enum Found {
 ///
 /// # Errors
 /// `ENOMEM`.
+#[inline(always)]
 pub fn root<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, format: Stage2) -> Result<Frame, Errno> {
     let (island, own_bit) = (cpu.island().index(), 1 << cpu.id.index_in_island());
     // First say so, then translate: who ends the machine asks this core to drop translations.
@@ -133,6 +134,7 @@ pub fn root<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, format: Stage2) -> 
     }
 }
 
+#[cold]
 fn make_root<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, format: Stage2) -> Option<Frame> {
     let slot = &vm.space.roots[cpu.island().index()];
     let _guard = lock(cpu, &vm.space.lock);

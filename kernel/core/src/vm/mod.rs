@@ -35,6 +35,7 @@ use crate::{
 };
 
 pub use accelerators::{fetch as fetch_page, protect as protect_registers};
+pub use quick::is_timer_alone;
 pub use run::{go_on, let_go, may_go_on};
 pub use show::show;
 

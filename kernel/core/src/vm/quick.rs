@@ -3,15 +3,14 @@
 //! Nothing here waits, takes locks or lets go of the guest. To others the core executes its guest meanwhile: whoever wants something of it
 //! rings it, and the interrupt is pending when the guest goes on.
 
-use motet_layout::sync::Ordering;
-
 use motet_hal::{GuestInterrupts, GuestTrap, Interrupts, Machine, Trap};
-use motet_layout::Isa;
+use motet_layout::{Isa, sync::Ordering};
 
 use super::{
     run::{Counted, Running},
     sbi,
 };
+use crate::{console, cpu::Cpu};
 
 impl<M: Machine> Running<'_, M> {
     /// Whether a trap is served, and the guest goes on; or nothing has happened.
@@ -68,18 +67,19 @@ impl<M: Machine> Running<'_, M> {
         machine.set_guest_interrupts(system, others.union(timer));
     }
 
-    /// The real core was interrupted for the guest's timer, and for nothing else. In timed machines the simulator rings for timers: if a
-    /// kernel had rung, it would have said so; what the host has rung for waits until the call pauses.
+    /// The real core was interrupted for the guest's timer, and for nothing else.
     fn is_own_alarm(&self, interrupts: Interrupts) -> bool {
-        let cpu = self.cpu;
-        if !cpu.timed {
-            return interrupts == Interrupts::TIMER && self.is_own_timers();
-        }
-        let is_rung = [&cpu.own.rung_at_ns, &cpu.own.written_at_ns].iter().any(|at| at.load(Ordering::SeqCst) != 0);
-        let is_own = interrupts == Interrupts::DOORBELL && !is_rung && self.is_own_timers();
-        if is_own {
-            cpu.deferred.set(cpu.deferred.get().union(interrupts));
-        }
-        is_own
+        is_timer_alone(self.cpu, interrupts) && self.is_own_timers()
     }
+}
+
+/// Whether these interrupts are the timer's, and nothing else's. In timed machines the simulator rings for timers: if a kernel or a device had rung, it would
+/// have said so; what the host rings for, it says first.
+#[inline(always)]
+pub fn is_timer_alone<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> bool {
+    if !cpu.timed {
+        return interrupts == Interrupts::TIMER;
+    }
+    let is_rung = (cpu.own.rung_at_ns.load(Ordering::SeqCst) | cpu.own.written_at_ns.load(Ordering::SeqCst)) != 0;
+    interrupts == Interrupts::DOORBELL && !is_rung && !(cpu.id.index() == 0 && console::may_host_have_rung(cpu))
 }

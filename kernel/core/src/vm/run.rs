@@ -14,7 +14,7 @@ use motet_hal::{
 };
 use motet_layout::{
     CALL_PAUSED, CALL_WAITED, Cell32, FileRecord, Frame, Isa, PoolAddr, ThreadRecord, VCPU_START, VCPU_STARTED,
-    VcpuRecord, VmRecord, handshake::then_look,
+    VcpuRecord, VmRecord, handshake::then_look, marks,
 };
 use motet_protocol::{
     Context, count,
@@ -95,6 +95,8 @@ pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64)
         let file = cpu.pool.at::<FileRecord>(PoolAddr(vm.file.get()));
         hand::take(cpu, file);
         hand::give(cpu, file, Place::word(cpu, kept), || kept.set(cpu.raw(file)));
+        // From now on they are taken to be stored, and it may have waited to be started, before its guest got the core's.
+        handover::save_ext(cpu, call.thread);
         call.thread.guest.set(cpu.raw(vcpu));
     }
     result
@@ -253,6 +255,7 @@ impl<M: Machine> Running<'_, M> {
     }
 
     /// Runs the guest until it stops, and does what it has stopped for.
+    #[inline(always)]
     fn step(&self) -> Result<Next, Stop> {
         let (cpu, vcpu) = (self.cpu, self.vcpu);
         self.set_timer();
@@ -268,7 +271,9 @@ impl<M: Machine> Running<'_, M> {
         cpu.pass();
         cpu.budget.set(BUDGET);
         let serve = |trap| self.serve_quickly(trap);
+        M::mark::<{ marks::GUEST_RUNS }>();
         let trap = cpu.machine.run_guest_with(&vcpu.frame, &vcpu.system, self.table.0, serve);
+        M::mark::<{ marks::GUEST_LEFT }>();
         vcpu.in_guest.store(0, Ordering::Release);
         if M::ISA == Isa::AArch64 {
             self.store_interrupts();

@@ -1,0 +1,66 @@
+//! Switches from guest to guest on one core: who is more urgent takes it at once, nobody is forgotten, and machines end at any moment.
+
+use std::{path::PathBuf, time::Duration};
+
+use libtest_mimic::Trial;
+
+use crate::{
+    bad_input,
+    machines::guest,
+    process::{self, Motet},
+    trial,
+};
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("vm::a_timer_takes_the_core_from_other_guests_at_once_and_gives_it_back", at_once),
+        trial("vm::guests_of_one_core_end_and_stop_at_any_moment", ends),
+    ]
+}
+
+/// A machine of one core, whose clocks are simulated or not.
+fn machine(options: &[&str], command: &str) -> Motet {
+    let (machine, guest) = (process::root().join("machines/ker-one.toml"), guest());
+    let files: [PathBuf; 2] = [machine, guest];
+    Motet::run(["--quiet".as_ref(), "--machine".as_ref(), files[0].as_os_str(), "--in".as_ref(), files[1].as_os_str()])
+        .arguments(options)
+        .arguments(["--", command])
+        .limit(Duration::from_secs(600))
+}
+
+/// Two guests that compute, and one that waits for its timer five times, a millisecond each: it runs within 50 us of that. Before and after, the
+/// others go on, each for a part.
+fn at_once() -> Result<(), String> {
+    let command = "time() { awk -v id=$1 '$1 == id { print $7 }' /proc/vms; }; \
+        share() { a=$(time 1) b=$(time 2); sleep 0.1; a=$(($(time 1) - a)) b=$(($(time 2) - b)); \
+            [ $a -ge 30 ] && [ $b -ge 30 ] && echo both || echo $a $b; }; \
+        echo -1 >/proc/sys/kernel/sched_rt_runtime_us; \
+        vm run --append spin /in/guest & vm run --append spin /in/guest & sleep 0.05; share; \
+        vm run --real-time 50 --append times /in/guest; share; vm kill 1; vm kill 2; wait";
+    let ended = machine(&["--timed", "--deterministic", "--quantum", "2"], command).wait();
+    let output = ended.expect_code(0)?.output.clone();
+    let waits: Vec<u32> = output.lines().filter_map(|line| line.split_once(' ')?.1.trim().parse().ok()).collect();
+    let is_at_once = waits.len() == 5 && waits.iter().all(|ticks| (10_000..10_500).contains(ticks));
+    let goes_on = output.lines().filter(|line| line.trim() == "both").count() == 2;
+    if is_at_once && goes_on { Ok(()) } else { Err(output) }
+}
+
+/// Real-time guests that wait for their timers, beside ones that compute, are stopped, go on and are killed at random moments. Then there is none left, and
+/// another one runs.
+fn ends() -> Result<(), String> {
+    let seed = bad_input::seed();
+    let first = seed % 30_000;
+    let command = format!(
+        "vm run --append spin /in/guest & spin=$!; vm run --append spin /in/guest & other=$!; \
+         n=0; r={first}; while [ $n -lt 25 ]; do r=$(((r * 1103 + 12345) % 30000)); \
+         vm run --real-time $((50 + n % 3)) --append 'ticks 100000' /in/guest >/dev/null & one=$!; \
+         vm run --real-time 51 --append 'ticks 100000' /in/guest >/dev/null & two=$!; \
+         usleep $((20000 + r)); kill -STOP $one; usleep $((r / 3)); kill -CONT $one; usleep $((r / 2)); kill -KILL $one; \
+         usleep $((r / 4)); kill -KILL $two; wait $one $two; n=$((n + 1)); done 2>/dev/null; \
+         kill -KILL $spin $other; wait $spin $other; vm list | wc -l; vm run --append hello /in/guest"
+    );
+    let ended = machine(&[], &command).wait();
+    let context = |error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE);
+    ended.expect_code(0).map_err(context)?.expect_output("1\nhello from a guest\n").map(drop).map_err(context)
+}

@@ -1,0 +1,190 @@
+//! Threads that are in the middle of running guests follow each other without what programs need.
+//!
+//! An interrupt of the real core usually is about anything: doorbells, expired timers, signals, threads that have come. Mostly, though, a guest is
+//! interrupted because another one's timer is due, or because its slice is over. If a few words say that nothing else is due, the thread that is next is
+//! found here, by the rules of [`realtime`], and no other thread's state changes on the way. Whoever waits is taken out of its wait by the
+//! compare-and-swap of any waker, under the lock of the timers, so whoever else wakes it, or its end, comes before or after (`docs/protocols/wake-up.md`).
+
+use core::{cell::Cell, sync::atomic::Ordering};
+
+use motet_abi::{registers, time::RLIMIT_CPU};
+use motet_hal::{Interrupts, Machine};
+use motet_layout::{PoolAddr, ProcessRecord, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_NONE, WAKE_TIMEOUT, marks};
+use motet_protocol::{Context, count, ready, run_queue, timer, wait};
+
+use super::{
+    begin,
+    call::{conclude, end_wait, note_pause},
+    take_over,
+};
+use crate::{
+    alarm, balance,
+    call::{Call, Stop},
+    cpu::Cpu,
+    extension, file, fpga, handover, hotplug, mm, process, realtime, signal, trace,
+    tree::{limits, process_of},
+    vm::{self, is_timer_alone, may_go_on},
+};
+
+/// Goes on with the system call that makes the thread a core of a virtual machine; then with other such threads, as long as these are next
+/// here: so guests follow each other without what programs need. Returns the one that something else is to be done for; `None`: no thread
+/// belongs to this core any more.
+#[inline(never)]
+pub fn serve_guests<M: Machine>(
+    cpu: &Cpu<M>,
+    mut thread: &'static ThreadRecord,
+    mut process: &'static ProcessRecord,
+) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
+    loop {
+        let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
+        let result = vm::go_on(&call);
+        if !matches!(result, Err(Stop::Again | Stop::Block)) {
+            file::guest_left(cpu, thread);
+        }
+        let next = if result == Err(Stop::Again) { next_after(cpu, thread, process) } else { Next::Undecided };
+        (thread, process) = match next {
+            Next::Thread(next) => begin_guest(cpu, next),
+            Next::First => next_guest(cpu)?,
+            Next::Undecided if conclude(cpu, thread, process, result).is_some() => break,
+            Next::Undecided => next_guest(cpu)?,
+        };
+        if thread.attention.load(Ordering::Relaxed) != 0 {
+            break;
+        }
+        end_wait(cpu, thread);
+        thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
+    }
+    // Guests run whatever address space is active.
+    if mm::activate(cpu, mm::space_of(cpu, process)).is_err() {
+        process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
+        return None;
+    }
+    Some((thread, process))
+}
+
+/// Takes the thread that is next on this core, if that is in the middle of running a guest, and this core has nothing else to do first.
+#[inline(always)]
+fn next_guest<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
+    let is_due = cpu.deferred.get() != Interrupts::EMPTY
+        || cpu.crossing.migrates
+        || cpu.crossing.woken.get().is_some()
+        || extension::away::has_come(cpu)
+        || hotplug::is_asked(cpu)
+        || cpu.budget.get() == 0;
+    if is_due || !run_queue::first(cpu).is_some_and(vm::may_go_on) {
+        return None;
+    }
+    cpu.own.current_thread.store(0, Ordering::Relaxed);
+    fpga::catch_up(cpu);
+    Some(begin_guest(cpu, run_queue::next(cpu)?))
+}
+
+/// Goes on with a thread that this core has taken, and that is in the middle of running a guest.
+#[inline(always)]
+fn begin_guest<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+) -> (&'static ThreadRecord, &'static ProcessRecord) {
+    M::mark::<{ marks::GUEST_NEXT }>();
+    trace::stop(cpu);
+    let process = process_of(cpu, thread);
+    take_over(cpu, thread);
+    let started_ns = begin(cpu, thread, process);
+    if !mm::may_stay_active(cpu) {
+        mm::deactivate(cpu);
+    }
+    handover::take_ext(cpu, thread);
+    alarm::program_timer(cpu, started_ns);
+    thread.charged_at_ns.set(started_ns);
+    (thread, process)
+}
+
+/// What a core goes on with, whose guest has been interrupted.
+#[derive(Clone, Copy)]
+pub enum Next {
+    /// This thread, which is in the middle of running a guest, and which this core carries. The other one is among the ready ones.
+    Thread(&'static ThreadRecord),
+    /// The first of the ready ones: the thread is among them now.
+    First,
+    /// The call pauses, and the scheduler does whatever is due.
+    Undecided,
+}
+
+/// What this core goes on with: it has been interrupted while the thread ran its guest, and [`Cpu::deferred`] says by what.
+pub fn next_after<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Next {
+    let now_ns = cpu.now_ns();
+    if !is_timer_alone(cpu, cpu.deferred.get()) || is_else_due(cpu, thread, process, now_ns) {
+        return Next::Undecided;
+    }
+    if timer::next_deadline_ns(cpu) <= now_ns {
+        let Some(next) = take_more_urgent(cpu, thread, now_ns) else { return Next::Undecided };
+        note_interrupt(cpu, thread);
+        realtime::make_way(cpu, thread);
+        ready::take_past(cpu, cpu.own, next);
+        return Next::Thread(next);
+    }
+    let may_end = cpu.timer_ns.get() <= now_ns && run_queue::has_ready(cpu.own) && !balance::has_peers(cpu);
+    if !(may_end && realtime::ends_slice(cpu, thread)) {
+        return Next::Undecided;
+    }
+    note_interrupt(cpu, thread);
+    handover::yield_core(cpu, thread);
+    Next::First
+}
+
+/// Whether anything else is due, or may be, than timers and the thread's slice: all that `interrupted` looks at.
+#[inline(always)]
+fn is_else_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord, now_ns: u64) -> bool {
+    let own = cpu.own;
+    own.inbox.load(Ordering::Relaxed) != 0
+        || own.ready_changed.load(Ordering::Relaxed) != 0
+        || thread.attention.load(Ordering::Relaxed) != 0
+        || own.realtime_held.get() != 0
+        || own.first_come.get() != 0
+        || hotplug::is_asked(cpu)
+        || thread.needs.get() != 0
+        || limits::limit_of(process, RLIMIT_CPU) != u64::MAX
+        || cpu.fpga_later.get()
+        || now_ns >= cpu.steer_at_ns.get()
+        || !cpu.crossing.awaited.is_empty()
+        || cpu.crossing.migrates
+        || extension::away::has_come(cpu)
+        || own.away.load(Ordering::Relaxed) != 0
+}
+
+/// As when the interrupt is taken otherwise.
+#[inline(always)]
+fn note_interrupt<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    count(&cpu.counters().heartbeat);
+    cpu.deferred.set(Interrupts::EMPTY);
+    cpu.timer_ns.set(u64::MAX);
+    note_pause(thread);
+}
+
+/// Takes the thread out of its wait whose timer is due, if that is in the middle of running a guest, and would take this core from the running one.
+#[inline(always)]
+fn take_more_urgent<M: Machine>(cpu: &Cpu<M>, running: &ThreadRecord, now_ns: u64) -> Option<&'static ThreadRecord> {
+    let taken = Cell::new(None);
+    timer::expire_first(cpu, now_ns, |node| {
+        taken.set(waiter(cpu, node).filter(|waiter| {
+            may_go_on(waiter)
+                && realtime::would_take_core(cpu, waiter, running)
+                && run_queue::target_of(cpu, waiter) == cpu.id
+                && wait::take_thread(cpu, waiter, WAKE_TIMEOUT)
+        }));
+        taken.get().is_some()
+    });
+    let waiter = taken.get()?;
+    if timer::next_deadline_ns(cpu) <= now_ns {
+        // Another one's is due, too, who may be more urgent still.
+        run_queue::hand_over(cpu, waiter);
+        return None;
+    }
+    cpu.woke(waiter, cpu.id);
+    Some(waiter)
+}
+
+/// The thread whose wait a timer ends.
+fn waiter<M: Machine>(cpu: &Cpu<M>, node: &TimerNode) -> Option<&'static ThreadRecord> {
+    (node.kind.get() == TIMER_WAIT).then(|| cpu.pool.get(PoolAddr(node.owner.get())))?
+}
