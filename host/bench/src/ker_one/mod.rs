@@ -7,6 +7,7 @@ mod moments;
 mod page;
 mod paper;
 mod paper_vms;
+mod parts;
 mod vms;
 mod vms_figures;
 mod vms_page;

@@ -9,6 +9,12 @@ pub enum What {
     Leaves,
     /// Its return, with `hgatp`.
     Return,
+    /// Marks on the way from guest to guest: the one that ran is stored, ...
+    Left,
+    /// ... it is decided which thread is next, ...
+    Chosen,
+    /// ... and all is ready for its guest but the registers.
+    Ready,
     /// The handler of interrupts of the guest that is measured.
     Handler,
     /// Its thread that waits for a tick reads the time.
@@ -28,12 +34,12 @@ pub struct Moment {
 }
 
 /// `scause`: an interrupt; a call of VS-mode.
-const INTERRUPT: u64 = 1 << 63;
+pub const INTERRUPT: u64 = 1 << 63;
 const CALL: u64 = 10;
 /// The part of `hgatp` that says which machine it is; cores of one have numbers of their own in it.
-const TABLES: u64 = (1 << 44) - 1;
+pub const TABLES: u64 = (1 << 44) - 1;
 /// `hstatus.SPV`: the return goes to a guest.
-const GUEST: u64 = 1 << 7;
+pub const GUEST: u64 = 1 << 7;
 
 /// Smallest, mean and largest of some.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -93,7 +99,7 @@ fn stays(moments: &[Moment], entry_us: f64) -> Vec<Stay> {
                 is_open = false;
                 all.iter_mut().last().into_iter().for_each(|stay| stay.handled_us = Some(moment.at_us));
             }
-            What::Handler | What::Released | What::Tick | What::TickSet => {}
+            What::Handler | What::Released | What::Tick | What::TickSet | What::Left | What::Chosen | What::Ready => {}
         }
     }
     all
@@ -144,7 +150,14 @@ pub fn releases(moments: &[Moment]) -> Vec<f64> {
         match moment.what {
             What::Handler => handled_us = Some(moment.at_us),
             What::Released => all.extend(handled_us.take().map(|from_us| moment.at_us - from_us)),
-            What::Trap | What::Leaves | What::Return | What::Tick | What::TickSet => {}
+            What::Trap
+            | What::Leaves
+            | What::Return
+            | What::Tick
+            | What::TickSet
+            | What::Left
+            | What::Chosen
+            | What::Ready => {}
         }
     }
     all

@@ -10,12 +10,13 @@ use motet_fabric::{
     run::{guest_path, kernel_path},
     timed::{self, Passage, Point, bare},
 };
-use motet_layout::Isa;
+use motet_layout::{Isa, marks};
 
 use super::{
     image::{self, Image},
     moments::{self, Moment, Spread, Ways, What},
     paper_vms::TESTS,
+    parts::{self, Parts, Why},
 };
 use crate::{
     flick::machines::Bench as Machines,
@@ -126,6 +127,8 @@ pub struct Results {
     pub switches: Spread,
     /// The same three where hits of L1D cost no cycles beside the instruction's.
     pub overlapped: [Spread; 3],
+    /// Instructions: a real-time guest's timer preempts a general one, it waits again, and a slice ends.
+    pub instructions: [Parts; 3],
     /// By kernel.
     pub scores: Vec<Scores>,
     /// By kernel.
@@ -160,12 +163,15 @@ pub fn measure(quick: bool) -> Result<Results> {
     let ways = Ways::of(&turns, bench.entry_us());
     let overlapping = bench.machines.changed(&bench.machine, "overlapping", &[(HITS, "ways = 4, cycles = 0 }\nl3")])?;
     let overlapped = Ways::of(&bench.turns(&overlapping)?, bench.entry_us());
+    let counting = bench.machines.changed(&bench.machine, "counting", &parts::COUNTING)?;
+    let instructions = bench.instructions(&counting)?;
     let [trap, resume] = moments::monitor(&turns, bench.entry_us()).map(|samples| Spread::of(&samples));
     Ok(Results {
         calls: Spread::of(&ways.calls),
         interrupts: Spread::of(&ways.interrupts),
         switches: Spread::of(&ways.switches),
         overlapped: [&overlapped.calls, &overlapped.interrupts, &overlapped.switches].map(|way| Spread::of(way)),
+        instructions,
         scores: KERNELS.iter().map(|kernel| bench.scores(kernel)).collect::<Result<_>>()?,
         responses: KERNELS.iter().map(|kernel| bench.response(kernel)).collect::<Result<_>>()?,
         trap,
@@ -228,6 +234,10 @@ impl Bench {
             points.add(What::Leaves, returns - image.length_before(returns), Some("hstatus"));
             points.add(What::Return, returns, Some("hgatp"));
         }
+        for (mark, what) in parts::MARKS {
+            let word = marks::riscv64(mark);
+            image.instructions(|other| other == word).into_iter().for_each(|at| points.add(what, at, None));
+        }
         Ok(points)
     }
 
@@ -267,6 +277,17 @@ impl Bench {
         let command = format!("{}wait", one.repeat(4));
         let (_, moments) = self.run_on(machine, &self.points(&KERNELS[0])?, &["rtos"], &command)?;
         Ok(moments::from_ticks(&moments, 4 * 16))
+    }
+
+    /// On a machine where an instruction takes a nanosecond, and nothing else takes time.
+    fn instructions(&self, machine: &Described) -> Result<[Parts; 3]> {
+        let kernel = &KERNELS[0];
+        let append = format!("test=response interval_ms={} idle=1", QUICK.response_ticks);
+        let command = format!("{GENERAL}{}", guest_command(kernel, &append));
+        let (_, beside) = self.run_on(machine, &self.points(kernel)?, &[kernel.name, "heartbeat"], &command)?;
+        let (beside, turns) = (moments::from_ticks(&beside, 16), self.turns(machine)?);
+        let of = [(&beside, Why::Interrupt), (&beside, Why::Wait), (&turns, Why::Interrupt)];
+        Ok(of.map(|(moments, why)| Parts::of(moments, why)))
     }
 
     fn scores(&self, kernel: &Kernel) -> Result<Scores> {

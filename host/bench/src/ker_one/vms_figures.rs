@@ -6,6 +6,7 @@ use super::{
     paper_vms::{
         CALL_US, CRITICAL_MAX_US, OPERATIONS_US, PREEMPTION_US, RELEASE_EXTRA_US, RESPONSE_US, SWITCH_US, TESTS,
     },
+    parts::{PARTS, Parts},
     vms::{KERNELS, Results},
 };
 use crate::report::Measurement;
@@ -24,7 +25,31 @@ impl Results {
         all.extend(self.response_times());
         all.extend(self.operations());
         all.extend(self.overlapped());
+        all.extend(self.instructions());
         all
+    }
+
+    /// Where the instructions of switches go.
+    fn instructions(&self) -> Vec<Measurement> {
+        const WAYS: [(&str, &str); 3] = [
+            (
+                "preemption",
+                "from the interrupt in a general guest to the first instruction of the real-time one whose timer it is",
+            ),
+            ("wait", "from the real-time guest's WFI to the next instruction of the general one"),
+            ("slice", "from the interrupt that ends the slice of one guest of four to the next one's next instruction"),
+        ];
+        let one = |metric: String, value: f64, source: String| self.measured(metric, value, "instructions", &source);
+        let of = |((name, what), counted): ((&str, &str), &Parts)| {
+            let [switches, divided] = counted.samples;
+            let all = one(format!("{name}_instructions"), counted.all, format!("{what}; median of {switches}"));
+            let parts = PARTS.iter().zip(counted.parts).map(move |((part, of), value)| {
+                let source = format!("of that: {of}; median of {divided}");
+                self.measured(format!("{name}_{part}_instructions"), value, "instructions", &source)
+            });
+            std::iter::once(all).chain(parts).collect::<Vec<_>>()
+        };
+        WAYS.into_iter().zip(&self.instructions).flat_map(of).collect()
     }
 
     fn measured(&self, metric: impl Into<String>, value: f64, unit: &'static str, source: &str) -> Measurement {
