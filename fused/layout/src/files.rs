@@ -367,7 +367,7 @@ pool_struct! {
         /// First and last [`WatchRecord`] (pool addresses), 0: it watches nothing.
         8 pub all: [Cell64; 2],
         /// The last [`WatchRecord`] of whose file something was heard since the list was looked through (pool address), 0: none.
-        24 pub news: AtomicU64,
+        24 pub ready: AtomicU64,
         /// Threads waiting for any file of the list.
         32 pub waiters: WaitQueue,
         /// First and last of the watches whose files are asked when the list is looked through (pool addresses): of which
@@ -402,10 +402,10 @@ pool_struct! {
         64 pub seen: [Cell64; 2],
         /// Previous and next of those whose files are asked (pool addresses).
         80 pub asked: [Cell64; 2],
-        /// The watch below it on [`EpollRecord::news`] (pool address).
-        96 pub news_next: Cell64,
+        /// The watch below it on [`EpollRecord::ready`] (pool address).
+        96 pub ready_next: Cell64,
         /// 1: it is on that stack, or somebody is putting it there.
-        104 pub in_news: AtomicU32,
+        104 pub in_ready: AtomicU32,
         108 _pad0: Cell32,
         /// The queues (pool addresses) that it has left while its list is repaired, and enters again.
         112 pub left: [Cell64; 2],

@@ -72,9 +72,9 @@ pub const ISLAND_JOINED: u32 = 2;
 /// [`IslandRecord::state`]: its kernel refused to join or panicked; `message` says why.
 pub const ISLAND_FAILED: u32 = 3;
 /// [`IslandRecord::state`]: it has died and the machine goes on; its cores are off. Said by the host.
-pub const ISLAND_LOST: u32 = 4;
+pub const ISLAND_DEAD: u32 = 4;
 /// [`IslandRecord::state`]: the first island is ending what ran on a lost one.
-pub const ISLAND_BURIED: u32 = 5;
+pub const ISLAND_RECLAIMING: u32 = 5;
 /// [`IslandRecord::state`]: that has come to its end: the island may be started again.
 pub const ISLAND_GONE: u32 = 6;
 /// [`IslandRecord::state`]: the host starts it again, and its kernel has not joined. Said by the host (`motet_protocol::rejoin`).
@@ -82,7 +82,7 @@ pub const ISLAND_REJOINING: u32 = 7;
 
 /// Whether an island in this state has died and has not joined again: nothing of it runs.
 pub const fn is_dead_state(state: u32) -> bool {
-    matches!(state, ISLAND_LOST | ISLAND_BURIED | ISLAND_GONE | ISLAND_REJOINING)
+    matches!(state, ISLAND_DEAD | ISLAND_RECLAIMING | ISLAND_GONE | ISLAND_REJOINING)
 }
 
 pool_struct! {
@@ -213,7 +213,7 @@ pool_struct! {
         64 pub shootdown_asked: AtomicU64,
         /// Highest shoot-down ticket this core has carried out.
         72 pub shootdown_done: AtomicU64,
-        /// Highest ticket that was asked when this core last passed a place where it carries no thread (`motet_protocol::lost`).
+        /// Highest ticket that was asked when this core last passed a place where it has no thread in transit (`motet_protocol::orphans`).
         80 pub shootdown_passed: AtomicU64,
         /// With `answer_message`: argument words from the second on.
         88 pub answer_words: [Cell64; 5],
@@ -238,7 +238,7 @@ pool_struct! {
         /// 1: its ready threads run in the order in which they came, each until it waits, ends or leaves; 0: fairly. Host-written.
         184 pub first_come: Cell32,
         /// Threads in the inbox, for placement decisions (approximate: may be too high for a moment): in the half (16 bits) of the
-        /// [burial](PoolHeader::burials) before which they were counted. In this line and not in the inbox's: calls go through that one.
+        /// [reclamation](PoolHeader::reclamations) before which they were counted. In this line and not in the inbox's: calls go through that one.
         188 pub inbox_count: AtomicU32,
         /// Lock of the timer list.
         192 pub timer_lock: TimersLock,
@@ -355,7 +355,7 @@ pool_struct! {
 
 pool_struct! {
     /// A call by a core of one island to a core of another one, which has it in its record: the callee reads its own memory, and the
-    /// caller only stores (`motet_protocol::far`). It is its caller's until the request, and then the callee's until the answer.
+    /// caller only stores (`motet_protocol::noncoherent`). It is its caller's until the request, and then the callee's until the answer.
     pub struct CallSlot: size 192, align 64 {
         /// [`CALL_GIVEN`], and who calls in the second byte: the call waits for the callee. Stored by the caller; 0 stored by the callee,
         /// which takes the call or lets it be withdrawn.
@@ -490,8 +490,8 @@ pool_struct! {
         124 pub verbose: Cell32,
         /// 1: there are islands that do not cache each other's memory, so words are best near who reads them. Timed machines only.
         128 pub uncached: Cell32,
-        /// Not 0: an island has died and is to be looked for ([`ISLAND_LOST`]). Set by the host, cleared by the first core.
-        132 pub lost: AtomicU32,
+        /// Not 0: an island has died and is to be looked for ([`ISLAND_DEAD`]). Set by the host, cleared by the first core.
+        132 pub died: AtomicU32,
         /// How calls cross instruction sets: `CROSSING_*`.
         136 pub crossing: Cell32,
         /// How calls go to islands whose memory is not cached: `CALLS_BY_*`.
@@ -505,7 +505,7 @@ pool_struct! {
         /// The FPGA ([`Fpga`](crate::Fpga), a pool address); 0: the machine has none.
         160 pub fpga: Cell64,
         /// How often the first island has begun to end what ran on lost ones. Written by its first core.
-        168 pub burials: AtomicU32,
+        168 pub reclamations: AtomicU32,
         /// What real-time threads may use of a core while others wait: 1 more than microseconds of a period; 0: nobody has said; `u32::MAX`: all.
         172 pub realtime_limit: AtomicU32,
         176 _pad0: [Cell64; 2],

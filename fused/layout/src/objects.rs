@@ -125,7 +125,7 @@ pub const THREAD_DEAD: u32 = 5;
 pub const THREAD_ENDING: u32 = 8;
 /// [`ThreadRecord::state`], lowest byte: ready, and not taken out of an inbox yet; the second byte is the index of the core
 /// that puts it there.
-pub const THREAD_CARRIED: u32 = 7;
+pub const THREAD_IN_TRANSIT: u32 = 7;
 /// [`ThreadRecord::state`]: runs, has put itself into wait queues and looks once more before it blocks.
 pub const THREAD_PREPARING: u32 = 6;
 
@@ -147,7 +147,7 @@ pool_struct! {
         0 pub frame: UserFrame,
         /// Thread id.
         2048 pub tid: Cell32,
-        /// `THREAD_*`. Blocked → carried by compare-and-swap by any waker; other moves by its core.
+        /// `THREAD_*`. Blocked → in transit, by compare-and-swap by any waker; other moves by its core.
         2052 pub state: AtomicU32,
         /// Its process (pool address).
         2056 pub process: AtomicU64,

@@ -39,7 +39,7 @@ pub fn cores_of<C: Context>(context: &C, island: IslandId) -> impl Iterator<Item
     (0..count.min(CORES_PER_ISLAND_MAX)).map(move |index| CoreId::new(island, index))
 }
 
-/// Whether a core's island has died, as far as the host has said ([`crate::lost`]), and has not joined again ([`crate::rejoin`]).
+/// Whether a core's island has died, as far as the host has said ([`crate::orphans`]), and has not joined again ([`crate::rejoin`]).
 pub fn is_dead(context: &impl Context, core: CoreId) -> bool {
     core != CoreId::HOST && is_dead_state(state_of(context, core.island()))
 }

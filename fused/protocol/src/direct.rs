@@ -15,11 +15,11 @@
 //! | [`CALL_TAKEN`] | the caller | it reads the results |
 //!
 //! In each state but one only one core moves the word; the others at most set or clear a mark in it. Who moves it away from
-//! returned, by compare-and-swap, has the thread: so it is taken exactly once, whoever dies meanwhile ([`crate::lost`]). A
+//! returned, by compare-and-swap, has the thread: so it is taken exactly once, whoever dies meanwhile ([`crate::orphans`]). A
 //! core whose results wait may sleep, and be woken, but not be claimed.
 //!
-//! Where islands do not cache each other's memory ([`Reach::Far`]), nobody claims a core: a call is left in a slot of its record, which
-//! it looks at when it has nothing to do ([`crate::far`]). What the callee says is written into the record
+//! Where islands do not cache each other's memory ([`Reach::Noncoherent`]), nobody claims a core: a call is left in a slot of its record, which
+//! it looks at when it has nothing to do ([`crate::noncoherent`]). What the callee says is written into the record
 //! of the caller's core (`answer`, `answer_message`), so that each reads its own memory only; a core then makes one such call at a
 //! time, and the call word is the callee's own. There, a function may also *call back*: one of its caller's island. That is an
 //! answer, too: the thread goes on with that function on the caller's core, and when it returns, the called core is called to go on
@@ -41,8 +41,9 @@ use motet_layout::{
 use crate::{
     Context,
     cores::core_record,
-    count, far,
+    count,
     message::{CallState, phase},
+    noncoherent,
     run_queue::{Wake, end_idle, has_ready},
 };
 
@@ -50,10 +51,10 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
     /// They cache each other's memory: the answer lies in the callee's message, where the call was.
-    Near,
+    Coherent,
     /// They do not: the callee writes the answer into the record of the caller's core, which has room for one.
-    Far,
-    /// As far, and this core's engine carries messages, of a length from which on that is faster than stores ([`crate::dma::words_from`]).
+    Noncoherent,
+    /// Not coherent, and this core's engine carries messages, of a length from which on that is faster than stores ([`crate::dma::words_from`]).
     Engine,
 }
 
@@ -61,13 +62,13 @@ impl Reach {
     /// Between the islands of this machine.
     #[inline(always)]
     pub fn of(context: &impl Context) -> Self {
-        if context.is_uncached() { Self::Far } else { Self::Near }
+        if context.is_uncached() { Self::Noncoherent } else { Self::Coherent }
     }
 
-    /// Whether it is not [`Near`](Self::Near).
+    /// Whether it is not [`Coherent`](Self::Coherent).
     #[inline(always)]
-    pub const fn is_far(self) -> bool {
-        !matches!(self, Self::Near)
+    pub const fn is_noncoherent(self) -> bool {
+        !matches!(self, Self::Coherent)
     }
 
     /// Whether it is [`Engine`](Self::Engine).
@@ -92,7 +93,7 @@ impl Message {
     /// In the record of the core that is called, by a core of `caller`'s island.
     #[inline(always)]
     pub fn of(record: &'static CoreRecord, caller: CoreId, reach: Reach) -> Self {
-        if reach.is_far() {
+        if reach.is_noncoherent() {
             let slot = &record.calls[caller.island().index()];
             return Self { message: &slot.message, words: &slot.words, floats: &slot.floats };
         }
@@ -133,7 +134,7 @@ impl Reply {
     }
 }
 
-/// A core that this one may write a call to. Near: it sleeps, and nobody else wakes it meanwhile; far: the island's slot there is
+/// A core that this one may write a call to. Coherent: it sleeps, and nobody else wakes it meanwhile; not coherent: the island's slot there is
 /// this core's.
 #[must_use = "a claimed core sleeps until the call is published or the claim withdrawn"]
 pub struct Claim {
@@ -142,16 +143,22 @@ pub struct Claim {
     polls: bool,
     reach: Reach,
     /// This core's engine carries the call.
-    is_carried: bool,
+    by_engine: bool,
 }
 
-/// Claims a core that sleeps, or polls, unless the results of another call wait there; far: its slot, whatever it does, unless another
+/// Claims a core that sleeps, or polls, unless the results of another call wait there; not coherent: its slot, whatever it does, unless another
 /// core of this island has that.
 #[inline(always)]
 pub fn claim(context: &impl Context, core: CoreId, reach: Reach) -> Option<Claim> {
     let record = core_record(context, core);
-    if reach.is_far() {
-        return far::reserve(context, core).map(|_| Claim { core, record, polls: false, reach, is_carried: false });
+    if reach.is_noncoherent() {
+        return noncoherent::reserve(context, core).map(|_| Claim {
+            core,
+            record,
+            polls: false,
+            reach,
+            by_engine: false,
+        });
     }
     let claimed = CORE_CLAIMED | u32::from(context.core().0) << 8;
     let claims = |state| record.state.compare_exchange(state, claimed, Ordering::SeqCst, Ordering::Relaxed);
@@ -159,7 +166,7 @@ pub fn claim(context: &impl Context, core: CoreId, reach: Reach) -> Option<Claim
         Err(CORE_POLLING) => claims(CORE_POLLING),
         other => other,
     };
-    let claim = Claim { core, record, polls: state.ok()? == CORE_POLLING, reach, is_carried: false };
+    let claim = Claim { core, record, polls: state.ok()? == CORE_POLLING, reach, by_engine: false };
     // After the claim: only a claimer moves the word away from none.
     if phase(record.call.load(Ordering::Acquire)) != CALL_NONE {
         // The word is not touched: it may be this core's own earlier call, which is being answered just now.
@@ -184,26 +191,26 @@ pub fn is_about_to_sleep(context: &impl Context, core: CoreId) -> bool {
 }
 
 impl Claim {
-    /// Far: this core's engine is to carry the call. It is through with all that it was to carry before.
-    pub fn carried(self, context: &impl Context) -> Self {
+    /// Not coherent: this core's engine is to carry the call. It is through with all that it was to carry before.
+    pub fn by_engine(self, context: &impl Context) -> Self {
         context.await_transfer(context.own_record().dma_ends_ns.get());
-        Self { is_carried: true, ..self }
+        Self { by_engine: true, ..self }
     }
 
     /// Where the call is to be written.
     #[inline(always)]
     pub fn message(&self, context: &impl Context) -> Message {
-        if self.is_carried {
+        if self.by_engine {
             return Message::outgoing(context.own_record());
         }
         Message::of(self.record, context.core(), self.reach)
     }
 
-    /// Says whose call it is, and whether this core is going to look for its end ([`has_news`]) and need not be rung. From
+    /// Says whose call it is, and whether this core is going to look for its end ([`has_outcome`]) and need not be rung. From
     /// now on, who wants the thread's attention can mark the call.
     #[inline(always)]
     pub fn prepare(&self, context: &impl Context, polled: bool) {
-        if self.reach.is_far() {
+        if self.reach.is_noncoherent() {
             return; // the slot can be marked
         }
         let polled = if polled { CALL_POLLED } else { 0 };
@@ -213,19 +220,19 @@ impl Claim {
     /// Publishes the call, which is prepared and written; rings the core unless it polls.
     #[inline(always)]
     pub fn publish(self, context: &impl Context) {
-        if self.is_carried {
-            return far::ask_by_engine(context, self.core);
+        if self.by_engine {
+            return noncoherent::ask_by_engine(context, self.core);
         }
-        if self.reach.is_far() {
-            return far::ask(context, self.core);
+        if self.reach.is_noncoherent() {
+            return noncoherent::ask(context, self.core);
         }
         self.finish(context, CORE_CALLED);
     }
 
     /// There is no call after all: the core wakes and looks for work, which may have come meanwhile.
     pub fn withdraw(self, context: &impl Context) {
-        if self.reach.is_far() {
-            return far::free(context, self.core);
+        if self.reach.is_noncoherent() {
+            return noncoherent::free(context, self.core);
         }
         self.record.call.store(CALL_NONE, Ordering::Relaxed);
         self.finish(context, CORE_AWAKE);
@@ -251,8 +258,8 @@ pub fn caller(context: &impl Context) -> Option<CoreId> {
 #[inline(always)]
 pub fn is_disturbed(context: &impl Context, caller: Option<CoreId>, reach: Reach) -> bool {
     let record = context.own_record();
-    if reach.is_far() {
-        return caller.is_some_and(|caller| far::is_wanted(context, caller)) || has_ready(record);
+    if reach.is_noncoherent() {
+        return caller.is_some_and(|caller| noncoherent::is_wanted(context, caller)) || has_ready(record);
     }
     // Whoever pushes a thread, or marks the call, looks at the state afterwards, and rings; this core looks after the fence of
     // `end_idle`.
@@ -263,8 +270,8 @@ pub fn is_disturbed(context: &impl Context, caller: Option<CoreId>, reach: Reach
 #[inline(always)]
 pub fn reply(context: &impl Context, caller: CoreId, reach: Reach) -> &'static [Cell64; 6] {
     match reach {
-        Reach::Near => &context.own_record().message,
-        Reach::Far | Reach::Engine => &core_record(context, caller).answer_message,
+        Reach::Coherent => &context.own_record().message,
+        Reach::Noncoherent | Reach::Engine => &core_record(context, caller).answer_message,
     }
 }
 
@@ -272,8 +279,8 @@ pub fn reply(context: &impl Context, caller: CoreId, reach: Reach) -> &'static [
 #[inline(always)]
 pub fn reply_of(context: &impl Context, callee: CoreId, reach: Reach) -> &'static [Cell64; 6] {
     match reach {
-        Reach::Near => &core_record(context, callee).message,
-        Reach::Far | Reach::Engine => &context.own_record().answer_message,
+        Reach::Coherent => &core_record(context, callee).message,
+        Reach::Noncoherent | Reach::Engine => &context.own_record().answer_message,
     }
 }
 
@@ -285,7 +292,7 @@ pub fn reply_of(context: &impl Context, callee: CoreId, reach: Reach) -> &'stati
 #[must_use]
 #[inline(always)]
 pub fn give_back(context: &impl Context, caller: CoreId, state: u32, reach: Reach) -> bool {
-    if reach.is_far() {
+    if reach.is_noncoherent() {
         return answer(context, caller, CALL_RETURNED, state);
     }
     let record = context.own_record();
@@ -308,7 +315,7 @@ pub fn answer(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> 
     }
     // From here on the slot is the caller's.
     core_record(context, caller).answer.store(kind, Ordering::Release);
-    far::tell(context, caller);
+    noncoherent::tell(context, caller);
     true
 }
 
@@ -317,15 +324,15 @@ pub fn answer(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> 
 pub fn answer_by_engine(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> bool {
     let ends = ends_call(context, caller, state);
     if ends {
-        far::answer_by_engine(context, caller, kind);
+        noncoherent::answer_by_engine(context, caller, kind);
     }
     ends
 }
 
-/// Far: the function that `caller` has called is over, and this core is about to sleep. `false`: somebody wants the thread here.
+/// Not coherent: the function that `caller` has called is over, and this core is about to sleep. `false`: somebody wants the thread here.
 #[inline(always)]
 fn ends_call(context: &impl Context, caller: CoreId, state: u32) -> bool {
-    if far::is_wanted(context, caller) {
+    if noncoherent::is_wanted(context, caller) {
         return false;
     }
     let record = context.own_record();
@@ -364,8 +371,8 @@ fn wake(context: &impl Context, core: CoreId, polls: bool) {
 pub fn end_call(context: &impl Context, caller: Option<CoreId>, reach: Reach) {
     let record = context.own_record();
     record.call.store(CALL_NONE, Ordering::Release);
-    if let Some(caller) = caller.filter(|_| reach.is_far()) {
-        far::take_attention(context, caller);
+    if let Some(caller) = caller.filter(|_| reach.is_noncoherent()) {
+        noncoherent::take_attention(context, caller);
         core_record(context, caller).answer.store(CALL_LEFT, Ordering::Release);
     }
     record.state.store(CORE_AWAKE, Ordering::Release);
@@ -383,14 +390,14 @@ pub enum Outcome {
     Calls,
     /// It has become an ordinary thread: this core has nothing to wait for.
     Left,
-    /// Far: the call has not been taken, and the thread is this core's again ([`far::withdraw`]).
+    /// Not coherent: the call has not been taken, and the thread is this core's again ([`noncoherent::withdraw`]).
     Withdrawn,
 }
 
 /// What has become of the call that this core has made to `callee`. If it has returned, this core has taken the thread.
 #[inline(always)]
 pub fn outcome(context: &impl Context, callee: CoreId, reach: Reach) -> Outcome {
-    if reach.is_far() {
+    if reach.is_noncoherent() {
         let answer = context.own_record().answer.load(Ordering::Acquire);
         if reach.has_engine() && !matches!(answer, CALL_NONE | CALL_GIVEN) {
             // The last one that an engine has carried: this one, or one that is over.
@@ -415,7 +422,7 @@ pub fn outcome(context: &impl Context, callee: CoreId, reach: Reach) -> Outcome 
     }
 }
 
-/// Far: whether the callee of this core's call has said what has become of it.
+/// Not coherent: whether the callee of this core's call has said what has become of it.
 #[inline(always)]
 pub fn has_answer(context: &impl Context) -> bool {
     !matches!(context.own_record().answer.load(Ordering::Relaxed), CALL_NONE | CALL_GIVEN)
@@ -423,20 +430,20 @@ pub fn has_answer(context: &impl Context) -> bool {
 
 /// Whether a core that polls should look at the call that it has made to `callee` with [`outcome`].
 #[inline(always)]
-pub fn has_news(context: &impl Context, callee: CoreId, reach: Reach) -> bool {
-    if reach.is_far() {
+pub fn has_outcome(context: &impl Context, callee: CoreId, reach: Reach) -> bool {
+    if reach.is_noncoherent() {
         return has_answer(context);
     }
     !CallState::Given(context.core()).is_in(core_record(context, callee).call.load(Ordering::Relaxed))
 }
 
-/// Far: whether the callee has taken the call that this core has made, or has even answered it.
+/// Not coherent: whether the callee has taken the call that this core has made, or has even answered it.
 pub fn is_taken(context: &impl Context) -> bool {
     context.own_record().answer.load(Ordering::Relaxed) != CALL_NONE
 }
 
-/// Near: this core stops looking for the end of the call that it has made to `callee`, and is to be rung. `false`: it has ended. (Far, a core
-/// says that for all its calls: [`far::look_no_longer`].)
+/// Coherent: this core stops looking for the end of the call that it has made to `callee`, and is to be rung. `false`: it has ended. (Not coherent, a core
+/// says that for all its calls: [`noncoherent::look_no_longer`].)
 pub fn stop_polling(context: &impl Context, callee: CoreId) -> bool {
     let call = core_record(context, callee).call.fetch_and(!CALL_POLLED, Ordering::SeqCst);
     CallState::Given(context.core()).is_in(call)
@@ -446,15 +453,15 @@ pub fn stop_polling(context: &impl Context, callee: CoreId) -> bool {
 #[inline(always)]
 pub fn release(context: &impl Context, callee: CoreId, reach: Reach) {
     match reach {
-        Reach::Near => core_record(context, callee).call.store(CALL_NONE, Ordering::Release),
-        Reach::Far | Reach::Engine => {
+        Reach::Coherent => core_record(context, callee).call.store(CALL_NONE, Ordering::Release),
+        Reach::Noncoherent | Reach::Engine => {
             context.own_record().answer.store(CALL_NONE, Ordering::Relaxed);
-            far::free(context, callee);
+            noncoherent::free(context, callee);
         }
     }
 }
 
-/// Near: makes the core that is called to run a thread look at the thread's attention word: to be rung after it.
+/// Coherent: makes the core that is called to run a thread look at the thread's attention word: to be rung after it.
 pub fn mark_attention(context: &impl Context, core: CoreId) {
     core_record(context, core).call.fetch_or(CALL_ATTENTION, Ordering::SeqCst);
 }

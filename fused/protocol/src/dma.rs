@@ -1,12 +1,12 @@
 //! The engine of a core: transfers what the core has written into its own record to another core's memory. By Flick's protocol
-//! that is a descriptor (ISCA '20, section IV-B); by [`crate::far`], a call or an answer, where that is faster than stores.
+//! that is a descriptor (ISCA '20, section IV-B); by [`crate::noncoherent`], a call or an answer, where that is faster than stores.
 //!
 //! A core writes a descriptor into its own record (`dma_out`), says which of the receiver's two places it is for, and starts the
 //! engine. That copies the descriptor and then sets the receiver's status to the time at which it arrives; the receiver
 //! clears the status once it has read it. A place that is not clear takes none, so no descriptor is lost or overwritten.
 //!
 //! Of a call or an answer, the engine writes the message, then when it arrives, and then the word that says that it is there, as if it
-//! had been stored. There is always room, as the place is the sender's by `far`. When all has arrived, the receiver is interrupted, unless it looks
+//! had been stored. There is always room, as the place is the sender's by `noncoherent`. When all has arrived, the receiver is interrupted, unless it looks
 //! and has seen it: so nobody who falls asleep meanwhile misses it.
 //!
 //! On timed machines the simulator is the engine: copying costs no core anything, and the time is that of `[model.dma]`. On others, the

@@ -1,13 +1,13 @@
 //! References in hand: counts of references that no death of a core gets wrong.
 //!
 //! A core that has taken a reference to an open file and not put it anywhere yet, or that has emptied a descriptor and not dropped the
-//! reference yet, has it *in hand*. Each core writes down in its record what it has in hand, so that whoever buries it drops that: otherwise
+//! reference yet, has it *in hand*. Each core writes down in its record what it has in hand, so that whoever reclaims it drops that: otherwise
 //! an end of a pipe would stay open for ever. Nobody stops meanwhile, and nothing is counted again.
 //!
 //! A count is a word with its owner above: who changes it owns it for the few stores that this takes, and writes what it is about
 //! to do between the owner and the new count. So of a dead owner it is known that the count is as it was; of a dead core whose
 //! note says that it changes a count that it does not own, that the count is changed. Who finds a dead owner undoes its note and goes on: nobody
-//! waits for the burial. Moves between the hand and a place (a descriptor, say) are told by the place's own word.
+//! waits for the reclamation. Moves between the hand and a place (a descriptor, say) are told by the place's own word.
 //!
 //! Protocol page: `docs/protocols/hand.md`. Model: `fused/protocol/tests/model/hand.rs`.
 
@@ -192,7 +192,7 @@ pub fn is_empty(context: &impl Context) -> bool {
     context.own_record().hand.iter().all(|note| note.load(Ordering::Relaxed) == 0)
 }
 
-/// Takes an object's count away from a dead core that owns it. A burial does that with all objects before it [settles](settle_counts) what the core
+/// Takes an object's count away from a dead core that owns it. A reclamation does that with all objects before it [settles](settle_counts) what the core
 /// had noted: once its island is started again, a core of that number lives, and the count would be waited for for ever.
 pub fn disown<T: Counted>(context: &impl Context, object: &'static T) {
     let word = object.refs().load(Ordering::Acquire);

@@ -6,7 +6,7 @@
 //! before each sleep. One of the two sees the other, and what has come late goes on to another core.
 //!
 //! For shoot-downs a core that is out is as one that idles: neither rung nor waited for. It drops its translations before it runs user code
-//! again ([`come_back`]). To whoever buries an island it is as any core that lives: it is rung, and passes.
+//! again ([`come_back`]). To whoever reclaims an island it is as any core that lives: it is rung, and passes.
 //!
 //! Protocol page: `docs/protocols/hotplug.md`.
 

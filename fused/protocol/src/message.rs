@@ -2,7 +2,7 @@
 //! thread.
 //!
 //! This is what the pieces of the protocol of [`crate::direct`] that lie below it know of calls: a core that wakes
-//! ([`crate::run_queue`]), and who settles what dead islands have left ([`crate::lost`]).
+//! ([`crate::run_queue`]), and who settles what dead islands have left ([`crate::orphans`]).
 
 use motet_layout::sync::Ordering;
 

@@ -2,8 +2,8 @@
 //!
 //! | who | step |
 //! |---|---|
-//! | host | the island is lost ([`lose`]): its cores are off, it has died once more |
-//! | first island | buries it ([`crate::lost`]), and says that it is gone ([`finish_burial`]): no core, no thread and no space names it any more |
+//! | host | the island is lost ([`declare_dead`]): its cores are off, it has died once more |
+//! | first island | reclaims it ([`crate::orphans`]), and says that it is gone ([`finish_reclaiming`]): no core, no thread and no space names it any more |
 //! | host | it is about to join again ([`begin`]); a machine is started for it, with the doorbells that it had |
 //! | its first core | takes what the dead one has left in the records of its cores ([`take_records`]), says that it has joined ([`join`]), starts the others |
 //! | each core | says that it is awake, as one that comes back ([`crate::hotplug`]) |
@@ -17,8 +17,8 @@
 use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
-    CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, ISLAND_BURIED, ISLAND_GONE, ISLAND_JOINED,
-    ISLAND_LOST, ISLAND_REJOINING, IslandId, PoolHeader, ReadyGroup, SpaceRecord,
+    CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, ISLAND_DEAD, ISLAND_GONE, ISLAND_JOINED,
+    ISLAND_RECLAIMING, ISLAND_REJOINING, IslandId, PoolHeader, ReadyGroup, SpaceRecord,
 };
 
 use crate::{
@@ -29,19 +29,19 @@ use crate::{
 };
 
 /// The host says that an island has died, once nothing of it runs any more. Afterwards it rings the first core, unless that is the dead one.
-pub fn lose(header: &PoolHeader, island: IslandId) {
+pub fn declare_dead(header: &PoolHeader, island: IslandId) {
     for index in 0..CORES_PER_ISLAND_MAX {
         header.cores[CoreId::new(island, index).index()].state.store(CORE_OFFLINE, Ordering::Release);
     }
     let record = &header.islands[island.index()];
     record.deaths.fetch_add(1, Ordering::AcqRel);
-    record.state.store(ISLAND_LOST, Ordering::Release);
-    header.lost.store(1, Ordering::Release);
+    record.state.store(ISLAND_DEAD, Ordering::Release);
+    header.died.store(1, Ordering::Release);
 }
 
 /// The first island has ended what ran on these islands (a bit each): they are forgotten, and may join again.
-pub fn finish_burial(context: &impl Context, buried: u32) {
-    let islands = || (0..context.island_count()).filter(|island| buried >> island & 1 != 0);
+pub fn finish_reclaiming(context: &impl Context, reclaimed: u32) {
+    let islands = || (0..context.island_count()).filter(|island| reclaimed >> island & 1 != 0);
     // Who ends a space waits until nobody has it active, and for dead cores only as long as they are dead.
     for space in slab::all::<SpaceRecord>(context) {
         for island in islands() {
@@ -50,7 +50,7 @@ pub fn finish_burial(context: &impl Context, buried: u32) {
     }
     for island in islands() {
         let state = &context.pool().header().islands[island].state;
-        if state.load(Ordering::Relaxed) == ISLAND_BURIED {
+        if state.load(Ordering::Relaxed) == ISLAND_RECLAIMING {
             state.store(ISLAND_GONE, Ordering::Release);
         }
     }
@@ -122,5 +122,5 @@ fn forget_group(group: &ReadyGroup) {
 /// The first core says that its island has joined again. Its cores are off still: each says that it is awake when it is about to look what has come.
 pub fn join(context: &impl Context) {
     context.island_record().state.store(ISLAND_JOINED, Ordering::Release);
-    then_look(); // at what other islands have become: who buries one counts this among the living from now on
+    then_look(); // at what other islands have become: who reclaims one counts this among the living from now on
 }

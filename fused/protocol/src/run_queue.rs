@@ -12,29 +12,29 @@ use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
     CORE_AWAKE, CORE_CALLED, CORE_IDLE, CORE_OFFLINE, CORE_OUT, CORE_POLLING, CORE_WAKING, CoreId, CoreRecord,
-    IslandId, READY_URGENT, THREAD_CARRIED, THREAD_READY, ThreadRecord,
+    IslandId, READY_URGENT, THREAD_IN_TRANSIT, THREAD_READY, ThreadRecord,
 };
 
 use crate::{
     Context,
     cores::{self, core_record, is_dead},
-    count, far, message,
+    count, message, noncoherent,
     ready::{self, Place},
     schedule,
 };
 
 /// The state of a thread that `core` is about to hand to another one.
 #[inline]
-pub const fn carried_by(core: CoreId) -> u32 {
-    THREAD_CARRIED | (core.0 as u32) << 8
+pub const fn in_transit_by(core: CoreId) -> u32 {
+    THREAD_IN_TRANSIT | (core.0 as u32) << 8
 }
 
 /// Whether a thread is ready, be it in a queue or on the way there.
 pub fn is_ready(state: u32) -> bool {
-    state == THREAD_READY || state & 0xff == THREAD_CARRIED
+    state == THREAD_READY || state & 0xff == THREAD_IN_TRANSIT
 }
 
-/// Hands a thread, whose state the caller has moved to [`carried_by`] this core, to the core it should run on: its last one, or
+/// Hands a thread, whose state the caller has moved to [`in_transit_by`] this core, to the core it should run on: its last one, or
 /// an idle one of the same island when that one is busy.
 pub fn hand_over(context: &impl Context, thread: &'static ThreadRecord) {
     debug_assert!(is_ready(thread.state.load(Ordering::Relaxed)));
@@ -88,7 +88,7 @@ pub fn push(context: &impl Context, thread: &'static ThreadRecord, target: CoreI
 }
 
 /// A place in a core's inbox, which counts as if the thread that is about to be pushed there had come. The caller passes no place where it
-/// carries no thread until it has done so ([`crate::lost`]).
+/// has no thread in transit until it has done so ([`crate::orphans`]).
 #[derive(Debug)]
 #[must_use = "a place that is counted is filled, or given back"]
 pub struct Reserved {
@@ -105,10 +105,10 @@ impl Reserved {
     }
 }
 
-/// The half in which cores count from a burial on until the next one.
+/// The half in which cores count from a reclamation on until the next one.
 #[inline(always)]
-pub(crate) fn half_of(burials: u32) -> u32 {
-    burials & 1
+pub(crate) fn half_of(reclamations: u32) -> u32 {
+    reclamations & 1
 }
 
 /// One thread in a half of a count.
@@ -131,8 +131,8 @@ fn parts(link: u64) -> (u64, u32) {
 /// Counts a thread that the caller is about to push onto a core, whatever that has to do.
 #[inline(always)]
 pub fn count_on(context: &impl Context, core: CoreId) -> Reserved {
-    // Whoever has passed since a burial began sees that it has.
-    let half = half_of(context.pool().header().burials.load(Ordering::Relaxed));
+    // Whoever has passed since a reclamation began sees that it has.
+    let half = half_of(context.pool().header().reclamations.load(Ordering::Relaxed));
     core_record(context, core).inbox_count.fetch_add(one_in(half), Ordering::SeqCst);
     Reserved { core, half }
 }
@@ -294,7 +294,7 @@ pub fn announce_idle(context: &impl Context, state: u32) {
 
 /// Whether this core, which has announced that it is about to sleep, has no work.
 pub fn is_quiet(context: &impl Context) -> bool {
-    has_no_thread(context) && !(context.is_uncached() && far::is_asked(context))
+    has_no_thread(context) && !(context.is_uncached() && noncoherent::is_asked(context))
 }
 
 /// As [`is_quiet`], as far as threads are concerned.
@@ -311,8 +311,8 @@ pub enum Wake {
     Look,
     /// It is to run a function: see [`crate::direct`]. Its state stays [`CORE_CALLED`] meanwhile.
     Called,
-    /// The same, of a call over a link: see [`crate::far`].
-    CalledFar,
+    /// The same, of a call over a link: see [`crate::noncoherent`].
+    CalledNoncoherent,
 }
 
 /// Announces that this core runs again. Shoot-downs asked meanwhile must be served before it runs user code.
@@ -344,9 +344,9 @@ pub fn end_idle(context: &impl Context) -> Wake {
 /// As [`end_idle`], where islands do not cache each other's memory: nobody claims a core there, but it takes a call itself, if it has no
 /// thread to run, of all islands from `first` on in turn. Who has made it.
 #[inline(always)]
-pub fn end_idle_far(context: &impl Context, first: usize) -> Option<CoreId> {
+pub fn end_idle_noncoherent(context: &impl Context, first: usize) -> Option<CoreId> {
     let record = context.own_record();
-    let caller = if has_ready(record) { None } else { far::take(context, first) };
+    let caller = if has_ready(record) { None } else { noncoherent::take(context, first) };
     record.state.store(if caller.is_some() { CORE_CALLED } else { CORE_AWAKE }, Ordering::Release);
     then_look(); // whether a shoot-down was asked
     caller

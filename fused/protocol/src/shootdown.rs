@@ -337,8 +337,8 @@ pub fn is_asked(context: &impl Context) -> bool {
     record.shootdown_asked.load(Ordering::Relaxed) != record.shootdown_passed.load(Ordering::Relaxed)
 }
 
-/// As [`serve`], where this core holds no lock and carries no thread from one core to another: so
-/// [`lost::wait_for_all`](crate::lost::wait_for_all) learns that it has been here.
+/// As [`serve`], where this core holds no lock and has no thread in transit from one core to another: so
+/// [`orphans::wait_for_all`](crate::orphans::wait_for_all) learns that it has been here.
 #[inline(always)]
 pub fn pass(context: &impl Context, flush: impl FnOnce()) {
     let record = context.own_record();

@@ -18,7 +18,7 @@ use motet_layout::{
 use crate::{
     Context,
     lock::lock,
-    run_queue::{carried_by, hand_over},
+    run_queue::{hand_over, in_transit_by},
     slab, threads, watch,
 };
 
@@ -139,15 +139,15 @@ pub fn wake(context: &impl Context, queue: &'static WaitQueue) -> u32 {
 pub fn wake_thread(context: &impl Context, thread: &'static ThreadRecord, reason: u32) -> bool {
     then_look(); // at the state, after what the caller changed: the other side of `prepare`
     let mut state = thread.state.load(Ordering::SeqCst);
-    let carried = carried_by(context.core());
+    let in_transit = in_transit_by(context.core());
     loop {
         let next = match state {
-            THREAD_BLOCKED => carried,
+            THREAD_BLOCKED => in_transit,
             THREAD_PREPARING => THREAD_RUNNING,
             _ => return false,
         };
         match thread.state.compare_exchange(state, next, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) if next == carried => {
+            Ok(_) if next == in_transit => {
                 // Nobody runs it before it is handed over, so the reason is in time.
                 thread.wake_reason.store(reason, Ordering::Relaxed);
                 hand_over(context, thread);
@@ -163,8 +163,9 @@ pub fn wake_thread(context: &impl Context, thread: &'static ThreadRecord, reason
 /// wait, or not yet.
 #[inline]
 pub fn take_thread(context: &impl Context, thread: &'static ThreadRecord, reason: u32) -> bool {
-    let carried = carried_by(context.core());
-    let is_taken = thread.state.compare_exchange(THREAD_BLOCKED, carried, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+    let in_transit = in_transit_by(context.core());
+    let is_taken =
+        thread.state.compare_exchange(THREAD_BLOCKED, in_transit, Ordering::SeqCst, Ordering::SeqCst).is_ok();
     if is_taken {
         thread.wake_reason.store(reason, Ordering::Relaxed);
     }

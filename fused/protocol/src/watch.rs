@@ -1,8 +1,8 @@
 //! Interest lists: a file that changes tells the lists that watch it which of their files that was.
 //!
 //! A watch has a node in each queue of its file that tells of what it asks for, from when it is made until it goes. Who wakes
-//! such a queue leaves the node there, puts the watch onto its list's stack of *news*, and wakes those who wait for the list.
-//! Who looks through a list takes that stack ([`take_news`]) and asks the files of the watches that were there, so files
+//! such a queue leaves the node there, puts the watch onto its list's *ready list*, a stack, and wakes those who wait for the list.
+//! Who looks through a list takes that stack ([`take_ready`]) and asks the files of the watches that were there, so files
 //! of which nothing was heard cost nothing.
 //!
 //! A watch counts as off the stack before its file is asked. What changes before that is seen then; what changes after
@@ -20,7 +20,7 @@ use crate::{
     wait::{link_last, unlink, wake},
 };
 
-/// Puts a watch into a queue of its file, whose wake-ups are news if the watch asks for any of `events`. `side`: which of
+/// Puts a watch into a queue of its file, whose wake-ups count if the watch asks for any of `events`. `side`: which of
 /// its nodes to use.
 pub fn enter(context: &impl Context, watch: &'static WatchRecord, side: usize, queue: &'static WaitQueue, events: u32) {
     let node = &watch.nodes[side];
@@ -49,11 +49,11 @@ pub(crate) fn tell(context: &impl Context, node: &WaitNode) {
     if watch.events.get() & node.bits.get() == 0 {
         return;
     }
-    if watch.in_news.swap(1, Ordering::SeqCst) == 0 {
-        let mut head = list.news.load(Ordering::Relaxed);
+    if watch.in_ready.swap(1, Ordering::SeqCst) == 0 {
+        let mut head = list.ready.load(Ordering::Relaxed);
         loop {
-            watch.news_next.set(head);
-            match list.news.compare_exchange_weak(head, context.raw(watch), Ordering::SeqCst, Ordering::Relaxed) {
+            watch.ready_next.set(head);
+            match list.ready.compare_exchange_weak(head, context.raw(watch), Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(found) => head = found,
             }
@@ -63,11 +63,11 @@ pub(crate) fn tell(context: &impl Context, node: &WaitNode) {
 }
 
 /// Takes all watches off a list's stack. Their files are asked afterwards. The list's lock is held.
-pub fn take_news(context: &impl Context, list: &'static EpollRecord, mut each: impl FnMut(&'static WatchRecord)) {
-    let mut at = list.news.swap(0, Ordering::SeqCst);
+pub fn take_ready(context: &impl Context, list: &'static EpollRecord, mut each: impl FnMut(&'static WatchRecord)) {
+    let mut at = list.ready.swap(0, Ordering::SeqCst);
     while let Some(watch) = context.object::<WatchRecord>(at) {
-        at = watch.news_next.get();
-        watch.in_news.store(0, Ordering::Release);
+        at = watch.ready_next.get();
+        watch.in_ready.store(0, Ordering::Release);
         each(watch);
     }
     then_look();

@@ -6,7 +6,7 @@ mod files_support;
 mod service_support;
 
 use motet_layout::sync::Ordering::SeqCst;
-use motet_layout::{CoreId, ISLAND_JOINED, ISLAND_LOST, IslandId, SERVICE_FREE, SERVICE_USED};
+use motet_layout::{CoreId, ISLAND_DEAD, ISLAND_JOINED, IslandId, SERVICE_FREE, SERVICE_USED};
 use motet_protocol::Context;
 use motet_protocol::service::clients::{self, Owner, Page, Refused};
 use motet_protocol::service::{Code, Operation, Operation::*, ThreadIndex};
@@ -124,7 +124,7 @@ fn a_page_that_an_island_was_giving_when_it_died_is_free() {
     pages[0].state.store(clients::taken_by(core(0, 2)), SeqCst);
     pages[1].state.store(clients::taken_by(dead), SeqCst);
     pages[2].state.store(SERVICE_USED, SeqCst);
-    islands[1].state.store(ISLAND_LOST, SeqCst);
+    islands[1].state.store(ISLAND_DEAD, SeqCst);
     clients::settle_pages(&actor, machine.core);
     islands[1].state.store(ISLAND_JOINED, SeqCst);
     let states = [0, 1, 2].map(|page| pages[page].state.load(SeqCst));

@@ -85,7 +85,7 @@ pub fn get_robust_list<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn release_of_thread<M: Machine>(call: &Call<M>) {
     release_robust_list(call);
     let clear = call.thread.clear_child_tid.get();
-    // As on Linux, the end of the last thread that uses the memory is nobody's news.
+    // As on Linux, the end of nobody is told of the end of the last thread that uses the memory.
     let used_by_others = call.process.thread_count.load(Ordering::Relaxed) > 1
         || mm::space_of(call.cpu, call.process).refs.load(Ordering::Relaxed) > 1;
     if clear != 0

@@ -8,7 +8,7 @@ use motet_layout::{CoreId, THREAD_READY, ThreadRecord};
 use motet_protocol::{
     Context,
     cores::core_record,
-    count, direct, far, message, ready,
+    count, direct, message, noncoherent, ready,
     run_queue::{self, Reserved},
     trace::End,
 };
@@ -24,20 +24,20 @@ use crate::{
 
 /// Hands a thread that this core has set up (new, or moved by exec or affinity) to `target`.
 pub fn start_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
-    carry(cpu, thread, target);
+    send(cpu, thread, target);
     if target == cpu.id { run_queue::append(cpu, thread) } else { run_queue::push(cpu, thread, target) }
 }
 
 /// As [`start_on`], to another core, on which the thread counts already (`run_queue::reserve`).
 pub fn start_reserved<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: Reserved) {
-    carry(cpu, thread, target.core());
+    send(cpu, thread, target.core());
     run_queue::push_reserved(cpu, thread, target);
 }
 
 /// A thread that this core has is about to be handed to `target`.
-fn carry<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
+fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
     // First that it is on its way: should this core die, it is found by that.
-    thread.state.store(run_queue::carried_by(cpu.id), Ordering::Relaxed);
+    thread.state.store(run_queue::in_transit_by(cpu.id), Ordering::Relaxed);
     thread.core.store(u32::from(target.0), Ordering::Release);
     trace::start(cpu, thread, target);
     if target.island() != cpu.island() {
@@ -189,7 +189,7 @@ pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     if core == cpu.id {
         away::call_home(cpu, thread);
         // Over links, a function that was called here goes on after an interrupt, unless its thread is wanted.
-        if cpu.crossing.reach.is_far() && record.current_thread.load(Ordering::Relaxed) != cpu.raw(thread) {
+        if cpu.crossing.reach.is_noncoherent() && record.current_thread.load(Ordering::Relaxed) != cpu.raw(thread) {
             mark_called(cpu, core, thread);
         }
         return;
@@ -208,16 +208,16 @@ pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 fn mark_called<M: Machine>(cpu: &Cpu<M>, core: CoreId, thread: &'static ThreadRecord) -> bool {
     let is_for = |found: Option<&'static ThreadRecord>| found.is_some_and(|found| core::ptr::eq(found, thread));
     let record = core_record(cpu, core);
-    if cpu.crossing.reach.is_far() {
+    if cpu.crossing.reach.is_noncoherent() {
         // Of an earlier call, at worst: then the next one becomes an ordinary thread.
         let slot = record.calls.iter().find(|slot| is_for(message::thread_in(cpu, slot.message[0].get())));
         // One that an engine carries may be under way.
         let departing = || {
             let is_it = |word| is_for(message::thread_in(cpu, word));
-            if cpu.crossing.reach.has_engine() { far::departing(cpu, core, is_it) } else { None }
+            if cpu.crossing.reach.has_engine() { noncoherent::departing(cpu, core, is_it) } else { None }
         };
         let slot = slot.or_else(departing);
-        slot.map(far::mark_attention);
+        slot.map(noncoherent::mark_attention);
         return slot.is_some();
     }
     let is_called = direct::is_called(record) && is_for(message::thread_of(cpu, record));

@@ -531,7 +531,7 @@ impl World {
 
     /// What the host does when an island has died.
     pub fn lose(&self, island: IslandId) {
-        rejoin::lose(self.pool.header(), island);
+        rejoin::declare_dead(self.pool.header(), island);
     }
 
     pub fn host_looks(&self) -> Vec<CoreId> {

@@ -274,7 +274,7 @@ fn what_islands_share_works_when_one_has_died_changing_it() {
     die_anywhere(&sharers());
 }
 
-/// A child becomes a program for an island that dies while that is prepared. The undertaker itself does it: it buries the island in between.
+/// A child becomes a program for an island that dies while that is prepared. The reclaimer itself does it: it reclaims the island in between.
 #[test]
 fn who_executes_a_program_for_an_island_that_dies_meanwhile_ends() {
     let first = Program::build(Isa::X86_64, |program| {

@@ -160,7 +160,7 @@ pub fn leave(core: &ServiceCore, owner: u32) -> bool {
 
 /// What the core has said of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum News {
+pub enum Notification {
     /// It has an answer, and slept.
     Answered,
     /// It has lost its turn ([`is_stopped`]), or has one again.
@@ -168,7 +168,7 @@ pub enum News {
 }
 
 /// Takes what the core has said of threads; `hear` gets each of them. `false`: nothing has been said, of devices neither.
-pub fn take_news(core: &'static ServiceCore, mut hear: impl FnMut(ThreadIndex, News)) -> bool {
+pub fn take_notifications(core: &'static ServiceCore, mut hear: impl FnMut(ThreadIndex, Notification)) -> bool {
     if core.answered.load(Ordering::SeqCst) == 0 {
         return false;
     }
@@ -182,12 +182,12 @@ pub fn take_news(core: &'static ServiceCore, mut hear: impl FnMut(ThreadIndex, N
     true
 }
 
-fn take_news_of(core: &'static ServiceCore, page: usize, hear: &mut impl FnMut(ThreadIndex, News)) {
+fn take_news_of(core: &'static ServiceCore, page: usize, hear: &mut impl FnMut(ThreadIndex, Notification)) {
     let client = &core.control[page];
-    for (word, news) in [(&client.told, News::Turn), (&client.answered, News::Answered)] {
+    for (word, notification) in [(&client.told, Notification::Turn), (&client.answered, Notification::Answered)] {
         if word.load(Ordering::SeqCst) != 0 {
             let windows = bits(word.swap(0, Ordering::SeqCst).into());
-            windows.filter_map(|window| ThreadIndex::new(page, window)).for_each(|thread| hear(thread, news));
+            windows.filter_map(|window| ThreadIndex::new(page, window)).for_each(|thread| hear(thread, notification));
         }
     }
 }

@@ -147,11 +147,11 @@ impl<'a> Device<'a> {
     fn is_joined(&self, thread: ThreadIndex) {
         let record = self.thread(thread);
         record.flags.set(record.flags.get() | IS_DETACHED);
-        self.bury(thread);
+        self.reclaim(thread);
     }
 
     /// Lets go of a thread that has ended, if its kernel thread has ended and nobody will ask for it.
-    fn bury(&self, thread: ThreadIndex) {
+    fn reclaim(&self, thread: ThreadIndex) {
         let (record, over) = (self.thread(thread), IS_DETACHED | HAS_DIED);
         if self.state(thread) == State::Ended && record.flags.get() & over == over {
             self.reset(thread);
@@ -189,7 +189,7 @@ impl<'a> Device<'a> {
         // Whoever joins it is told that it never ends by itself.
         self.end(target, KILLED);
         self.thread(target).flags.set(IS_DETACHED | HAS_DIED);
-        self.bury(target);
+        self.reclaim(target);
         Ok(Reply::Done(0))
     }
 
@@ -293,7 +293,7 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// Says whether threads of a process want turns. `true`: they do, and that is news.
+    /// Says whether threads of a process want turns. `true`: they do, and did not before.
     pub(super) fn set_crowded(&self, process: &ServiceProcess, is_crowded: bool) -> bool {
         if is_crowded == (process.crowded.get() != 0) {
             return false;
@@ -532,6 +532,6 @@ impl<'a> Device<'a> {
         }
         let over = if was_created { HAS_DIED } else { HAS_DIED | IS_DETACHED };
         record.flags.set(record.flags.get() | over);
-        self.bury(thread);
+        self.reclaim(thread);
     }
 }

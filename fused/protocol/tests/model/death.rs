@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use motet_layout::sync::Ordering;
 use motet_layout::{
-    CORE_IDLE, CORE_OFFLINE, CoreId, ISLAND_BURIED, ISLAND_JOINED, ISLAND_LOST, IslandId, Pool, ThreadRecord,
+    CORE_IDLE, CORE_OFFLINE, CoreId, ISLAND_DEAD, ISLAND_JOINED, ISLAND_RECLAIMING, IslandId, Pool, ThreadRecord,
 };
 use motet_protocol::cores::core_record;
 use motet_protocol::direct::{self, Outcome, Reach};
 use motet_protocol::run_queue::{self, Wake};
-use motet_protocol::{Context, cores, lost, shootdown};
+use motet_protocol::{Context, cores, orphans, shootdown};
 
 use shuttle::rand::Rng;
 
@@ -143,18 +143,18 @@ impl Mortal {
     }
 }
 
-/// What the undertaker does that twins leave out.
+/// What the reclaimer does that twins leave out.
 #[derive(Clone, Copy)]
 struct Steps {
     wait: fn(&Core),
     settle: fn(&Core),
-    is_lost: fn(&Core, &'static ThreadRecord) -> bool,
+    is_orphaned: fn(&Core, &'static ThreadRecord) -> bool,
 }
 
 const RIGHT: Steps = Steps {
-    wait: |core| lost::wait_for_all(core),
-    settle: |core| lost::settle_calls(core),
-    is_lost: |core, thread| lost::is_lost(core, thread),
+    wait: |core| orphans::wait_for_all(core),
+    settle: |core| orphans::settle_calls(core),
+    is_orphaned: |core, thread| orphans::is_orphaned(core, thread),
 };
 
 fn death_of(victim: u8, steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
@@ -173,7 +173,7 @@ fn death_of(victim: u8, steps: Steps) -> impl Fn() + Clone + Send + Sync + 'stat
             dies: island == victim,
             taken: taken.clone(),
         };
-        let (callee, caller, undertaker) = (mortal(CALLEE), mortal(CALLER), Core::new(pool, 2, &bells));
+        let (callee, caller, reclaimer) = (mortal(CALLEE), mortal(CALLER), Core::new(pool, 2, &bells));
         let dying = if victim == CALLEE { callee.clone() } else { caller.clone() };
         let living = if victim == CALLEE { caller.clone() } else { callee.clone() };
         let (over, found) = (over.clone(), taken.clone());
@@ -188,26 +188,26 @@ fn death_of(victim: u8, steps: Steps) -> impl Fn() + Clone + Send + Sync + 'stat
             }),
             Box::new(move || {
                 for _ in 0..shuttle::rand::thread_rng().gen_range(0..60) {
-                    undertaker.relax();
+                    reclaimer.relax();
                 }
                 dying.dead.store(true, Relaxed);
-                undertaker.ring(dying.core()); // a core that sleeps is dead, too
+                reclaimer.ring(dying.core()); // a core that sleeps is dead, too
                 while !dying.stopped.load(Relaxed) {
-                    undertaker.relax();
+                    reclaimer.relax();
                 }
                 let state = &pool.header().islands[victim as usize].state;
-                lost::turn_off(&undertaker, IslandId(victim));
-                state.store(ISLAND_LOST, Ordering::SeqCst);
-                (steps.wait)(&undertaker);
-                lost::turn_off(&undertaker, IslandId(victim));
-                state.store(ISLAND_BURIED, Ordering::SeqCst);
-                (steps.settle)(&undertaker);
-                (steps.wait)(&undertaker);
-                if (steps.is_lost)(&undertaker, thread) {
+                orphans::turn_off(&reclaimer, IslandId(victim));
+                state.store(ISLAND_DEAD, Ordering::SeqCst);
+                (steps.wait)(&reclaimer);
+                orphans::turn_off(&reclaimer, IslandId(victim));
+                state.store(ISLAND_RECLAIMING, Ordering::SeqCst);
+                (steps.settle)(&reclaimer);
+                (steps.wait)(&reclaimer);
+                if (steps.is_orphaned)(&reclaimer, thread) {
                     found.fetch_add(1, Relaxed);
                 }
                 over.store(true, Relaxed);
-                undertaker.ring(living.core());
+                reclaimer.ring(living.core());
             }),
         ]);
         assert_eq!(taken.load(Relaxed), 1, "times that the thread was taken");
@@ -224,20 +224,20 @@ fn a_thread_whose_callee_or_caller_dies_is_taken_once() {
 }
 
 #[test]
-fn burying_before_others_have_passed_is_caught() {
+fn reclaiming_before_others_have_passed_is_caught() {
     for victim in BOTH {
         // At once: going through all cores is long enough for the others to pass.
-        let settle = |core: &Core| quietly(|| lost::settle_calls(core));
+        let settle = |core: &Core| quietly(|| orphans::settle_calls(core));
         must_be_caught(20000, death_of(victim, Steps { wait: |_| (), settle, ..RIGHT }));
     }
 }
 
 #[test]
 fn taking_threads_whose_results_are_there_is_caught() {
-    let is_lost = |core: &Core, thread: &'static ThreadRecord| {
+    let is_orphaned = |core: &Core, thread: &'static ThreadRecord| {
         CoreId::from_raw(thread.core.load(Ordering::SeqCst)).is_some_and(|found| cores::is_dead(core, found))
     };
-    must_be_caught(3000, death_of(CALLEE, Steps { is_lost, ..RIGHT }));
+    must_be_caught(3000, death_of(CALLEE, Steps { is_orphaned, ..RIGHT }));
 }
 
 #[test]
@@ -245,25 +245,25 @@ fn leaving_calls_of_a_dead_caller_unsettled_is_caught() {
     must_be_caught(3000, death_of(CALLER, Steps { settle: |_| (), ..RIGHT }));
 }
 
-/// The undertaker brings threads on that a dead core was bringing somewhere. One that lies in its own inbox already would
+/// The reclaimer brings threads on that a dead core was bringing somewhere. One that lies in its own inbox already would
 /// be in its queue twice.
 #[test]
-fn a_thread_that_a_dead_core_has_brought_to_the_undertaker_is_not_stranded() {
+fn a_thread_that_a_dead_core_has_brought_to_the_reclaimer_is_not_stranded() {
     quietly(|| {
         let (pool, base) = fresh_pool(2);
         let (objects, bells) = (Objects::new(pool, base), Arc::new(Bells::default()));
-        let [dying, other, undertaker] = [0, 1, 2].map(|island| Core::new(pool, island, &bells));
-        let thread = objects.thread(undertaker.core());
-        thread.state.store(run_queue::carried_by(dying.core()), Ordering::Relaxed);
-        run_queue::push(&dying, thread, undertaker.core());
+        let [dying, other, reclaimer] = [0, 1, 2].map(|island| Core::new(pool, island, &bells));
+        let thread = objects.thread(reclaimer.core());
+        thread.state.store(run_queue::in_transit_by(dying.core()), Ordering::Relaxed);
+        run_queue::push(&dying, thread, reclaimer.core());
         pool.header().islands[2].state.store(ISLAND_JOINED, Ordering::SeqCst);
-        pool.header().islands[0].state.store(ISLAND_LOST, Ordering::SeqCst);
+        pool.header().islands[0].state.store(ISLAND_DEAD, Ordering::SeqCst);
         for core in [&dying, &other] {
             core_record(core, core.core()).state.store(CORE_OFFLINE, Ordering::SeqCst);
         }
-        lost::wait_for_all(&undertaker);
-        assert!(!lost::is_stranded(&undertaker, thread));
-        assert!(run_queue::next(&undertaker).is_some_and(|found| std::ptr::eq(found, thread)));
-        assert!(run_queue::next(&undertaker).is_none());
+        orphans::wait_for_all(&reclaimer);
+        assert!(!orphans::is_stranded(&reclaimer, thread));
+        assert!(run_queue::next(&reclaimer).is_some_and(|found| std::ptr::eq(found, thread)));
+        assert!(run_queue::next(&reclaimer).is_none());
     });
 }

@@ -70,10 +70,10 @@ fn wait_asleep(core: &Core) -> Option<u64> {
 
 /// This core is awake.
 pub fn woken(core: &Core) -> Wake {
-    if !Reach::of(core).is_far() {
+    if !Reach::of(core).is_noncoherent() {
         return run_queue::end_idle(core);
     }
-    run_queue::end_idle_far(core, 0).map_or(Wake::Look, |_| Wake::Called)
+    run_queue::end_idle_noncoherent(core, 0).map_or(Wake::Look, |_| Wake::Called)
 }
 
 /// The first word of the call that `caller` has made to this core.
@@ -321,7 +321,7 @@ const POLLING: Steps = Steps {
     },
     wait: |core| {
         for _ in 0..2 {
-            if direct::has_news(core, callee(), Reach::of(core)) {
+            if direct::has_outcome(core, callee(), Reach::of(core)) {
                 break;
             }
             core.relax();
@@ -415,7 +415,7 @@ fn endless(disturb: Disturb, looks: bool, checks: bool) -> impl Fn() + Clone + S
                     }
                     if run_queue::end_idle(&server) == Wake::Called {
                         if !other_ran
-                            && (!looks || !direct::is_disturbed(&server, direct::caller(&server), Reach::Near))
+                            && (!looks || !direct::is_disturbed(&server, direct::caller(&server), Reach::Coherent))
                         {
                             server.sleep(); // the function, until an interrupt
                         }

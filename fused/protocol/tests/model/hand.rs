@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use motet_layout::{
-    CoreId, FileRecord, FilesRecord, ISLAND_LOST, IslandId, LockClass, Pool, PoolAddr,
+    CoreId, FileRecord, FilesRecord, ISLAND_DEAD, IslandId, LockClass, Pool, PoolAddr,
     sync::{AtomicU32, Ordering},
 };
 use motet_protocol::{
@@ -17,7 +17,7 @@ use crate::harness::{
     Bells, Core, Objects, as_its_core, dies_after, explore, fresh_pool, must_be_caught, quietly, together,
 };
 
-/// The island of the core that dies, and the first one, which buries it.
+/// The island of the core that dies, and the first one, which reclaims it.
 const DYING: u8 = 2;
 const FIRST: u8 = 0;
 /// More operations than the core that dies has.
@@ -113,12 +113,12 @@ impl Actor {
     }
 
     fn await_death(&self) {
-        while self.pool().header().islands[usize::from(DYING)].state.load(Ordering::SeqCst) != ISLAND_LOST {
+        while self.pool().header().islands[usize::from(DYING)].state.load(Ordering::SeqCst) != ISLAND_DEAD {
             self.relax();
         }
     }
 
-    fn bury(&self) {
+    fn reclaim(&self) {
         hand::disown(self, self.world.file);
         hand::settle_counts(self, dying());
         if hand::place(self, dying()).is_some() {
@@ -132,7 +132,7 @@ impl Actor {
     }
 }
 
-/// The dying core does `dies` as far as it comes; the second one does `lives` meanwhile, and the first buries.
+/// The dying core does `dies` as far as it comes; the second one does `lives` meanwhile, and the first reclaims.
 fn death(at: u32, settles: bool, dies: fn(&Actor), lives: fn(&Actor)) -> impl Fn() + Clone + Send + Sync + 'static {
     move || {
         let (pool, base) = fresh_pool(2);
@@ -151,12 +151,12 @@ fn death(at: u32, settles: bool, dies: fn(&Actor), lives: fn(&Actor)) -> impl Fn
                 dies_after(at, || dies(&doomed));
                 let island = &pool.header().islands[usize::from(DYING)];
                 island.deaths.fetch_add(1, Ordering::SeqCst);
-                island.state.store(ISLAND_LOST, Ordering::SeqCst);
+                island.state.store(ISLAND_DEAD, Ordering::SeqCst);
             }),
             Box::new(move || lives(&second)),
             Box::new(move || {
                 first.await_death();
-                first.bury();
+                first.reclaim();
             }),
         ]);
         let there = world.table.inline.iter().filter(|slot| slot.load(Ordering::Relaxed) != 0).count() as u32;

@@ -160,7 +160,7 @@ fn model(steps: Steps, comes_back: bool) -> impl Fn() + Clone + Send + Sync + 's
             let threads: Vec<_> = (0..THREADS_EACH).map(|_| objects.thread(leaver())).collect();
             actors.push(Box::new(move || {
                 for thread in threads {
-                    thread.state.store(run_queue::carried_by(waker.core()), Ordering::Relaxed);
+                    thread.state.store(run_queue::in_transit_by(waker.core()), Ordering::Relaxed);
                     (steps.bring)(&waker, thread);
                 }
             }));

@@ -1,12 +1,12 @@
-//! Islands that die between counting a place in a core's inbox and filling it: what cores count is right again when the dead are buried.
+//! Islands that die between counting a place in a core's inbox and filling it: what cores count is right again when the dead are reclaimed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use motet_layout::sync::Ordering;
-use motet_layout::{CORE_OFFLINE, CoreId, ISLAND_JOINED, ISLAND_LOST, ThreadRecord};
+use motet_layout::{CORE_OFFLINE, CoreId, ISLAND_DEAD, ISLAND_JOINED, ThreadRecord};
 use motet_protocol::cores::core_record;
-use motet_protocol::{Context, lost, run_queue, shootdown};
+use motet_protocol::{Context, orphans, run_queue, shootdown};
 use shuttle::rand::Rng;
 
 use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, quietly, together};
@@ -14,7 +14,7 @@ use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, 
 /// Threads that each living core brings to the next one.
 const BROUGHT: usize = 3;
 
-/// The steps of the undertaker, to be left out.
+/// The steps of the reclaimer, to be left out.
 #[derive(Clone, Copy)]
 struct Steps {
     begin: fn(&Core),
@@ -23,9 +23,9 @@ struct Steps {
 }
 
 const RIGHT: Steps = Steps {
-    begin: |core| lost::begin_burial(core),
-    wait_again: |core| lost::wait_for_all(core),
-    forget: |core| lost::forget_places(core),
+    begin: |core| orphans::begin_reclaiming(core),
+    wait_again: |core| orphans::wait_for_all(core),
+    forget: |core| orphans::forget_places(core),
 };
 
 /// Takes what is in its inbox, all at once or one that is alone; no more than there can be.
@@ -49,7 +49,7 @@ fn die(core: &Core, thread: &'static ThreadRecord, victims: [CoreId; 3]) {
     }
     // The host says so.
     core_record(core, core.core()).state.store(CORE_OFFLINE, Ordering::SeqCst);
-    core.pool().header().islands[0].state.store(ISLAND_LOST, Ordering::SeqCst);
+    core.pool().header().islands[0].state.store(ISLAND_DEAD, Ordering::SeqCst);
 }
 
 /// Brings threads to another core, now and then, and takes those that come.
@@ -66,21 +66,21 @@ fn live(core: &Core, mut threads: Vec<&'static ThreadRecord>, other: CoreId, is_
     }
 }
 
-fn bury(core: &Core, steps: Steps) {
-    while core.pool().header().islands[0].state.load(Ordering::SeqCst) != ISLAND_LOST {
+fn reclaim(core: &Core, steps: Steps) {
+    while core.pool().header().islands[0].state.load(Ordering::SeqCst) != ISLAND_DEAD {
         core.relax();
     }
     (steps.begin)(core);
-    lost::wait_for_all(core);
+    orphans::wait_for_all(core);
     (steps.wait_again)(core);
     (steps.forget)(core);
 }
 
-fn burial(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
+fn reclamation(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
     move || {
         let (pool, base) = fresh_pool(2);
         let (objects, bells) = (Objects::new(pool, base), Arc::new(Bells::default()));
-        let [dying, one, other, undertaker] = [0, 1, 2, 3].map(|island| Core::new(pool, island, &bells));
+        let [dying, one, other, reclaimer] = [0, 1, 2, 3].map(|island| Core::new(pool, island, &bells));
         quietly(|| {
             pool.header().island_count.set(4);
             for island in &pool.header().islands[..4] {
@@ -88,24 +88,24 @@ fn burial(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
                 island.state.store(ISLAND_JOINED, Ordering::SeqCst);
             }
         });
-        let ids = [one.core(), other.core(), undertaker.core()];
+        let ids = [one.core(), other.core(), reclaimer.core()];
         let is_over = Arc::new(AtomicBool::new(false));
         let mut actors: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
         let last = objects.thread(dying.core());
         actors.push(Box::new(move || die(&dying, last, ids)));
-        for (core, next) in [(one.clone(), other.core()), (other.clone(), undertaker.core())] {
+        for (core, next) in [(one.clone(), other.core()), (other.clone(), reclaimer.core())] {
             let threads = (0..BROUGHT).map(|_| objects.thread(core.core())).collect();
             let is_over = is_over.clone();
             actors.push(Box::new(move || live(&core, threads, next, &is_over)));
         }
-        let core = undertaker.clone();
+        let core = reclaimer.clone();
         actors.push(Box::new(move || {
-            bury(&core, steps);
+            reclaim(&core, steps);
             is_over.store(true, Relaxed);
         }));
         together(actors);
         quietly(|| {
-            for core in [&one, &other, &undertaker] {
+            for core in [&one, &other, &reclaimer] {
                 take_all(core);
                 let count = core.own_record().inbox_count.load(Ordering::Relaxed);
                 assert_eq!(count, 0, "{:?} counts {count:#x} threads that are not there", core.core());
@@ -116,12 +116,12 @@ fn burial(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
 
 #[test]
 fn places_that_dead_cores_have_counted_are_forgotten() {
-    explore(3000, burial(RIGHT));
+    explore(3000, reclamation(RIGHT));
 }
 
 #[test]
 fn not_forgetting_places_is_caught() {
-    must_be_caught(100, burial(Steps { forget: |_| (), ..RIGHT }));
+    must_be_caught(100, reclamation(Steps { forget: |_| (), ..RIGHT }));
 }
 
 /// Without the other half, there is no telling those of living cores apart.
@@ -132,10 +132,10 @@ fn forgetting_all_places_is_caught() {
             record.inbox_count.store(0, Ordering::Relaxed);
         }
     };
-    must_be_caught(3000, burial(Steps { forget, ..RIGHT }));
+    must_be_caught(3000, reclamation(Steps { forget, ..RIGHT }));
 }
 
 #[test]
 fn forgetting_places_before_inboxes_are_empty_is_caught() {
-    must_be_caught(20000, burial(Steps { wait_again: |_| (), ..RIGHT }));
+    must_be_caught(20000, reclamation(Steps { wait_again: |_| (), ..RIGHT }));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use motet_layout::sync::Ordering;
-use motet_layout::{Cell64, CoreId, FileLock, ISLAND_LOST, InodeLock, LockClass, PipeLock, Pool, PoolAddr};
+use motet_layout::{Cell64, CoreId, FileLock, ISLAND_DEAD, InodeLock, LockClass, PipeLock, Pool, PoolAddr};
 use motet_protocol::{Context, lock};
 
 use crate::harness::{Bells, Core, Objects, as_its_core, explore, fresh_pool, must_be_caught, together};
@@ -129,7 +129,7 @@ fn death(section: fn(&Repairing, &Pair)) -> impl Fn() + Clone + Send + Sync + 's
             pair.words[0].set(pair.words[0].get() + 1);
             let island = &pool.header().islands[2];
             island.deaths.fetch_add(1, Ordering::SeqCst);
-            island.state.store(ISLAND_LOST, Ordering::SeqCst);
+            island.state.store(ISLAND_DEAD, Ordering::SeqCst);
         };
         let mut actors: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(dies)];
         for island in 0..2 {
@@ -163,7 +163,7 @@ fn freeing_a_dead_cores_lock_before_the_repair_is_caught() {
     must_be_caught(
         1500,
         death(|core, pair| {
-            let is_dead = || core.pool().header().islands[2].state.load(Ordering::SeqCst) == ISLAND_LOST;
+            let is_dead = || core.pool().header().islands[2].state.load(Ordering::SeqCst) == ISLAND_DEAD;
             let dead = u64::from(CoreId::new(motet_layout::IslandId(2), 0).0) + 1;
             let word = pair.lock.word();
             if is_dead() && word.compare_exchange(dead, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok() {

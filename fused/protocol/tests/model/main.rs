@@ -7,12 +7,11 @@
 #![cfg(motet_model)]
 
 mod allocator;
-mod carried;
 mod clock;
 mod death;
 mod direct;
 mod engine;
-mod far;
+mod engine_calls;
 mod fpga;
 mod fpga_guest;
 mod hand;
@@ -22,6 +21,7 @@ mod idle;
 mod inbox;
 mod locks;
 mod migration;
+mod noncoherent;
 mod private;
 mod rejoin;
 mod residency;

@@ -1,4 +1,4 @@
-//! An island dies, is buried and joins again, while another one brings it threads, takes locks that it has died with, and takes pages from what it
+//! An island dies, is reclaimed and joins again, while another one brings it threads, takes locks that it has died with, and takes pages from what it
 //! translates: each thread is run once, nobody waits for ever, and no translation is used that was shot down.
 
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{
-    CORE_AWAKE, CORE_IDLE, Cell64, CoreId, FileLock, ISLAND_BURIED, ISLAND_JOINED, ISLAND_LOST, IslandId, Pool,
+    CORE_AWAKE, CORE_IDLE, Cell64, CoreId, FileLock, ISLAND_DEAD, ISLAND_JOINED, ISLAND_RECLAIMING, IslandId, Pool,
     SpaceRecord, ThreadRecord, handshake::then_look,
 };
 use motet_protocol::cores::{self, core_record};
-use motet_protocol::{Context, hotplug, lock, lost, rejoin, run_queue, shootdown};
+use motet_protocol::{Context, hotplug, lock, orphans, rejoin, run_queue, shootdown};
 use shuttle::rand::Rng;
 
 use crate::harness::{
@@ -142,7 +142,7 @@ fn live_again(core: &Core, world: &World, steps: Steps) {
             joins(&living);
         }
         if !lives_on {
-            rejoin::lose(header, IslandId(MORTAL));
+            rejoin::declare_dead(header, IslandId(MORTAL));
             core.ring(CoreId::new(IslandId(UNDERTAKER), 0));
         }
     }
@@ -241,32 +241,32 @@ fn bring(core: &Core, world: &World) {
     }
 }
 
-/// The undertaker buries whoever is lost.
-fn bury(core: &Core, world: &World) {
+/// The reclaimer reclaims whoever is lost.
+fn reclaim(core: &Core, world: &World) {
     let header = core.pool().header();
     let state = &header.islands[usize::from(MORTAL)].state;
     while !world.is_over.load(Relaxed) {
         shootdown::pass(core, || ());
         core.relax();
-        if header.lost.load(Ordering::Acquire) == 0 {
+        if header.died.load(Ordering::Acquire) == 0 {
             continue;
         }
-        header.lost.store(0, Ordering::Release);
+        header.died.store(0, Ordering::Release);
         then_look();
-        if state.load(Ordering::Acquire) != ISLAND_LOST {
+        if state.load(Ordering::Acquire) != ISLAND_DEAD {
             continue;
         }
-        lost::begin_burial(core);
-        lost::wait_for_all(core);
-        lost::turn_off(core, IslandId(MORTAL));
-        state.store(ISLAND_BURIED, Ordering::Release);
-        lost::settle_calls(core);
-        lost::wait_for_all(core);
-        lost::forget_places(core);
+        orphans::begin_reclaiming(core);
+        orphans::wait_for_all(core);
+        orphans::turn_off(core, IslandId(MORTAL));
+        state.store(ISLAND_RECLAIMING, Ordering::Release);
+        orphans::settle_calls(core);
+        orphans::wait_for_all(core);
+        orphans::forget_places(core);
         for thread in world.threads {
             let is_on_dead =
                 CoreId::from_raw(thread.core.load(Ordering::SeqCst)).is_some_and(|on| cores::is_dead(core, on));
-            if is_on_dead && lost::is_lost(core, thread) {
+            if is_on_dead && orphans::is_orphaned(core, thread) {
                 thread.core.store(u32::from(core.core().0), Ordering::Relaxed);
                 world.taken.fetch_add(1, Relaxed);
             }
@@ -274,7 +274,7 @@ fn bury(core: &Core, world: &World) {
         // Going through all frames for spaces is no part of this.
         quietly(|| {
             world.space.active[usize::from(MORTAL)].store(0, Ordering::Relaxed);
-            rejoin::finish_burial(core, 1 << MORTAL);
+            rejoin::finish_reclaiming(core, 1 << MORTAL);
         });
     }
 }
@@ -283,7 +283,7 @@ fn model(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
     move || {
         let (pool, base) = fresh_pool(2);
         let (objects, bells) = (Objects::new(pool, base), Arc::new(Bells::default()));
-        let [undertaker, dying, bringer] = [UNDERTAKER, MORTAL, BRINGER].map(|island| Core::new(pool, island, &bells));
+        let [reclaimer, dying, bringer] = [UNDERTAKER, MORTAL, BRINGER].map(|island| Core::new(pool, island, &bells));
         quietly(|| {
             for island in &pool.header().islands[..3] {
                 island.state.store(ISLAND_JOINED, Ordering::Relaxed);
@@ -302,9 +302,9 @@ fn model(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
             is_over: Arc::default(),
         };
         quietly(|| world.entry.store(1, Ordering::Relaxed));
-        let [buries, dies, brings] = [world.clone(), world.clone(), world.clone()];
+        let [reclaims, dies, brings] = [world.clone(), world.clone(), world.clone()];
         together(vec![
-            Box::new(move || bury(&undertaker, &buries)),
+            Box::new(move || reclaim(&reclaimer, &reclaims)),
             Box::new(move || live_again(&dying, &dies, steps)),
             Box::new(move || bring(&bringer, &brings)),
         ]);
@@ -323,10 +323,10 @@ fn an_island_that_joins_again_loses_no_thread_and_waits_for_no_dead_holder() {
 }
 
 #[test]
-fn joining_before_the_burial_is_over_is_caught() {
+fn joining_before_the_reclamation_is_over_is_caught() {
     let may_begin = |pool: Pool| {
         let state = pool.header().islands[usize::from(MORTAL)].state.load(Ordering::Acquire);
-        matches!(state, ISLAND_LOST | ISLAND_BURIED) || rejoin::is_gone(pool.header(), IslandId(MORTAL))
+        matches!(state, ISLAND_DEAD | ISLAND_RECLAIMING) || rejoin::is_gone(pool.header(), IslandId(MORTAL))
     };
     must_be_caught(10000, model(Steps { may_begin, ..RIGHT }));
 }

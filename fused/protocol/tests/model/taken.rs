@@ -9,7 +9,7 @@ use motet_layout::{
 use motet_protocol::{
     Context,
     cores::core_record,
-    run_queue::{self, carried_by},
+    run_queue::{self, in_transit_by},
     timer, wait,
 };
 
@@ -37,7 +37,7 @@ fn model(take: fn(&Core, &'static ThreadRecord) -> bool) -> impl Fn() + Clone + 
                     taken.set(take(&core, thread));
                     taken.get()
                 });
-                let from = if taken.get() { carried_by(core.core()) } else { THREAD_READY };
+                let from = if taken.get() { in_transit_by(core.core()) } else { THREAD_READY };
                 if !taken.get() {
                     assert!(std::ptr::eq(core.next_thread(), thread), "another thread was handed over");
                 }
@@ -74,7 +74,7 @@ fn taking_without_a_compare_and_swap_is_caught() {
         model(|core, thread| {
             let waits = thread.state.load(Ordering::SeqCst) == THREAD_BLOCKED;
             if waits {
-                thread.state.store(carried_by(core.core()), Ordering::Release);
+                thread.state.store(in_transit_by(core.core()), Ordering::Release);
             }
             waits
         }),

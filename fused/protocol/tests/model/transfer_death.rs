@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use motet_layout::sync::Ordering;
 use motet_layout::{
-    CoreId, CoreRecord, DMA_HOME, DMA_NONE, ISLAND_BURIED, ISLAND_JOINED, ISLAND_LOST, IslandId, PoolAddr, ThreadRecord,
+    CoreId, CoreRecord, DMA_HOME, DMA_NONE, ISLAND_DEAD, ISLAND_JOINED, ISLAND_RECLAIMING, IslandId, PoolAddr,
+    ThreadRecord,
 };
-use motet_protocol::{Context, cores::core_record, dma, lost, shootdown};
+use motet_protocol::{Context, cores::core_record, dma, orphans, shootdown};
 
 use shuttle::rand::Rng;
 
@@ -19,7 +20,7 @@ const RECEIVER: u8 = 2;
 /// What twins leave out or reorder.
 #[derive(Clone, Copy)]
 struct Steps {
-    /// The undertaker settles what was under way.
+    /// The reclaimer settles what was under way.
     settles: bool,
     /// A descriptor is under way until it is copied.
     is_under_way: bool,
@@ -79,17 +80,17 @@ fn thread_in(core: &Core, word: &motet_layout::Cell64) -> Option<&'static Thread
 }
 
 /// Buries the sender's island, and takes the thread if nobody has it.
-fn bury(core: &Core, steps: Steps, thread: &'static ThreadRecord, taken: &AtomicU32) {
+fn reclaim(core: &Core, steps: Steps, thread: &'static ThreadRecord, taken: &AtomicU32) {
     let state = &core.pool().header().islands[SENDER as usize].state;
-    lost::turn_off(core, IslandId(SENDER));
-    state.store(ISLAND_LOST, Ordering::SeqCst);
-    lost::wait_for_all(core);
-    lost::turn_off(core, IslandId(SENDER));
-    state.store(ISLAND_BURIED, Ordering::SeqCst);
+    orphans::turn_off(core, IslandId(SENDER));
+    state.store(ISLAND_DEAD, Ordering::SeqCst);
+    orphans::wait_for_all(core);
+    orphans::turn_off(core, IslandId(SENDER));
+    state.store(ISLAND_RECLAIMING, Ordering::SeqCst);
     if steps.settles {
-        lost::settle_transfers(core, |record: &CoreRecord| thread_in(core, &record.dma_out[0]));
+        orphans::settle_transfers(core, |record: &CoreRecord| thread_in(core, &record.dma_out[0]));
     }
-    if lost::is_lost(core, thread) {
+    if orphans::is_orphaned(core, thread) {
         taken.fetch_add(1, Relaxed);
     }
 }
@@ -101,11 +102,11 @@ fn death(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
         let states = || pool.header().islands.iter().map(|island| &island.state);
         quietly(|| states().take(3).for_each(|state| state.store(ISLAND_JOINED, Ordering::Relaxed)));
         let thread = objects.thread(CoreId::new(IslandId(SENDER), 0));
-        let [undertaker, sender, receiver] = [0, SENDER, RECEIVER].map(|island| Core::new(pool, island, &bells));
+        let [reclaimer, sender, receiver] = [0, SENDER, RECEIVER].map(|island| Core::new(pool, island, &bells));
         let [dead, stopped, over] = [(); 3].map(|()| Arc::new(AtomicBool::default()));
         let taken = Arc::new(AtomicU32::default());
         let (dies, has_stopped, is_over) = (dead.clone(), stopped.clone(), over.clone());
-        let [by_receiver, by_undertaker] = [(); 2].map(|()| taken.clone());
+        let [by_receiver, by_reclaimer] = [(); 2].map(|()| taken.clone());
         together(vec![
             Box::new(move || {
                 _ = send(&sender, steps, &dies, thread);
@@ -114,13 +115,13 @@ fn death(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
             Box::new(move || receive(&receiver, &is_over, &by_receiver)),
             Box::new(move || {
                 for _ in 0..shuttle::rand::thread_rng().gen_range(0..12) {
-                    undertaker.relax();
+                    reclaimer.relax();
                 }
                 dead.store(true, Relaxed);
                 while !stopped.load(Relaxed) {
-                    undertaker.relax();
+                    reclaimer.relax();
                 }
-                bury(&undertaker, steps, thread, &by_undertaker);
+                reclaim(&reclaimer, steps, thread, &by_reclaimer);
                 over.store(true, Relaxed);
             }),
         ]);

@@ -21,12 +21,12 @@ struct File {
     watch: &'static WatchRecord,
 }
 
-/// Takes a list's news and then calls the last argument for each watch.
+/// Takes a ready list and then calls the last argument for each watch.
 type Take = fn(&Core, &'static EpollRecord, &mut dyn FnMut(&'static WatchRecord));
 
 fn take_then_ask(core: &Core, list: &'static EpollRecord, ask: &mut dyn FnMut(&'static WatchRecord)) {
     let mut found = Vec::new();
-    watch::take_news(core, list, |watch| found.push(watch));
+    watch::take_ready(core, list, |watch| found.push(watch));
     found.into_iter().for_each(ask);
 }
 
@@ -84,7 +84,7 @@ fn model(take: Take) -> impl Fn() + Clone + Send + Sync + 'static {
 }
 
 #[test]
-fn no_news_is_lost() {
+fn no_event_is_lost() {
     explore(1500, model(take_then_ask));
 }
 
@@ -93,13 +93,13 @@ fn asking_before_the_watch_is_off_the_stack_is_caught() {
     must_be_caught(
         20000,
         model(|core, list, ask| {
-            let mut at = list.news.swap(0, Ordering::SeqCst);
+            let mut at = list.ready.swap(0, Ordering::SeqCst);
             while let Some(watch) = core.object::<WatchRecord>(at) {
-                at = watch.news_next.get();
+                at = watch.ready_next.get();
                 ask(watch);
                 // Long enough for the file to change meanwhile.
                 (0..10).for_each(|_| core.relax());
-                watch.in_news.store(0, Ordering::SeqCst);
+                watch.in_ready.store(0, Ordering::SeqCst);
             }
         }),
     );

@@ -387,7 +387,7 @@ impl Spec {
             Operation::Join | Operation::Detach => {
                 let value = if operation == Operation::Join { thread.value } else { 0 };
                 thread.detached = true;
-                self.bury(target);
+                self.reclaim(target);
                 done(value as usize)
             }
             Operation::SetPriority if argument > 255 || !exists || thread.doing == Doing::Over => Err(Code::Invalid),
@@ -401,13 +401,13 @@ impl Spec {
             _ => {
                 self.end(target, KILLED);
                 (self.at(target).gone, self.at(target).detached) = (true, true);
-                self.bury(target);
+                self.reclaim(target);
                 DONE
             }
         }
     }
 
-    fn bury(&mut self, id: Id) {
+    fn reclaim(&mut self, id: Id) {
         let thread = self.at(id);
         if thread.doing == Doing::Over && thread.detached && thread.gone {
             self.threads.remove(&id);
@@ -445,7 +445,7 @@ impl Spec {
         }
         self.at(id).gone = true;
         self.at(id).detached |= !was_created;
-        self.bury(id);
+        self.reclaim(id);
     }
 
     /// A process has gone.

@@ -66,7 +66,7 @@ const WORDS: [&str; 13] = [
     "fat::",
     "Fat",
     "direct::",
-    "far::",
+    "noncoherent::",
     "VMA_VIEW",
     "VMA_STORE",
     "view::",

@@ -11,7 +11,6 @@ mod accel_vms;
 mod accesses;
 mod bad_input;
 mod bytes;
-mod carried;
 mod charged;
 mod clock;
 mod command_line;
@@ -20,6 +19,7 @@ mod cpp;
 mod crossing;
 mod crossing_policies;
 mod el2;
+mod engine_calls;
 mod extensions;
 mod fairness;
 mod firmware;
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     if !on_host_only() {
         trials.extend(command_line::trials());
         trials.extend(bad_input::trials());
-        trials.extend(carried::trials());
+        trials.extend(engine_calls::trials());
         trials.extend(charged::trials());
         trials.extend(clock::trials());
         trials.extend(extensions::trials());

@@ -73,7 +73,7 @@ impl Run<'_> {
     pub(super) fn lose(&mut self, index: usize, what: &str) {
         self.islands[index].lost = true;
         let header = self.pool.header();
-        IslandId::from_raw(index as u32).into_iter().for_each(|island| rejoin::lose(header, island));
+        IslandId::from_raw(index as u32).into_iter().for_each(|island| rejoin::declare_dead(header, island));
         self.hooks.event(Event::Lost { island: index, what });
         self.bells.ring(0, 0);
     }

@@ -66,7 +66,7 @@ impl Run<'_> {
         self.islands.iter().any(|island| island.restart.is_some())
     }
 
-    /// Starts islands whose dead are buried, and tells who waits for those that have joined, or take too long.
+    /// Starts islands whose dead are reclaimed, and tells who waits for those that have joined, or take too long.
     pub(super) fn go_on_restarting(&mut self) -> Result<()> {
         for index in 0..self.islands.len() {
             let island = &mut self.islands[index];

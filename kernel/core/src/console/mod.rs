@@ -18,7 +18,7 @@ pub fn may_host_have_rung<M: Machine>(cpu: &Cpu<M>) -> bool {
     let header = cpu.pool.header();
     header.interactive.get() == CONSOLE_TERMINAL
         || header.vms_asked.load(Ordering::Relaxed) != 0
-        || header.lost.load(Ordering::Relaxed) != 0
+        || header.died.load(Ordering::Relaxed) != 0
         || streams::may_wake(header)
 }
 

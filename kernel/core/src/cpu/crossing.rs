@@ -17,24 +17,24 @@ pub struct CrossingCore {
     pub awaited: CoreSet,
     /// This core looks for the ends of those calls; they do not ring.
     pub polls_calls: Cell<bool>,
-    /// [`Reach::Far`]: the thread whose function the one core in `awaited` runs.
+    /// [`Reach::Noncoherent`]: the thread whose function the one core in `awaited` runs.
     pub away: Cell<Option<&'static ThreadRecord>>,
-    /// [`Reach::Far`]: the call of this core that waits for its turn.
+    /// [`Reach::Noncoherent`]: the call of this core that waits for its turn.
     pub turn: Turn,
-    /// [`Reach::Far`]: until when the call that this core has made may wait for its callee, in nanoseconds of the machine's clock; 0: this core
+    /// [`Reach::Noncoherent`]: until when the call that this core has made may wait for its callee, in nanoseconds of the machine's clock; 0: this core
     /// says so when it sleeps; `u64::MAX`: as long as it takes.
     pub gives_up_ns: Cell<u64>,
-    /// [`Reach::Far`]: this core has given up, and waits for what its callee says to that.
+    /// [`Reach::Noncoherent`]: this core has given up, and waits for what its callee says to that.
     pub withdraws: Cell<bool>,
-    /// [`Reach::Far`]: the call lets a function go on.
+    /// [`Reach::Noncoherent`]: the call lets a function go on.
     pub resumes: Cell<bool>,
-    /// [`Reach::Far`]: the thread (pool address) whose call takes the long way, because nobody has taken it; 0: none.
+    /// [`Reach::Noncoherent`]: the thread (pool address) whose call takes the long way, because nobody has taken it; 0: none.
     pub long_way: Cell<u64>,
-    /// [`Reach::Far`]: the island whose call this core has taken last.
+    /// [`Reach::Noncoherent`]: the island whose call this core has taken last.
     pub served: Cell<usize>,
     /// The island that it takes a call of first when it wakes.
     pub serves_next: Cell<usize>,
-    /// [`Reach::Far`]: this core has told the others to ring it.
+    /// [`Reach::Noncoherent`]: this core has told the others to ring it.
     pub is_rung: Cell<bool>,
     /// Why this core has woken, until it looks for what to do: it may have been called.
     pub woken: Cell<Option<Wake>>,
@@ -49,7 +49,7 @@ pub struct CrossingCore {
     /// Functions that threads of this core have called on other ISAs, by stores. Others are in `other_pins`.
     pins: Pins,
     /// By island: from how many words on the engine carries a message there.
-    carried_from: [u8; ISLANDS_MAX],
+    engine_copies_from: [u8; ISLANDS_MAX],
     /// Calls are made as Flick does ((`crossing::migration`)).
     pub migrates: bool,
     /// Functions that have been called in that way, or where an engine may carry the call ([`Reach::Engine`]): apart, so that calls by stores
@@ -64,13 +64,13 @@ pub struct CrossingCore {
 }
 
 impl CrossingCore {
-    /// Of a core that has made no call, on a machine with islands that far from each other; `migrates`: calls are made as Flick does;
-    /// `carried_from`: as [`motet_protocol::dma::words_from`] says of each island.
-    pub fn new(reach: Reach, migrates: bool, carried_from: [u8; ISLANDS_MAX]) -> Self {
+    /// Of a core that has made no call, on a machine with islands of that reach; `migrates`: calls are made as Flick does;
+    /// `engine_copies_from`: as [`motet_protocol::dma::words_from`] says of each island.
+    pub fn new(reach: Reach, migrates: bool, engine_copies_from: [u8; ISLANDS_MAX]) -> Self {
         Self {
             reach,
             migrates,
-            carried_from,
+            engine_copies_from,
             other_pins: Pins::default(),
             arguments: RefCell::default(),
             left: Cell::new(None),
@@ -104,11 +104,11 @@ impl CrossingCore {
     }
 
     /// [`Reach::Engine`]: whether the engine carries a message of so many words to a core.
-    pub fn carries(&self, to: CoreId, words: u32) -> bool {
-        words >= u32::from(self.carried_from[to.island().index()])
+    pub fn engine_copies(&self, to: CoreId, words: u32) -> bool {
+        words >= u32::from(self.engine_copies_from[to.island().index()])
     }
 
-    /// [`Reach::Far`]: until when this core, which falls asleep at `now_ns`, waits for the callee of its call to take it; `u64::MAX`: it has no
+    /// [`Reach::Noncoherent`]: until when this core, which falls asleep at `now_ns`, waits for the callee of its call to take it; `u64::MAX`: it has no
     /// such call.
     #[inline(always)]
     pub fn gives_up_at(&self, now_ns: u64) -> u64 {

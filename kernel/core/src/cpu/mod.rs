@@ -156,7 +156,7 @@ impl Translation {
 }
 
 /// From how many words on messages go to each of the other islands by engines.
-fn carried_from(pool: Pool, from: IslandId) -> [u8; ISLANDS_MAX] {
+fn engine_copies_from(pool: Pool, from: IslandId) -> [u8; ISLANDS_MAX] {
     let header = pool.header();
     let mut words = [dma::NEVER; ISLANDS_MAX];
     let islands = (0..header.island_count.get()).filter_map(IslandId::from_raw).filter(|&island| island != from);
@@ -190,13 +190,13 @@ impl<M: Machine> Cpu<M> {
         let islands = &pool.header().islands;
         let uncached = pool.header().uncached.get() != 0;
         let migrates = pool.header().crossing.get() == CROSSING_FLICK;
-        let carried_from =
-            if uncached && !migrates { carried_from(pool, id.island()) } else { [dma::NEVER; ISLANDS_MAX] };
-        let has_engine = carried_from.iter().any(|&words| words != dma::NEVER);
+        let engine_copies_from =
+            if uncached && !migrates { engine_copies_from(pool, id.island()) } else { [dma::NEVER; ISLANDS_MAX] };
+        let has_engine = engine_copies_from.iter().any(|&words| words != dma::NEVER);
         let reach = match uncached {
             true if has_engine => Reach::Engine,
-            true => Reach::Far,
-            false => Reach::Near,
+            true => Reach::Noncoherent,
+            false => Reach::Coherent,
         };
         let polls = |index: usize| u32::from(islands[index].poll_ns.get() != 0) << index;
         Self {
@@ -232,7 +232,7 @@ impl<M: Machine> Cpu<M> {
             peers: cores_of_isa(pool, M::ISA),
             able: Cell::new(None),
             away: AwayCore::default(),
-            crossing: CrossingCore::new(reach, migrates, carried_from),
+            crossing: CrossingCore::new(reach, migrates, engine_copies_from),
             timer_ns: Cell::new(u64::MAX),
             timer_offset_ns: Cell::default(),
             steer_at_ns: Cell::default(),
@@ -316,7 +316,7 @@ impl<M: Machine> Cpu<M> {
         shootdown::serve(self, || self.flush_user());
     }
 
-    /// As [`serve_shootdowns`](Self::serve_shootdowns), where this core holds no lock and carries no thread from one core to
+    /// As [`serve_shootdowns`](Self::serve_shootdowns), where this core holds no lock and has no thread in transit from one core to
     /// another.
     #[inline(always)]
     pub fn pass(&self) {

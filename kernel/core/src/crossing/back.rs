@@ -79,8 +79,8 @@ pub fn call_back<M: Machine>(
         return false; // as an ordinary thread it is told so
     }
     let number = (cpu.crossing.calls_back.get() + 1) << 8 | u64::from(cpu.id.0);
-    let is_carried = reach.has_engine() && cpu.crossing.carries(caller, CALL_BACK_WORDS);
-    let answer = if is_carried { Reply::outgoing(cpu) } else { Reply::there(cpu, caller) };
+    let by_engine = reach.has_engine() && cpu.crossing.engine_copies(caller, CALL_BACK_WORDS);
+    let answer = if by_engine { Reply::outgoing(cpu) } else { Reply::there(cpu, caller) };
     answer.message[0].set(pin.signature.words);
     answer.message[1].set(sp_at_return);
     answer.message[5].set(convention::word_in_register(M::ISA, frame, 0));
@@ -102,7 +102,7 @@ pub fn call_back<M: Machine>(
     convention::save_caller(M::ISA, frame, record);
     cpu.crossing.calls_back.set(number >> 8);
     cpu.crossing.frame_of.set(number);
-    if is_carried {
+    if by_engine {
         return direct::answer_by_engine(cpu, caller, CALL_BACK, cpu.idle_state());
     }
     direct::answer(cpu, caller, CALL_BACK, cpu.idle_state())
@@ -128,14 +128,14 @@ pub fn take_call<M: Machine>(
     let program = cpu.object(space.fat.get());
     let tls_of = |isa| thread_pointer(program, isa, from.caller_tls.get(), M::ISA);
     let Some((isa, tls)) = cpu.isa_of(callee).and_then(|isa| Some((isa, tls_of(isa)?))) else {
-        release(cpu, callee, Reach::Far);
+        release(cpu, callee, Reach::Noncoherent);
         report::say_killed(cpu, thread, process, format_args!("the message of a call back is damaged"));
         signal::force(cpu, thread, signal::SIGKILL);
         return false;
     };
     let Some(record) = spare_record(cpu, thread).or_else(|| new_record(cpu, thread)) else {
         // No memory: nobody returns to the function.
-        release(cpu, callee, Reach::Far);
+        release(cpu, callee, Reach::Noncoherent);
         signal::force(cpu, thread, signal::SIGKILL);
         return false;
     };
@@ -146,7 +146,7 @@ pub fn take_call<M: Machine>(
     for (argument, word) in arguments.words.iter_mut().zip(words).take(signature.word_count().min(WORDS_MAX)) {
         *argument = word.get();
     }
-    release(cpu, callee, Reach::Far);
+    release(cpu, callee, Reach::Noncoherent);
     nest(cpu, thread, record);
     record.owner.set(cpu.raw(thread));
     record.caller_isa.set(isa as u32);
@@ -180,9 +180,9 @@ pub fn go_back<M: Machine>(
     results: &Results,
 ) -> Option<Fetch> {
     match cpu.crossing.reach {
-        Reach::Far => go_back_at(cpu, thread, space, record, target, results, Reach::Far),
+        Reach::Noncoherent => go_back_at(cpu, thread, space, record, target, results, Reach::Noncoherent),
         Reach::Engine => go_back_at(cpu, thread, space, record, target, results, Reach::Engine),
-        Reach::Near => None,
+        Reach::Coherent => None,
     }
 }
 
@@ -209,8 +209,8 @@ fn go_back_at<M: Machine>(
         return None;
     }
     let mut claim = claim(cpu, target, reach)?;
-    if reach.has_engine() && cpu.crossing.carries(target, GO_BACK_WORDS) {
-        claim = claim.carried(cpu);
+    if reach.has_engine() && cpu.crossing.engine_copies(target, GO_BACK_WORDS) {
+        claim = claim.by_engine(cpu);
     }
     let message = claim.message(cpu);
     // The called core has the registers still if it has run nothing else. If it has, it reads them here, where the thread keeps the record.

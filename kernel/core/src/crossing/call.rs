@@ -31,7 +31,7 @@
 //! [`call`] is the left side, [`run_called`] the right one. A core that had something else to do while the function ran finds the
 //! answer later ([`super::caller::first_returned`]), and does the same with it.
 //!
-//! Each step is inlined, for near and for far islands apart ([`Reach`]): a call is made of few and large functions that keep
+//! Each step is inlined, once for coherent islands and once for others ([`Reach`]): a call is made of few and large functions that keep
 //! values in registers.
 //!
 //! Protocol page: `docs/protocols/crossing.md`.
@@ -44,7 +44,7 @@ use motet_layout::{CoreId, CrossingRecord, ProcessRecord, SpaceRecord, ThreadRec
 use motet_protocol::{
     Context,
     direct::{self, Outcome, Reach},
-    far,
+    noncoherent,
     run_queue::Wake,
 };
 
@@ -71,9 +71,9 @@ pub fn fetch<M: Machine>(
 ) -> Fetch {
     let space = mm::space_of(cpu, process);
     let called = match cpu.crossing.reach {
-        Reach::Near => call_again(cpu, thread, process, space, Reach::Near),
+        Reach::Coherent => call_again(cpu, thread, process, space, Reach::Coherent),
         // It knows no function where there is an engine.
-        Reach::Far | Reach::Engine => call_far(cpu, thread, process, space),
+        Reach::Noncoherent | Reach::Engine => call_noncoherent(cpu, thread, process, space),
     };
     called.unwrap_or_else(|| first_fetch(cpu, thread, process, space, address))
 }
@@ -101,15 +101,15 @@ fn first_fetch<M: Machine>(
 }
 
 /// As [`call_again`], over a link.
-pub fn call_again_far<M: Machine>(
+pub fn call_again_noncoherent<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
     space: &'static SpaceRecord,
 ) -> Option<Fetch> {
     match cpu.crossing.reach {
-        Reach::Near => None,
-        Reach::Far => call_far(cpu, thread, process, space),
+        Reach::Coherent => None,
+        Reach::Noncoherent => call_noncoherent(cpu, thread, process, space),
         Reach::Engine => call_by_engine(cpu, thread, process, space),
     }
 }
@@ -128,13 +128,13 @@ fn call_by_engine<M: Machine>(
 
 /// As [`call_again`]: apart from it, so that the other one has more registers.
 #[inline(never)]
-fn call_far<M: Machine>(
+fn call_noncoherent<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
     space: &'static SpaceRecord,
 ) -> Option<Fetch> {
-    call_again(cpu, thread, process, space, Reach::Far)
+    call_again(cpu, thread, process, space, Reach::Noncoherent)
 }
 
 /// Calls a function that this core knows on the core that the thread has called last.
@@ -146,7 +146,7 @@ fn call_again<M: Machine>(
     space: &'static SpaceRecord,
     reach: Reach,
 ) -> Option<Fetch> {
-    if reach.is_far() && cpu.crossing.long_way.get() == cpu.raw(thread) {
+    if reach.is_noncoherent() && cpu.crossing.long_way.get() == cpu.raw(thread) {
         return None;
     }
     let function = registers::pc(&thread.frame);
@@ -195,7 +195,7 @@ fn call<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, reach: Reach) -> Option<Fetc
     if request.stack == 0 {
         return None;
     }
-    if reach.is_far() && back::moves_home(cpu, thread, space, request.isa) {
+    if reach.is_noncoherent() && back::moves_home(cpu, thread, space, request.isa) {
         return None;
     }
     if !fits(&request.signature) {
@@ -218,8 +218,8 @@ fn call_spread<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, reach: Reach) -> Opti
 fn place<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, spread: Option<&Spread>, reach: Reach) -> Option<Fetch> {
     let Ready { thread, space, record, target, request } = ready;
     let mut claimed = caller::claim(cpu, target, reach)?;
-    if reach.has_engine() && cpu.crossing.carries(target, message::length(&request.signature, spread)) {
-        claimed = claimed.carried(cpu);
+    if reach.has_engine() && cpu.crossing.engine_copies(target, message::length(&request.signature, spread)) {
+        claimed = claimed.by_engine(cpu);
     }
     ready.record(cpu);
     if !message::write(cpu, claimed.message(cpu), thread, space, request, spread) {
@@ -228,7 +228,7 @@ fn place<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, spread: Option<&Spread>, re
     }
     let made = caller::give(cpu, thread, space, target, claimed, || ready.begin(cpu))?;
     request.count(cpu, target);
-    if reach.is_far() {
+    if reach.is_noncoherent() {
         cpu.crossing.turn.came(cpu.raw(thread));
         cpu.crossing.resumes.set(false);
     }
@@ -245,7 +245,7 @@ pub fn wait<M: Machine>(
     made: Made,
     reach: Reach,
 ) -> Fetch {
-    if reach.is_far() {
+    if reach.is_noncoherent() {
         cpu.crossing.away.set(Some(thread));
         // Who sleeps says until when itself.
         cpu.crossing.gives_up_ns.set(if made.is_idle { 0 } else { cpu.now_ns() + LONG_WAY_NS });
@@ -254,7 +254,7 @@ pub fn wait<M: Machine>(
         return Fetch::Gone;
     }
     let mut wake = cpu.doze();
-    let is_long = reach.is_far() && wake == Wake::Look && caller::waits_on(cpu);
+    let is_long = reach.is_noncoherent() && wake == Wake::Look && caller::waits_on(cpu);
     if is_long {
         wake = cpu.doze();
     }
@@ -283,19 +283,19 @@ pub fn wait<M: Machine>(
 /// ([`super::take_left`]).
 #[inline(always)]
 pub fn called<M: Machine>(cpu: &Cpu<M>) -> bool {
-    run_called(cpu, Reach::Near)
+    run_called(cpu, Reach::Coherent)
 }
 
 /// As [`called`], of a call over a link.
 #[inline(always)]
-pub fn called_from_afar<M: Machine>(cpu: &Cpu<M>) -> bool {
-    if cpu.crossing.reach.has_engine() { called_by_engine(cpu) } else { called_from_far(cpu) }
+pub fn called_from_noncoherent<M: Machine>(cpu: &Cpu<M>) -> bool {
+    if cpu.crossing.reach.has_engine() { called_by_engine(cpu) } else { called_by_stores(cpu) }
 }
 
 /// As [`run_called`]: apart from it, so that the other one has more registers.
 #[inline(never)]
-fn called_from_far<M: Machine>(cpu: &Cpu<M>) -> bool {
-    run_called(cpu, Reach::Far)
+fn called_by_stores<M: Machine>(cpu: &Cpu<M>) -> bool {
+    run_called(cpu, Reach::Noncoherent)
 }
 
 /// As [`run_called`], where an engine may carry the answer.
@@ -303,7 +303,7 @@ fn called_from_far<M: Machine>(cpu: &Cpu<M>) -> bool {
 #[inline(never)]
 fn called_by_engine<M: Machine>(cpu: &Cpu<M>) -> bool {
     if let Some(caller) = direct::caller(cpu) {
-        far::await_call(cpu, caller);
+        noncoherent::await_call(cpu, caller);
     }
     run_called(cpu, Reach::Engine)
 }

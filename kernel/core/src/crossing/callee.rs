@@ -73,9 +73,9 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Option<Begun> {
         end_damaged(cpu, cpu.id, format_args!("the message of its call is damaged: word {index} is {word:#x}"));
     };
     let given = Given::read(cpu, reach).map_err(damaged).ok()?;
-    let (own_frame, resumes) = (call_frame(cpu), reach.is_far() && given.resumes());
+    let (own_frame, resumes) = (call_frame(cpu), reach.is_noncoherent() && given.resumes());
     // What another call of the same thread has left in the registers is its own.
-    let frame_of = if reach.is_far() { cpu.crossing.frame_of.replace(0) } else { 0 };
+    let frame_of = if reach.is_noncoherent() { cpu.crossing.frame_of.replace(0) } else { 0 };
     let again =
         own_frame.is_some() && given.again && (!resumes || given.message.words[resume::FRAME].get() == frame_of);
     if resumes && !again && given.saved_caller(cpu).is_none() {
@@ -114,7 +114,7 @@ pub fn step<M: Machine>(cpu: &Cpu<M>, begun: &Begun, trap: Trap, reach: Reach) -
     {
         return Step::Answered;
     }
-    if !reach.is_far() {
+    if !reach.is_noncoherent() {
         return Step::Leaves(trap);
     }
     let is_fetch = matches!(trap, Trap::PageFault { access: Access::Execute, .. });
@@ -177,8 +177,8 @@ fn call_frame<M: Machine>(cpu: &Cpu<M>) -> Option<&'static UserFrame> {
 #[inline(always)]
 fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, caller: CoreId, frame: &'static UserFrame, reach: Reach) -> bool {
     let has_floats = given.has_float_results();
-    let is_carried = reach.has_engine() && cpu.crossing.carries(caller, if has_floats { 5 } else { 3 });
-    let reply = if is_carried { Reply::outgoing(cpu).message } else { direct::reply(cpu, caller, reach) };
+    let by_engine = reach.has_engine() && cpu.crossing.engine_copies(caller, if has_floats { 5 } else { 3 });
+    let reply = if by_engine { Reply::outgoing(cpu).message } else { direct::reply(cpu, caller, reach) };
     reply[5].set(motet_abi::gate::first_result(M::ISA, frame));
     reply[1].set(convention::result_word(M::ISA, frame, 1));
     if has_floats {
@@ -186,7 +186,7 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, caller: CoreId, frame: &'s
         reply[2].set(convention::float(M::ISA, frame, 0));
         reply[3].set(convention::float(M::ISA, frame, 1));
     }
-    if is_carried {
+    if by_engine {
         return direct::answer_by_engine(cpu, caller, CALL_RETURNED, cpu.idle_state());
     }
     direct::give_back(cpu, caller, cpu.idle_state(), reach)

@@ -9,7 +9,7 @@ use motet_protocol::{
     Context,
     cores::core_record,
     direct::{self, Claim, Outcome, Reach},
-    far, message, run_queue, timer,
+    message, noncoherent, run_queue, timer,
 };
 
 use super::{
@@ -44,7 +44,7 @@ pub struct Made {
 #[inline(always)]
 pub fn claim<M: Machine>(cpu: &Cpu<M>, target: CoreId, reach: Reach) -> Option<Claim> {
     // Where the callee answers, there is room for one.
-    if reach.is_far() {
+    if reach.is_noncoherent() {
         return if cpu.crossing.awaited.is_empty() { direct::claim(cpu, target, reach) } else { None };
     }
     direct::claim(cpu, target, reach).or_else(|| claim_late(cpu, target))
@@ -55,7 +55,7 @@ pub fn claim<M: Machine>(cpu: &Cpu<M>, target: CoreId, reach: Reach) -> Option<C
 fn claim_late<M: Machine>(cpu: &Cpu<M>, target: CoreId) -> Option<Claim> {
     for _ in 0..LOOKS_MAX {
         if !direct::is_about_to_sleep(cpu, target) {
-            return direct::claim(cpu, target, Reach::Near);
+            return direct::claim(cpu, target, Reach::Coherent);
         }
         cpu.relax();
     }
@@ -111,7 +111,7 @@ pub fn resume<M: Machine>(
     let results = read_results(direct::reply_of(cpu, callee, reach), signature.result.into());
     take_back(cpu, thread);
     release(cpu, callee, reach);
-    let is_saved = reach.is_far() && record.is_saved.get() != 0;
+    let is_saved = reach.is_noncoherent() && record.is_saved.get() != 0;
     if is_saved {
         convention::resume_caller(&thread.frame, M::ISA, record, &signature, &results);
     } else {
@@ -124,19 +124,19 @@ pub fn resume<M: Machine>(
 /// This core has read what `callee` has answered: [`direct::release`].
 #[inline(always)]
 pub fn release<M: Machine>(cpu: &Cpu<M>, callee: CoreId, reach: Reach) {
-    if reach.is_far() {
+    if reach.is_noncoherent() {
         cpu.crossing.gives_up_ns.set(u64::MAX);
         if cpu.crossing.withdraws.replace(false) {
-            far::end_withdrawal(cpu, callee);
+            noncoherent::end_withdrawal(cpu, callee);
         }
     }
     direct::release(cpu, callee, reach);
 }
 
-/// Far: the time is over for the call of this core, but its callee has taken it, and has not answered yet: there is nothing else to wait for.
+/// Not coherent: the time is over for the call of this core, but its callee has taken it, and has not answered yet: there is nothing else to wait for.
 pub fn waits_on<M: Machine>(cpu: &Cpu<M>) -> bool {
     let is_over = cpu.crossing.gives_up_ns.get() != u64::MAX && cpu.now_ns() >= cpu.crossing.gives_up_ns.get();
-    let waits_on = is_over && direct::is_taken(cpu) && !has_news(cpu);
+    let waits_on = is_over && direct::is_taken(cpu) && !has_outcome(cpu);
     if waits_on {
         cpu.crossing.gives_up_ns.set(u64::MAX);
         cpu.handle_interrupts(Interrupts::EMPTY);
@@ -146,7 +146,7 @@ pub fn waits_on<M: Machine>(cpu: &Cpu<M>) -> bool {
     waits_on
 }
 
-/// Far: the call of this core has not been answered: if it has not even been taken for long, this core wants it back.
+/// Not coherent: the call of this core has not been answered: if it has not even been taken for long, this core wants it back.
 fn give_up<M: Machine>(cpu: &Cpu<M>, callee: CoreId) {
     if cpu.crossing.gives_up_ns.get() == u64::MAX {
         return;
@@ -158,14 +158,14 @@ fn give_up<M: Machine>(cpu: &Cpu<M>, callee: CoreId) {
     cpu.crossing.gives_up_ns.set(u64::MAX);
     if !direct::is_taken(cpu) {
         cpu.crossing.withdraws.set(true);
-        far::withdraw(cpu, callee);
+        noncoherent::withdraw(cpu, callee);
     }
 }
 
-/// Far: `callee` has not taken the call of this core: its thread goes on where it was before, and takes the long way.
+/// Not coherent: `callee` has not taken the call of this core: its thread goes on where it was before, and takes the long way.
 fn take_withdrawn<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> Option<&'static ThreadRecord> {
     cpu.crossing.awaited.remove(callee);
-    release(cpu, callee, Reach::Far);
+    release(cpu, callee, Reach::Noncoherent);
     let thread = cpu.crossing.away.get()?;
     take_back(cpu, thread);
     cputime::charge(cpu, thread);
@@ -194,14 +194,14 @@ fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
     let reach = cpu.crossing.reach;
     cpu.crossing.awaited.iter().find_map(|callee| match direct::outcome(cpu, callee, reach) {
         Outcome::Runs => {
-            if reach.is_far() {
+            if reach.is_noncoherent() {
                 give_up(cpu, callee);
             }
             None
         }
         Outcome::Left => {
             cpu.crossing.awaited.remove(callee);
-            if reach.is_far() {
+            if reach.is_noncoherent() {
                 release(cpu, callee, reach);
             }
             None
@@ -242,7 +242,7 @@ fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
 /// The thread for which this core, which has taken the answer, called `callee`; `None`: the message is damaged.
 fn called_on<M: Machine>(cpu: &Cpu<M>, callee: CoreId, reach: Reach) -> Option<&'static ThreadRecord> {
     // Once it has answered, others may write their calls over the message.
-    if reach.is_far() {
+    if reach.is_noncoherent() {
         return cpu.crossing.away.get();
     }
     let is_there = |thread: &&ThreadRecord| thread.core.load(Ordering::Relaxed) == u32::from(callee.0);
@@ -250,41 +250,41 @@ fn called_on<M: Machine>(cpu: &Cpu<M>, callee: CoreId, reach: Reach) -> Option<&
 }
 
 /// Whether a call that this core has made, and looks for the end of, may have ended.
-pub fn has_news<M: Machine>(cpu: &Cpu<M>) -> bool {
-    if cpu.crossing.reach.is_far() {
+pub fn has_outcome<M: Machine>(cpu: &Cpu<M>) -> bool {
+    if cpu.crossing.reach.is_noncoherent() {
         return !cpu.crossing.awaited.is_empty() && direct::has_answer(cpu); // there is one such call
     }
-    cpu.crossing.awaited.iter().any(|callee| direct::has_news(cpu, callee, Reach::Near))
+    cpu.crossing.awaited.iter().any(|callee| direct::has_outcome(cpu, callee, Reach::Coherent))
 }
 
 /// This core no longer looks for the ends of the calls that it has made: they ring. `false`: one may have ended.
 pub fn stop_polling_calls<M: Machine>(cpu: &Cpu<M>) -> bool {
     let polled = cpu.crossing.polls_calls.replace(false);
-    if cpu.crossing.reach.is_far() {
+    if cpu.crossing.reach.is_noncoherent() {
         if cpu.crossing.awaited.is_empty() {
             return true;
         }
         if polled {
             look_no_longer(cpu);
         }
-        return !has_news(cpu);
+        return !has_outcome(cpu);
     }
     // Each of them, also after one that has ended.
     !polled || cpu.crossing.awaited.iter().filter(|&callee| !direct::stop_polling(cpu, callee)).count() == 0
 }
 
-/// Far: who has something for this core is to ring it. It has to look once more whether there is something.
+/// Not coherent: who has something for this core is to ring it. It has to look once more whether there is something.
 pub fn look_no_longer<M: Machine>(cpu: &Cpu<M>) {
     if !cpu.crossing.is_rung.replace(true) {
-        far::look_no_longer(cpu);
+        noncoherent::look_no_longer(cpu);
     }
 }
 
-/// Far: this core looks from now on.
+/// Not coherent: this core looks from now on.
 #[inline(always)]
 pub fn look_again<M: Machine>(cpu: &Cpu<M>) {
     if cpu.crossing.is_rung.replace(false) {
-        far::look_again(cpu);
+        noncoherent::look_again(cpu);
     }
 }
 
@@ -310,7 +310,7 @@ pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, made: &Mad
     then_look(); // at the attention word, before the thread runs
     if cpu.timer_ns.get() == u64::MAX {
         alarm::reprogram_timer(cpu);
-    } else if cpu.crossing.reach.is_far() && !cpu.is_polling() {
+    } else if cpu.crossing.reach.is_noncoherent() && !cpu.is_polling() {
         alarm::begin_slice(cpu); // the timer was for the call
     }
     stop_polling(cpu);

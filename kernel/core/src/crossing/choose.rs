@@ -13,11 +13,11 @@ use motet_hal::Machine;
 use motet_layout::{
     CoreId, CrossingRecord, FatProgram, ISLAND_JOINED, Isa, IslandId, ProcessRecord, SpaceRecord, ThreadRecord,
 };
-use motet_protocol::{Context, direct::is_about_to_sleep, far, run_queue};
+use motet_protocol::{Context, direct::is_about_to_sleep, noncoherent, run_queue};
 
 use super::{
     Fetch, back,
-    call::{call_again_far, make},
+    call::{call_again_noncoherent, make},
     caller::make_returned_ready,
     migration,
     records::spare_record,
@@ -70,7 +70,7 @@ pub fn choose<M: Machine>(
     };
     let isa = pin.isa;
     let policies = CrossingPolicies::from_raw(process.crossing_policy.load(Ordering::Relaxed));
-    let mut may_wait = cpu.crossing.reach.is_far()
+    let mut may_wait = cpu.crossing.reach.is_noncoherent()
         && cpu.crossing.long_way.get() != cpu.raw(thread)
         && !back::moves_home(cpu, thread, space, isa);
     if may_wait && policies.busy == CrossingPolicy::Wait && !cpu.crossing.awaited.is_empty() {
@@ -102,7 +102,7 @@ pub fn choose<M: Machine>(
             format_args!("it calls a function for {} with thread pointer {tls:#x}, which is no address", isa.name());
         return report::kill(cpu, thread, process, what);
     }
-    let is_free = target == cpu.id || far::is_free(cpu, target);
+    let is_free = target == cpu.id || noncoherent::is_free(cpu, target);
     if may_wait && !is_free && cpu.crossing.turn.waits(cpu.raw(thread), cpu.now_ns()) {
         return try_again(cpu, thread);
     }
@@ -131,7 +131,7 @@ fn after_others<M: Machine>(
 ) -> Option<Fetch> {
     make_returned_ready(cpu);
     if cpu.crossing.awaited.is_empty() {
-        return call_again_far(cpu, thread, process, space);
+        return call_again_noncoherent(cpu, thread, process, space);
     }
     cpu.crossing.turn.waits(cpu.raw(thread), cpu.now_ns()).then(|| try_again(cpu, thread))
 }

@@ -188,7 +188,7 @@ impl Given {
             return Err((1, space));
         }
         let space = cpu.pool.get(PoolAddr(space)).ok_or((1, space))?;
-        let resumes = reach.is_far() && first & RESUMES != 0;
+        let resumes = reach.is_noncoherent() && first & RESUMES != 0;
         let tls = if resumes { &message.words[resume::TLS] } else { &message.message[4] }.get();
         if !registers::can_hold_tls(M::ISA, tls) {
             return Err((4, tls));
@@ -201,7 +201,7 @@ impl Given {
     #[inline(always)]
     pub fn enter<M: Machine>(&self, cpu: &Cpu<M>, frame: &UserFrame, again: bool, reach: Reach) -> StackWords {
         let message = self.message;
-        if reach.is_far() && self.resumes() {
+        if reach.is_noncoherent() && self.resumes() {
             let [pc, sp, result] = [resume::PC, resume::SP, resume::RESULT].map(|index| message.words[index].get());
             let signature = signature_of_result(result);
             let results = Results { words: [5, 3].map(|index: usize| message.message[index].get()), floats: [0; 2] };

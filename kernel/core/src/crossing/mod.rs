@@ -34,9 +34,9 @@ pub mod migration;
 mod report;
 mod request;
 
-pub use call::{called, called_from_afar, fetch};
+pub use call::{called, called_from_noncoherent, fetch};
 pub use caller::{
-    first_returned, has_news, look_again, look_no_longer, make_returned_ready, stop_polling, stop_polling_calls,
+    first_returned, has_outcome, look_again, look_no_longer, make_returned_ready, stop_polling, stop_polling_calls,
 };
 pub use choose::{call_on, set_policy};
 pub use gate::{call_return, is_return};

@@ -184,7 +184,7 @@ fn add<M: Machine>(
     file.watches.store(cpu.raw(watch), Ordering::Relaxed);
     ALL.append(cpu, list, watch);
     ask(cpu, list, watch);
-    for (side, (queue, events)) in poll::news(call, &file_of(call, watch)).into_iter().enumerate() {
+    for (side, (queue, events)) in poll::event_queues(call, &file_of(call, watch)).into_iter().enumerate() {
         if let Some(queue) = queue {
             watch::enter(cpu, watch, side, queue, u32::from(events));
         }
@@ -257,7 +257,7 @@ fn wait_for_events<M: Machine>(call: &Call<M>, timeout_ns: Option<u64>) -> SysRe
 fn look_through<M: Machine>(call: &Call<M>, list: &'static EpollRecord, into: &mut [EpollEvent]) -> u64 {
     let cpu = call.cpu;
     let _guard = lock(cpu, &list.lock);
-    watch::take_news(cpu, list, |watch| ask(cpu, list, watch));
+    watch::take_ready(cpu, list, |watch| ask(cpu, list, watch));
     let mut ready = 0;
     let last = list.asked[1].get();
     let mut at = list.asked[0].get();
@@ -272,7 +272,7 @@ fn look_through<M: Machine>(call: &Call<M>, list: &'static EpollRecord, into: &m
             }
             ready += 1;
         } else {
-            await_news(cpu, list, watch);
+            await_events(cpu, list, watch);
         }
         if is_last || ready > 0 && ready >= into.len() {
             break;
@@ -317,7 +317,7 @@ fn report<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static 
     ASKED.remove(cpu, list, watch);
     ASKED.append(cpu, list, watch);
     if watch.events.get() & EPOLLET != 0 {
-        await_news(cpu, list, watch);
+        await_events(cpu, list, watch);
     }
 }
 
@@ -331,7 +331,7 @@ fn ask<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static Wat
 
 /// The watch's file is not asked before something is heard of it: unless it changes with time alone, may hold what does, or
 /// is a terminal, which may be set to show what has come before.
-fn await_news<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static WatchRecord) {
+fn await_events<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static WatchRecord) {
     let kind = cpu.object::<FileRecord>(watch.file.get()).map_or(0, |file| file.kind.get());
     if watch.is_asked.get() != 0 && !matches!(kind, FILE_TIMER | FILE_EPOLL | FILE_DEVICE | FILE_DMA) {
         watch.is_asked.set(0);
@@ -358,10 +358,7 @@ fn find<M: Machine>(
 ) -> Option<&'static WatchRecord> {
     let list = cpu.raw(list);
     // A file has few watches, a list may have thousands.
-    core::iter::successors(cpu.object::<WatchRecord>(file.watches.load(Ordering::Relaxed)), |watch| {
-        cpu.object(watch.file_next.get())
-    })
-    .find(|watch| watch.list.get() == list && watch.fd.get() == fd)
+    watches_of(cpu, file).find(|watch| watch.list.get() == list && watch.fd.get() == fd)
 }
 
 /// Whether a list that is to be watched watches lists. The `epoll_lock` is held, so what it watches stays.
@@ -376,7 +373,7 @@ fn discard<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, file: &FileReco
     begin_change(cpu, watch);
     watch::leave(cpu, watch);
     // Nobody puts it there any more.
-    watch::take_news(cpu, list, |watch| ask(cpu, list, watch));
+    watch::take_ready(cpu, list, |watch| ask(cpu, list, watch));
     if watch.is_asked.get() != 0 {
         ASKED.remove(cpu, list, watch);
     }
@@ -397,17 +394,22 @@ fn end_change<M: Machine>(cpu: &Cpu<M>) {
     cpu.pool.header().watch_changing.set(0);
 }
 
+/// The watches that a file has, of all lists. The `epoll_lock` is held.
+fn watches_of<'c, M: Machine>(
+    cpu: &'c Cpu<M>,
+    file: &FileRecord,
+) -> impl Iterator<Item = &'static WatchRecord> + use<'c, M> {
+    let first = cpu.object::<WatchRecord>(file.watches.load(Ordering::Relaxed));
+    core::iter::successors(first, |watch| cpu.object(watch.file_next.get()))
+}
+
 /// Takes a watch out of its file's chain, if it is there.
 fn leave_file<M: Machine>(cpu: &Cpu<M>, file: &FileRecord, watch: &'static WatchRecord) {
     let raw = cpu.raw(watch);
     if file.watches.load(Ordering::Relaxed) == raw {
         file.watches.store(watch.file_next.get(), Ordering::Relaxed);
     } else {
-        let mut others =
-            core::iter::successors(cpu.object::<WatchRecord>(file.watches.load(Ordering::Relaxed)), |other| {
-                cpu.object(other.file_next.get())
-            });
-        if let Some(before) = others.find(|other| other.file_next.get() == raw) {
+        if let Some(before) = watches_of(cpu, file).find(|other| other.file_next.get() == raw) {
             before.file_next.set(watch.file_next.get());
         }
     }
@@ -431,7 +433,7 @@ pub fn recover_all<M: Machine>(cpu: &Cpu<M>) {
 }
 
 /// Repairs an interest list whose lock a dead core held and this one has now. Which watches it has the links forward say. All are asked, and heard again:
-/// of some the dead core may have taken the news. In between they are in no queue, so that nobody adds any.
+/// of some the dead core may have taken the event. In between they are in no queue, so that nobody adds any.
 pub fn recover_list<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
     for watch in ALL.watches(cpu, list) {
         for (node, left) in watch.nodes.iter().zip(&watch.left) {
@@ -442,13 +444,13 @@ pub fn recover_list<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
         }
         watch::leave(cpu, watch);
     }
-    list.news.store(0, Ordering::Release);
+    list.ready.store(0, Ordering::Release);
     list.asked.iter().for_each(|end| end.set(0));
     let mut previous = 0;
     for watch in ALL.watches(cpu, list) {
         watch.all[0].set(previous);
         previous = cpu.raw(watch);
-        watch.in_news.store(0, Ordering::Release);
+        watch.in_ready.store(0, Ordering::Release);
         watch.is_asked.set(1);
         ASKED.append(cpu, list, watch);
     }

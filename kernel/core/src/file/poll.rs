@@ -161,7 +161,7 @@ fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static Wa
 }
 
 /// The queues of a file, and the events that each tells of.
-pub fn news<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [(Option<&'static WaitQueue>, u16); 2] {
+pub fn event_queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [(Option<&'static WaitQueue>, u16); 2] {
     let [readable, writable] = queues(call, file);
     // Hang-ups and errors are told to the side that waits, so an end of a pipe has one queue that tells of everything.
     let tells = |all: &[u32], events| if all.contains(&file.record().kind.get()) { u16::MAX } else { events };
@@ -189,7 +189,7 @@ pub fn expect_timer<M: Machine>(call: &Call<M>, file: &OpenFile<M>, asked: &mut 
 /// Enters the queues that tell of `events`.
 pub fn enter<M: Machine>(call: &Call<M>, file: &OpenFile<M>, events: u16, asked: &mut Asked) {
     expect_timer(call, file, asked);
-    for (queue, tells) in news(call, file) {
+    for (queue, tells) in event_queues(call, file) {
         // Also who asks for nothing hears of hang-ups.
         let queue = queue.filter(|_| tells == u16::MAX || events & tells != 0);
         if queue.is_some_and(|queue| !wait::enqueue(call.cpu, call.thread, queue, 0, u32::MAX)) {

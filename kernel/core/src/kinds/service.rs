@@ -14,7 +14,7 @@ use motet_protocol::{
     lock::lock,
     service::{
         self, ThreadIndex,
-        clients::{self, News, Refused},
+        clients::{self, Notification, Refused},
     },
 };
 
@@ -169,11 +169,11 @@ pub fn rung<M: Machine>(cpu: &Cpu<M>) {
 #[cold]
 fn hear<M: Machine>(cpu: &Cpu<M>) {
     let Some(core) = service::of(cpu.pool) else { return };
-    let hear = |window, news| match news {
-        News::Answered => futex::wake_shared(cpu, clients::futex(cpu.pool, clients::registers(core, window))),
-        News::Turn => turn::changed(cpu, core, window),
+    let hear = |window, notification| match notification {
+        Notification::Answered => futex::wake_shared(cpu, clients::futex(cpu.pool, clients::registers(core, window))),
+        Notification::Turn => turn::changed(cpu, core, window),
     };
-    if clients::take_news(core, hear) {
+    if clients::take_notifications(core, hear) {
         hardware::collect(cpu, core);
     }
 }

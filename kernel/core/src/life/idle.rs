@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::CORE_POLLING;
-use motet_protocol::{far, memory, run_queue, run_queue::Wake, shootdown, timer, trace::Kind};
+use motet_protocol::{memory, noncoherent, run_queue, run_queue::Wake, shootdown, timer, trace::Kind};
 
 use super::{go_on, interrupt::handle_interrupts, removed, run_thread};
 use crate::{
@@ -54,12 +54,12 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         if cpu.deferred.get().contains(Interrupts::TIMER) {
             handle_interrupts(cpu, Interrupts::EMPTY);
         }
-        let is_far = wake == Wake::CalledFar;
-        if is_far && crossing::called_from_afar(cpu) || wake == Wake::Called && crossing::called(cpu) {
+        let is_noncoherent = wake == Wake::CalledNoncoherent;
+        if is_noncoherent && crossing::called_from_noncoherent(cpu) || wake == Wake::Called && crossing::called(cpu) {
             handle_deferred(cpu);
             set_timer(cpu, timer::next_deadline_ns(cpu));
             // The call's doorbell may have been that of a result, too.
-            if crossing::has_news(cpu) {
+            if crossing::has_outcome(cpu) {
                 cpu.crossing.woken.set(Some(end_idle(cpu)));
             }
             continue;
@@ -107,13 +107,13 @@ fn awake<M: Machine>(cpu: &Cpu<M>) -> Wake {
 /// This core is awake: why.
 #[inline(always)]
 fn end_idle<M: Machine>(cpu: &Cpu<M>) -> Wake {
-    if !cpu.crossing.reach.is_far() {
+    if !cpu.crossing.reach.is_noncoherent() {
         return run_queue::end_idle(cpu);
     }
-    match run_queue::end_idle_far(cpu, cpu.crossing.serves_next.get()) {
+    match run_queue::end_idle_noncoherent(cpu, cpu.crossing.serves_next.get()) {
         Some(caller) => {
             cpu.crossing.served.set(caller.island().index());
-            Wake::CalledFar
+            Wake::CalledNoncoherent
         }
         None => Wake::Look,
     }
@@ -135,15 +135,16 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     let mut now_ns = before_ns;
     charge_core(cpu, before_ns);
     let mut interrupts = Interrupts::EMPTY;
-    let is_far = cpu.crossing.reach.is_far();
-    if is_far && cpu.is_polling() {
+    let is_noncoherent = cpu.crossing.reach.is_noncoherent();
+    if is_noncoherent && cpu.is_polling() {
         crossing::look_again(cpu);
     }
     // Who polls looks for calls there, as it may see one before it has arrived.
-    let has_no_work = if is_far && cpu.is_polling() { run_queue::has_no_thread(cpu) } else { run_queue::is_quiet(cpu) };
+    let has_no_work =
+        if is_noncoherent && cpu.is_polling() { run_queue::has_no_thread(cpu) } else { run_queue::is_quiet(cpu) };
     // Who has been asked to leave since it looked, or to pass, does not sleep: the doorbell may have been taken.
     let quiet = has_no_work && mm::may_stay_active(cpu) && !hotplug::is_asked(cpu) && !shootdown::is_asked(cpu);
-    let gives_up_ns = if is_far { before_sleep(cpu, before_ns, quiet) } else { u64::MAX };
+    let gives_up_ns = if is_noncoherent { before_sleep(cpu, before_ns, quiet) } else { u64::MAX };
     if quiet {
         let found_at_ns = if cpu.is_polling() { poll(cpu, before_ns, gives_up_ns, &mut interrupts) } else { None };
         // No closure: that would be a function of its own on the way of every call.
@@ -190,9 +191,9 @@ fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
 fn poll<M: Machine>(cpu: &Cpu<M>, mut now_ns: u64, gives_up_ns: u64, interrupts: &mut Interrupts) -> Option<u64> {
     let until_ns = (now_ns + cpu.poll_ns).min(gives_up_ns).min(timer::next_deadline_ns(cpu));
     let state = &cpu.own.state;
-    let is_far = cpu.crossing.reach.is_far();
-    while state.load(Ordering::Acquire) == CORE_POLLING && !crossing::has_news(cpu) {
-        if is_far && far::is_asked(cpu) {
+    let is_noncoherent = cpu.crossing.reach.is_noncoherent();
+    while state.load(Ordering::Acquire) == CORE_POLLING && !crossing::has_outcome(cpu) {
+        if is_noncoherent && noncoherent::is_asked(cpu) {
             cpu.crossing.serves_next.set(cpu.crossing.served.get() + 1);
             break;
         }
@@ -211,7 +212,7 @@ fn poll<M: Machine>(cpu: &Cpu<M>, mut now_ns: u64, gives_up_ns: u64, interrupts:
             if cpu.crossing.migrates {
                 memory::trim(cpu);
             }
-            if is_far {
+            if is_noncoherent {
                 // It still waits for somebody to take its call: the scheduler sees to that.
                 if now_ns >= cpu.crossing.gives_up_at(now_ns) {
                     *interrupts = interrupts.union(Interrupts::TIMER);
@@ -228,7 +229,7 @@ fn poll<M: Machine>(cpu: &Cpu<M>, mut now_ns: u64, gives_up_ns: u64, interrupts:
             now_ns = cpu.now_ns();
             continue;
         }
-        if is_far {
+        if is_noncoherent {
             set_timer_exactly(cpu, until_ns);
         } else {
             set_timer_at(cpu, until_ns, || now_ns);

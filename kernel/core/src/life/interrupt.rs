@@ -4,17 +4,17 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::ThreadRecord;
-use motet_protocol::{Context, count, far, run_queue, timer, trace::Kind};
+use motet_protocol::{Context, count, noncoherent, run_queue, timer, trace::Kind};
 
 use super::removed;
 use crate::{
     alarm, balance,
     cpu::Cpu,
     crossing::{make_returned_ready, migration},
+    death,
     due::{begin_budget, poll},
     extension, file, fpga, handover, hotplug,
     kinds::{dma, service},
-    lost,
     process::limits,
     realtime::{self, Tick},
     time, trace,
@@ -130,7 +130,7 @@ fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
         trace::about_core(cpu, Kind::Rung, cpu.id);
         if cpu.id.index() == 0 {
             file::host_rang(cpu);
-            lost::bury(cpu);
+            death::reclaim(cpu);
         }
         if cpu.machine.hidden_harts() != 0 && cpu.id.index_in_island() == 0 {
             hotplug::see_to_hidden_harts(cpu);
@@ -153,6 +153,6 @@ fn act_on_engines<M: Machine>(cpu: &Cpu<M>) {
         dma::rung(cpu);
     }
     if cpu.uncached {
-        far::give_back_withdrawn(cpu);
+        noncoherent::give_back_withdrawn(cpu);
     }
 }

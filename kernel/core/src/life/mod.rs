@@ -39,8 +39,9 @@ use crate::{
     cpu::Cpu,
     cputime::charge_core,
     crossing::{migration, stop_polling},
+    death,
     due::free_garbage,
-    extension, fpga, handover, lost, mm, process, realtime, signal, trace,
+    extension, fpga, handover, mm, process, realtime, signal, trace,
     tree::process_of,
     turn,
 };
@@ -104,7 +105,7 @@ fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, firs
         return process::exit::go_on(cpu, thread, process);
     }
     if registers::frame_isa(&thread.frame) != M::ISA {
-        return lost::end_thread(cpu, thread, process);
+        return death::end_thread(cpu, thread, process);
     }
     let started_ns = begin(cpu, thread, process);
     if mm::activate(cpu, mm::space_of(cpu, process)).is_ok() {

@@ -90,7 +90,7 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
 }
 
 /// Repairs a space whose lock a dead core held and this one has now, or that nobody else uses. Page tables are whole at any time; of a tree of
-/// VMAs that was being changed nothing is left, and the space's processes end ([`crate::lost`]).
+/// VMAs that was being changed nothing is left, and the space's processes end ([`crate::death`]).
 pub fn recover<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     if space.changing.get() != 0 {
         space.damaged.store(1, Ordering::Release);

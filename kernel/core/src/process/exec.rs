@@ -354,7 +354,7 @@ fn become_leader<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
 }
 
 /// Moves the running thread, whose frame and space are those of the new program, to another island. That may have died since it was chosen, and its
-/// dead may be buried: then to another one of its instruction set, or, if there is none, to this core, where the thread ends.
+/// dead may be reclaimed: then to another one of its instruction set, or, if there is none, to this core, where the thread ends.
 fn move_to<M: Machine>(call: &Call<M>, island: IslandId) {
     let (cpu, thread) = (call.cpu, call.thread);
     mm::deactivate(cpu);
@@ -362,7 +362,7 @@ fn move_to<M: Machine>(call: &Call<M>, island: IslandId) {
     cputime::charge(cpu, thread);
     call::end_call(thread);
     cpu.own.current_thread.store(0, Ordering::Release);
-    // This core does not pass from here on: who buries the island waits until the thread is there.
+    // This core does not pass from here on: who reclaims the island waits until the thread is there.
     let isa = cpu.isa_of(CoreId::new(island, 0));
     let living = || isa.into_iter().flat_map(|isa| cpu.islands_of(isa));
     let island = living().find(|&other| other == island).or_else(|| living().next());

@@ -32,8 +32,8 @@ enum Which {
     Group(u32),
 }
 
-/// A child's news.
-struct News {
+/// A change of state of a child.
+struct StateChange {
     pid: u32,
     status: u32,
     times_ns: [u64; 2],
@@ -54,14 +54,14 @@ pub fn wait4<M: Machine>(call: &Call<M>) -> SysResult {
     if options & !(WNOHANG | WUNTRACED | WCONTINUED | WHICH_KIND) != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let Some(news) = wait_for(call, which, options | WEXITED)? else { return Ok(0) };
+    let Some(change) = wait_for(call, which, options | WEXITED)? else { return Ok(0) };
     if status_at != 0 {
-        call.write_user(status_at, &news.status.to_le_bytes())?;
+        call.write_user(status_at, &change.status.to_le_bytes())?;
     }
     if rusage_at != 0 {
-        write_rusage(call, rusage_at, news.times_ns)?;
+        write_rusage(call, rusage_at, change.times_ns)?;
     }
-    Ok(u64::from(news.pid))
+    Ok(u64::from(change.pid))
 }
 
 /// `waitid(kind, id, info, options, rusage)`. There are no pidfds, so none names a child (`EBADF`).
@@ -80,17 +80,17 @@ pub fn waitid<M: Machine>(call: &Call<M>) -> SysResult {
         P_PIDFD if id >= 0 => return Err(Errno::EBADF.into()),
         _ => return Err(Errno::EINVAL.into()),
     };
-    let news = wait_for(call, which, options)?;
-    if let Some(news) = &news
+    let change = wait_for(call, which, options)?;
+    if let Some(change) = &change
         && rusage_at != 0
     {
-        write_rusage(call, rusage_at, news.times_ns)?;
+        write_rusage(call, rusage_at, change.times_ns)?;
     }
     if info_at != 0 {
         // Linux writes the fields that it has, and leaves the others as they are.
-        let [signal, code, pid, uid, status] = news.as_ref().map_or([0; 5], |news| {
-            let ended = WaitStatus::decode(news.status);
-            [SIGCHLD, ended.cld_code() as u32, news.pid, news.uid, ended.si_status() as u32]
+        let [signal, code, pid, uid, status] = change.as_ref().map_or([0; 5], |change| {
+            let ended = WaitStatus::decode(change.status);
+            [SIGCHLD, ended.cld_code() as u32, change.pid, change.uid, ended.si_status() as u32]
         });
         for (offset, words) in [(0, [signal, 0, code]), (16, [pid, uid, status])] {
             let mut bytes = [0; 12];
@@ -101,19 +101,19 @@ pub fn waitid<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-fn wait_for<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option<News>, Stop> {
+fn wait_for<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option<StateChange>, Stop> {
     if options & WNOHANG != 0 {
         return look(call, which, options);
     }
     call.wait_for(&call.process.child_waiters, || look(call, which, options)).map(Some)
 }
 
-/// A child with news; `None`: none has any yet.
-fn look<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option<News>, Stop> {
+/// A child whose state has changed; `None`: none has any yet.
+fn look<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option<StateChange>, Stop> {
     let cpu = call.cpu;
     let _tree = lock_tree(cpu);
     let mut any = false;
-    let news = |child: &'static ProcessRecord| {
+    let change = |child: &'static ProcessRecord| {
         // A "clone" child is one that does not end with SIGCHLD.
         let is_clone = child.exit_signal.get() != SIGCHLD;
         if options & __WALL == 0 && is_clone != (options & __WCLONE != 0) {
@@ -125,17 +125,17 @@ fn look<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option
     let is_own =
         |child: &&ProcessRecord| parent_of(cpu, child).is_some_and(|parent| core::ptr::eq(parent, call.process));
     let found = match which {
-        Which::Any => children(cpu, call.process).find_map(news),
-        Which::Pid(pid) => lookup(cpu, pid).filter(is_own).and_then(news),
+        Which::Any => children(cpu, call.process).find_map(change),
+        Which::Pid(pid) => lookup(cpu, pid).filter(is_own).and_then(change),
         Which::Group(group) => {
             let in_group = |child: &&ProcessRecord| child.pgid.load(Ordering::Relaxed) == group;
-            children(cpu, call.process).filter(in_group).find_map(news)
+            children(cpu, call.process).filter(in_group).find_map(change)
         }
     };
     let Some((child, status)) = found else {
         return if any { Ok(None) } else { Err(Errno::ECHILD.into()) };
     };
-    let news = News {
+    let change = StateChange {
         pid: child.pid.get(),
         status,
         times_ns: [child.times_ns[0].get(), child.times_ns[1].get()],
@@ -150,7 +150,7 @@ fn look<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option
             child.stopped.fetch_or(STOP_REPORTED, Ordering::Relaxed);
         }
     }
-    Ok(Some(news))
+    Ok(Some(change))
 }
 
 fn status_of(child: &ProcessRecord, options: u32) -> Option<u32> {

@@ -234,8 +234,9 @@ pub fn reset_for_exec<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
 
 /// Lets a stopped thread run. The tree lock is held.
 pub fn resume_stopped<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    let carried = run_queue::carried_by(cpu.id);
-    let resumed = thread.state.compare_exchange(THREAD_STOPPED, carried, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+    let in_transit = run_queue::in_transit_by(cpu.id);
+    let resumed =
+        thread.state.compare_exchange(THREAD_STOPPED, in_transit, Ordering::SeqCst, Ordering::Relaxed).is_ok();
     if resumed {
         run_queue::hand_over(cpu, thread);
     }

@@ -26,7 +26,7 @@ use crate::{
     console,
     cpu::Cpu,
     crossing::{Awake as _, message::CALLED, report, stack},
-    lost, mm,
+    death, mm,
     tree::process_of,
 };
 
@@ -49,9 +49,9 @@ pub fn is_called<M: Machine>(cpu: &Cpu<M>) -> bool {
 
 /// The same, if this core has nothing else to do first: its doorbell, if one was taken, is for that.
 pub fn comes_first<M: Machine>(cpu: &Cpu<M>) -> bool {
-    let is_undertaker = cpu.id.index() == 0;
+    let is_reclaimer = cpu.id.index() == 0;
     let is_timer = cpu.deferred.get().contains(Interrupts::TIMER);
-    !is_timer && !is_undertaker && dma::arrival(cpu.own, DMA_HOME).is_none() && is_called(cpu)
+    !is_timer && !is_reclaimer && dma::arrival(cpu.own, DMA_HOME).is_none() && is_called(cpu)
 }
 
 /// Runs a function if a descriptor has come (section IV-B: the scheduler polls the engine's status), until its thread leaves. `false`: none has.
@@ -263,7 +263,7 @@ fn return_home<M: Machine>(cpu: &Cpu<M>, visit: &Visit) -> Result<(), &'static s
 }
 
 /// The thread is not this core's any more. Its home reads what comes there before long, and so does this core meanwhile: it may be the home of others that
-/// wait for the same, and the one that buries islands.
+/// wait for the same, and the one that reclaims islands.
 ///
 /// # Errors
 /// Its home has died, and it is this core's.
@@ -277,7 +277,7 @@ fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, home: CoreId) -
         }
         come_home(cpu);
         if cpu.id.index() == 0 {
-            lost::bury(cpu);
+            death::reclaim(cpu);
         }
         cpu.pass();
         cpu.relax();

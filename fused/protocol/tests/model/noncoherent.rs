@@ -9,7 +9,7 @@ use motet_layout::{
 };
 use motet_protocol::cores::core_record;
 use motet_protocol::direct::{self, Outcome, Reach};
-use motet_protocol::{Context, far, message, run_queue};
+use motet_protocol::{Context, message, noncoherent, run_queue};
 use shuttle::rand::Rng;
 
 use crate::direct::{CALLEE, callee, word_of};
@@ -47,22 +47,22 @@ pub struct Steps {
 
 pub const RIGHT: Steps = Steps {
     out: |_, slot| &slot.message[0],
-    ask: |core| far::ask(core, callee()),
+    ask: |core| noncoherent::ask(core, callee()),
     answer: |core, caller, result, state| {
-        direct::reply(core, caller, Reach::Far)[5].set(result);
+        direct::reply(core, caller, Reach::Noncoherent)[5].set(result);
         assert!(direct::answer(core, caller, CALL_RETURNED, state), "nobody has marked it");
     },
-    give_back: |core| far::give_back_withdrawn(core),
-    look_no_longer: |core| far::look_no_longer(core),
+    give_back: |core| noncoherent::give_back_withdrawn(core),
+    look_no_longer: |core| noncoherent::look_no_longer(core),
     looks_once_more: true,
     waits: true,
-    end_withdrawal: |core| far::end_withdrawal(core, callee()),
+    end_withdrawal: |core| noncoherent::end_withdrawal(core, callee()),
 };
 
 /// A core that is idle until `is_done`, or has a call, or a thread comes.
 pub fn idle(core: &Core, steps: Steps, polls: bool, announce: bool, is_done: impl Fn() -> bool) -> Option<CoreId> {
     if polls {
-        far::look_again(core);
+        noncoherent::look_again(core);
     }
     if announce {
         core.announce();
@@ -71,7 +71,7 @@ pub fn idle(core: &Core, steps: Steps, polls: bool, announce: bool, is_done: imp
     let mut is_quiet = run_queue::is_quiet(core) && !is_done();
     if polls && is_quiet {
         for _ in 0..LOOKS {
-            is_quiet = is_quiet && !far::is_asked(core) && !is_done();
+            is_quiet = is_quiet && !noncoherent::is_asked(core) && !is_done();
             core.relax();
         }
         if is_quiet {
@@ -83,7 +83,7 @@ pub fn idle(core: &Core, steps: Steps, polls: bool, announce: bool, is_done: imp
         core.sleep();
     }
     (steps.give_back)(core);
-    run_queue::end_idle_far(core, usize::from(CALLEE))
+    run_queue::end_idle_noncoherent(core, usize::from(CALLEE))
 }
 
 /// Runs calls and threads until there have been as many as there are calls: one that is withdrawn comes as a thread.
@@ -110,19 +110,19 @@ fn serve(core: &Core, steps: Steps, polls: bool, ran: &Ran) {
 
 /// Calls, and perhaps gives up. `false`: the call was withdrawn.
 fn call(core: &Core, steps: Steps, polls: bool, word: u64) -> bool {
-    let slot = far::reserve(core, callee()).expect("nobody else of this island calls");
+    let slot = noncoherent::reserve(core, callee()).expect("nobody else of this island calls");
     (steps.out)(core, slot).set(word);
     (steps.ask)(core);
     let patience = shuttle::rand::thread_rng().gen_range(0..6);
     let (mut withdrawn, mut looks) = (false, 0);
     let outcome = loop {
-        match direct::outcome(core, callee(), Reach::Far) {
+        match direct::outcome(core, callee(), Reach::Noncoherent) {
             Outcome::Runs => {}
             found => break found,
         }
         looks += 1;
         if looks > patience && !withdrawn && !direct::is_taken(core) {
-            far::withdraw(core, callee());
+            noncoherent::withdraw(core, callee());
             withdrawn = true;
             if !steps.waits {
                 break Outcome::Withdrawn;
@@ -132,14 +132,14 @@ fn call(core: &Core, steps: Steps, polls: bool, word: u64) -> bool {
             core.relax();
             continue;
         }
-        let found = idle(core, steps, polls, true, || direct::has_news(core, callee(), Reach::Far));
+        let found = idle(core, steps, polls, true, || direct::has_outcome(core, callee(), Reach::Noncoherent));
         assert!(found.is_none(), "nobody calls this core");
     };
-    let result = direct::reply_of(core, callee(), Reach::Far)[5].get();
+    let result = direct::reply_of(core, callee(), Reach::Noncoherent)[5].get();
     if withdrawn {
         (steps.end_withdrawal)(core);
     }
-    direct::release(core, callee(), Reach::Far);
+    direct::release(core, callee(), Reach::Noncoherent);
     match outcome {
         Outcome::Returned => assert_eq!(result, word + 100, "another call's result"),
         Outcome::Withdrawn => assert!(withdrawn, "a call is given back that nobody wants back"),
@@ -251,7 +251,7 @@ fn leaving_the_flag_for_the_next_call_is_caught() {
 fn answering_before_the_result_is_there_is_caught() {
     let answer = |core: &Core, caller, result, state| {
         assert!(direct::answer(core, caller, CALL_RETURNED, state), "nobody has marked it");
-        direct::reply(core, caller, Reach::Far)[5].set(result);
+        direct::reply(core, caller, Reach::Noncoherent)[5].set(result);
     };
     must_be_caught(1500, calls(Steps { answer, ..RIGHT }, None, false));
 }
@@ -259,10 +259,10 @@ fn answering_before_the_result_is_there_is_caught() {
 #[test]
 fn looking_whom_to_ring_before_asking_is_caught() {
     let ask = |core: &Core| {
-        far::tell(core, callee());
+        noncoherent::tell(core, callee());
         (0..10).for_each(|_| core.relax()); // seldom, but the callee may fall asleep meanwhile
         let request = message::CallState::Given(core.core()).word();
-        far::slot(core, callee(), core.core().island()).request.store(request, Ordering::SeqCst);
+        noncoherent::slot(core, callee(), core.core().island()).request.store(request, Ordering::SeqCst);
     };
     must_be_caught(3000, calls(Steps { ask, ..RIGHT }, None, true));
 }
@@ -289,14 +289,14 @@ fn endless(looks: bool, checks: bool) -> impl Fn() + Clone + Send + Sync + 'stat
         let raw = caller.raw(thread);
         together(vec![
             Box::new(move || {
-                let slot = far::reserve(&caller, callee()).expect("it is free");
+                let slot = noncoherent::reserve(&caller, callee()).expect("it is free");
                 slot.message[0].set(raw);
                 thread.core.store(u32::from(callee().0), Ordering::SeqCst);
                 if checks && thread.attention.load(Ordering::SeqCst) != 0 {
-                    far::free(&caller, callee());
+                    noncoherent::free(&caller, callee());
                     run_queue::push(&caller, thread, callee());
                 } else {
-                    far::ask(&caller, callee());
+                    noncoherent::ask(&caller, callee());
                 }
             }),
             Box::new(move || nudge(&third, pool, thread)),
@@ -306,10 +306,10 @@ fn endless(looks: bool, checks: bool) -> impl Fn() + Clone + Send + Sync + 'stat
                         return; // it looks at its attention word itself
                     }
                     let Some(caller) = idle(&server, RIGHT, false, true, || false) else { continue };
-                    if !looks || !direct::is_disturbed(&server, Some(caller), Reach::Far) {
+                    if !looks || !direct::is_disturbed(&server, Some(caller), Reach::Noncoherent) {
                         server.sleep(); // the function, until an interrupt
                     }
-                    return direct::end_call(&server, Some(caller), Reach::Far);
+                    return direct::end_call(&server, Some(caller), Reach::Noncoherent);
                 }
             }),
         ]);
@@ -322,7 +322,7 @@ fn nudge(core: &Core, pool: Pool, thread: &'static ThreadRecord) {
     let found = CoreId::from_raw(thread.core.load(Ordering::SeqCst)).expect("a core");
     let slots = pool.header().cores[found.index()].calls.iter();
     if let Some(slot) = slots.into_iter().find(|slot| slot.message[0].get() == core.raw(thread)) {
-        far::mark_attention(slot);
+        noncoherent::mark_attention(slot);
         core.ring(found);
     }
 }

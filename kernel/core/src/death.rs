@@ -1,8 +1,8 @@
 //! What remains when an island dies and the machine goes on: its threads, which no core runs any more, and its timers.
 //!
-//! The host turns the island's cores off, says that the island is lost, and rings the first core, which ends the processes
+//! The host turns the island's cores off, says that the island is dead, and rings the first core, which ends the processes
 //! whose threads were there: their registers are gone, or there is nobody who speaks their language. Which threads these
-//! are is `motet_protocol::lost`'s to say. Locks that the dead island has held are taken over by who waits for them, once what they protect is
+//! are is `motet_protocol::orphans`'s to say. Locks that the dead island has held are taken over by who waits for them, once what they protect is
 //! repaired (`recover`).
 
 use motet_layout::{handshake::then_look, sync::Ordering};
@@ -10,7 +10,7 @@ use motet_layout::{handshake::then_look, sync::Ordering};
 use motet_abi::signal::bit;
 use motet_hal::Machine;
 use motet_layout::{
-    CoreId, CoreRecord, ISLAND_BURIED, ISLAND_LOST, IslandId, PROCESS_ALIVE, ProcessRecord, SpaceRecord,
+    CoreId, CoreRecord, ISLAND_DEAD, ISLAND_RECLAIMING, IslandId, PROCESS_ALIVE, ProcessRecord, SpaceRecord,
     THREAD_BLOCKED, THREAD_ENDING, THREAD_FREE, THREAD_PREPARING, THREAD_READY, THREAD_RUNNING, THREAD_STOPPED,
     ThreadRecord, WAKE_NONE,
 };
@@ -18,9 +18,12 @@ use motet_protocol::{
     Context,
     cores::is_dead,
     lock,
-    lost::{begin_burial, forget_places, is_lost, is_stranded, settle_calls, settle_transfers, turn_off, wait_for_all},
+    orphans::{
+        begin_reclaiming, forget_places, is_orphaned, is_stranded, settle_calls, settle_transfers, turn_off,
+        wait_for_all,
+    },
     rejoin,
-    run_queue::{append, carried_by, is_ready, push},
+    run_queue::{append, in_transit_by, is_ready, push},
     slab, threads, timer, wait,
 };
 
@@ -35,37 +38,37 @@ use crate::{
     tree::{self, lock_tree},
 };
 
-/// Ends what ran on islands that the host has said to be lost. This core holds no lock.
+/// Ends what ran on islands that the host has said to be dead. This core holds no lock.
 #[inline(always)]
-pub fn bury<M: Machine>(cpu: &Cpu<M>) {
-    // The islands' own words may be far away.
-    if cpu.pool.header().lost.load(Ordering::Acquire) != 0 {
-        bury_all(cpu);
+pub fn reclaim<M: Machine>(cpu: &Cpu<M>) {
+    // The islands' own words may lie in remote memory.
+    if cpu.pool.header().died.load(Ordering::Acquire) != 0 {
+        reclaim_all(cpu);
     }
 }
 
 #[cold]
-fn bury_all<M: Machine>(cpu: &Cpu<M>) {
-    cpu.pool.header().lost.store(0, Ordering::Release);
+fn reclaim_all<M: Machine>(cpu: &Cpu<M>) {
+    cpu.pool.header().died.store(0, Ordering::Release);
     then_look();
     let state_of = |island: IslandId| &cpu.pool.header().islands[island.index()].state;
     let islands = || (0..cpu.pool.header().island_count.get()).filter_map(IslandId::from_raw);
-    let is_lost = |island: &IslandId| state_of(*island).load(Ordering::Acquire) == ISLAND_LOST;
-    // One that dies from here on is buried the next time: nobody has waited for what was begun for it.
-    let lost = islands().filter(is_lost).fold(0_u32, |lost, island| lost | 1 << island.index());
-    if lost == 0 {
+    let is_dead = |island: &IslandId| state_of(*island).load(Ordering::Acquire) == ISLAND_DEAD;
+    // One that dies from here on is reclaimed the next time: nobody has waited for what was begun for it.
+    let dead = islands().filter(is_dead).fold(0_u32, |dead, island| dead | 1 << island.index());
+    if dead == 0 {
         return;
     }
     // Whoever ends an idle core's address space waits for that core, which is about to wait for others.
     if cpu.own.current_thread.load(Ordering::Relaxed) == 0 {
         mm::deactivate(cpu);
     }
-    begin_burial(cpu);
+    begin_reclaiming(cpu);
     // What was begun before it was known comes to its end.
     wait_for_all(cpu);
-    for island in islands().filter(|island| lost >> island.index() & 1 != 0) {
+    for island in islands().filter(|island| dead >> island.index() & 1 != 0) {
         turn_off(cpu, island);
-        state_of(island).store(ISLAND_BURIED, Ordering::Release);
+        state_of(island).store(ISLAND_RECLAIMING, Ordering::Release);
     }
     settle_calls(cpu);
     if cpu.crossing.migrates {
@@ -84,7 +87,7 @@ fn bury_all<M: Machine>(cpu: &Cpu<M>) {
     finish_threads(cpu);
     take_alarms(cpu);
     wake_waiting(cpu);
-    rejoin::finish_burial(cpu, lost);
+    rejoin::finish_reclaiming(cpu, dead);
     // It may be about to start the island again.
     cpu.machine.ring_host();
 }
@@ -96,14 +99,14 @@ fn dead_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> 
 
 /// Gives back what processes and threads have that dead cores were making: nobody else knows of them.
 fn discard_unborn<M: Machine>(cpu: &Cpu<M>) {
-    let is_lost = |thread: &&'static ThreadRecord| {
+    let is_orphaned = |thread: &&'static ThreadRecord| {
         let process = tree::process_of(cpu, thread);
         let is_in_tree = process.pid.get() != 0 && process::recover::is_listed(cpu, process, thread);
         thread.state.load(Ordering::SeqCst) == THREAD_FREE && dead_core(cpu, thread).is_some() && !is_in_tree
     };
     let next = || {
         let _tree = lock_tree(cpu);
-        let thread = threads::all(cpu).find(is_lost);
+        let thread = threads::all(cpu).find(is_orphaned);
         thread.inspect(|thread| threads::unregister(cpu, thread.tid.get()))
     };
     while let Some(thread) = next() {
@@ -132,7 +135,7 @@ fn kill_processes<M: Machine>(cpu: &Cpu<M>) {
         else {
             continue;
         };
-        if !(waits || is_active(thread) && is_lost(cpu, thread)) {
+        if !(waits || is_active(thread) && is_orphaned(cpu, thread)) {
             continue;
         }
         if process.pending.load(Ordering::Relaxed) & bit(signal::SIGKILL) == 0 {
@@ -173,12 +176,12 @@ fn is_new(thread: &ThreadRecord) -> bool {
 fn take_threads<M: Machine>(cpu: &Cpu<M>) {
     let _tree = lock_tree(cpu);
     for thread in threads::all(cpu).filter(|thread| is_active(thread) || is_new(thread)) {
-        if is_new(thread) && dead_core(cpu, thread).is_some() || !is_new(thread) && is_lost(cpu, thread) {
+        if is_new(thread) && dead_core(cpu, thread).is_some() || !is_new(thread) && is_orphaned(cpu, thread) {
             thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
             thread.state.store(THREAD_READY, Ordering::Relaxed);
             append(cpu, thread);
         } else if is_stranded(cpu, thread) {
-            thread.state.store(carried_by(cpu.id), Ordering::Relaxed);
+            thread.state.store(in_transit_by(cpu.id), Ordering::Relaxed);
             let core = CoreId::from_raw(thread.core.load(Ordering::Relaxed)).unwrap_or(cpu.id);
             push(cpu, thread, core);
         }

@@ -1,10 +1,10 @@
 //! Islands that die while the machine goes on: who owns the threads that were there, or on their way.
 //!
 //! The host turns the dead island's cores off and says that it is lost. From then on nobody begins to give them anything,
-//! but what was begun before may still be under way. So one core, the *undertaker*, waits until every living core has
-//! [passed](crate::shootdown::pass) a place where it carries no thread ([`wait_for_all`]), and then looks:
+//! but what was begun before may still be under way. So one core, the *reclaimer*, waits until every living core has
+//! [passed](crate::shootdown::pass) a place where it has no thread in transit ([`wait_for_all`]), and then looks:
 //!
-//! - A thread that is said to be on a dead core is nobody's ([`is_lost`]), with one exception:
+//! - A thread that is said to be on a dead core is nobody's ([`is_orphaned`]), with one exception:
 //! - Results that a dead core has given belong to the core that called, if that lives: it is rung, as the dead core may not
 //!   have come to that.
 //! - Results for a dead core, or a function that runs for one, are settled by the call's word ([`settle_calls`]).
@@ -20,7 +20,7 @@ use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
     CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, DMA_AWAY, DMA_HOME, DMA_NONE, ISLAND_FAILED,
-    ISLAND_JOINED, IslandId, THREAD_CARRIED, ThreadRecord,
+    ISLAND_JOINED, IslandId, THREAD_IN_TRANSIT, ThreadRecord,
 };
 
 use crate::{
@@ -40,22 +40,22 @@ pub fn turn_off(context: &impl Context, island: IslandId) {
     then_look(); // at the calls that they have been given
 }
 
-/// Begins a burial: from when it has passed, each core that lives counts those that it brings to others apart from those before
+/// Begins a reclamation: from when it has passed, each core that lives counts those that it brings to others apart from those before
 /// ([`forget_places`]).
-pub fn begin_burial(context: &impl Context) {
-    context.pool().header().burials.fetch_add(1, Ordering::SeqCst);
+pub fn begin_reclaiming(context: &impl Context) {
+    context.pool().header().reclamations.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Every core that lives has passed twice since the burial began: first none brought any more what it had counted before, then that had left the
+/// Every core that lives has passed twice since the reclamation began: first none brought any more what it had counted before, then that had left the
 /// inboxes. What is still counted of then are places that dead cores never filled.
 pub fn forget_places(context: &impl Context) {
-    let before = half_of(context.pool().header().burials.load(Ordering::Relaxed).wrapping_sub(1));
+    let before = half_of(context.pool().header().reclamations.load(Ordering::Relaxed).wrapping_sub(1));
     for core in all_cores(context) {
         core_record(context, core).inbox_count.fetch_and(!all_of(before), Ordering::Relaxed);
     }
 }
 
-/// Waits until every other core that lives has passed a place where it holds no lock and carries no thread. This core holds
+/// Waits until every other core that lives has passed a place where it holds no lock and has no thread in transit. This core holds
 /// no lock.
 pub fn wait_for_all(context: &impl Context) {
     let mut tickets = [0; CORES];
@@ -134,12 +134,12 @@ pub fn settle_transfers(context: &impl Context, thread_in: impl Fn(&CoreRecord) 
 /// Whether a dead core was bringing a thread to another one, which does not have it. Every core that lives has passed.
 pub fn is_stranded(context: &impl Context, thread: &ThreadRecord) -> bool {
     let state = thread.state.load(Ordering::SeqCst);
-    phase(state) == THREAD_CARRIED && owner(state).is_some_and(|carrier| is_dead(context, carrier))
+    phase(state) == THREAD_IN_TRANSIT && owner(state).is_some_and(|carrier| is_dead(context, carrier))
 }
 
 /// Whether a thread that is not blocked is nobody's, because the core that it is on has died. Calls are settled, and every
 /// core that lives has passed.
-pub fn is_lost(context: &impl Context, thread: &'static ThreadRecord) -> bool {
+pub fn is_orphaned(context: &impl Context, thread: &'static ThreadRecord) -> bool {
     loop {
         let raw = thread.core.load(Ordering::SeqCst);
         let Some(core) = CoreId::from_raw(raw).filter(|&core| is_dead(context, core)) else { return false };

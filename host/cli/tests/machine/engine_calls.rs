@@ -16,7 +16,7 @@ type Test = fn() -> Result<(), String>;
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 2] =
-        [("carried::calls_do_what_they_do_by_stores", right), ("carried::the_faster_way_is_chosen", chosen)];
+        [("engine_calls::calls_do_what_they_do_by_stores", right), ("engine_calls::the_faster_way_is_chosen", chosen)];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Calls and answers that engines carry, where islands do not cache each other's memory: as `far`, and nobody sees a request or an answer before
+//! Calls and answers that engines carry, where islands do not cache each other's memory: as `noncoherent`, and nobody sees a request or an answer before
 //! all of it has arrived, or sleeps when it has.
 
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use motet_layout::sync::Ordering;
 use motet_layout::{CALL_RETURNED, CoreId, DMA_CALL, DMA_NONE, ThreadRecord};
 use motet_protocol::cores::core_record;
 use motet_protocol::direct::{self, Reach, Reply};
-use motet_protocol::{Context, dma, far, message, run_queue};
+use motet_protocol::{Context, dma, message, noncoherent, run_queue};
 
 use crate::direct::{CALLEE, callee};
-use crate::far::{RIGHT, Steps, calls, idle};
 use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, together};
+use crate::noncoherent::{RIGHT, Steps, calls, idle};
 
 const CARRIED: Steps = Steps {
     out: |core, _| &core.own_record().out_call.message[0],
-    ask: |core| far::ask_by_engine(core, callee()),
+    ask: |core| noncoherent::ask_by_engine(core, callee()),
     answer: |core, caller, result, state| {
         Reply::outgoing(core).message[5].set(result);
         assert!(direct::answer_by_engine(core, caller, CALL_RETURNED, state), "nobody has marked it");
@@ -43,7 +43,7 @@ fn calls_are_carried_and_answers_stored_and_the_other_way_round() {
 fn request_first(engine: &Core, target: CoreId) {
     let (own, receiver) = (engine.own_record(), core_record(engine, target));
     if own.dma_place.get() == DMA_CALL {
-        let slot = far::slot(engine, target, engine.core().island());
+        let slot = noncoherent::slot(engine, target, engine.core().island());
         slot.request.store(message::CallState::Given(engine.core()).word(), Ordering::SeqCst);
         engine.relax();
         slot.message[0].set(own.out_call.message[0].get());
@@ -73,8 +73,8 @@ fn ringing_before_all_has_arrived_is_caught() {
 #[test]
 fn looking_whom_to_ring_before_the_transfer_is_caught() {
     let ask = |core: &Core| {
-        far::tell(core, callee());
-        far::ask_by_engine(core, callee());
+        noncoherent::tell(core, callee());
+        noncoherent::ask_by_engine(core, callee());
     };
     let silent = |engine: &Core, target: CoreId| {
         let is_call = engine.own_record().dma_place.get() == DMA_CALL;
@@ -112,14 +112,14 @@ fn endless(finds: bool) -> impl Fn() + Clone + Send + Sync + 'static {
         let raw = caller.raw(thread);
         together(vec![
             Box::new(move || {
-                far::reserve(&caller, callee()).expect("it is free");
+                noncoherent::reserve(&caller, callee()).expect("it is free");
                 caller.own_record().out_call.message[0].set(raw);
                 thread.core.store(u32::from(callee().0), Ordering::SeqCst);
                 if thread.attention.load(Ordering::SeqCst) != 0 {
-                    far::free(&caller, callee());
+                    noncoherent::free(&caller, callee());
                     run_queue::push(&caller, thread, callee());
                 } else {
-                    far::ask_by_engine(&caller, callee());
+                    noncoherent::ask_by_engine(&caller, callee());
                 }
             }),
             Box::new(move || nudge(&third, thread, finds)),
@@ -129,10 +129,10 @@ fn endless(finds: bool) -> impl Fn() + Clone + Send + Sync + 'static {
                         return; // it looks at its attention word itself
                     }
                     let Some(caller) = idle(&server, RIGHT, false, true, || false) else { continue };
-                    if !direct::is_disturbed(&server, Some(caller), Reach::Far) {
+                    if !direct::is_disturbed(&server, Some(caller), Reach::Noncoherent) {
                         server.sleep(); // the function, until an interrupt
                     }
-                    return direct::end_call(&server, Some(caller), Reach::Far);
+                    return direct::end_call(&server, Some(caller), Reach::Noncoherent);
                 }
             }),
         ]);
@@ -145,9 +145,9 @@ fn nudge(core: &Core, thread: &'static ThreadRecord, finds: bool) {
     let found = CoreId::from_raw(thread.core.load(Ordering::SeqCst)).expect("a core");
     let is_it = |word| word == core.raw(thread);
     let arrived = core_record(core, found).calls.iter().find(|slot| is_it(slot.message[0].get()));
-    let slot = arrived.or_else(|| if finds { far::departing(core, found, is_it) } else { None });
+    let slot = arrived.or_else(|| if finds { noncoherent::departing(core, found, is_it) } else { None });
     if let Some(slot) = slot {
-        far::mark_attention(slot);
+        noncoherent::mark_attention(slot);
         core.ring(found);
     }
 }
