@@ -83,6 +83,7 @@ fn reclaim_all<M: Machine>(cpu: &Cpu<M>) {
     // Whoever was just waking one of their threads has done it now.
     wait_for_all(cpu);
     forget_places(cpu);
+    file::epoll::settle(cpu);
     take_threads(cpu);
     finish_threads(cpu);
     take_alarms(cpu);

@@ -394,6 +394,21 @@ fn end_change<M: Machine>(cpu: &Cpu<M>) {
     cpu.pool.header().watch_changing.set(0);
 }
 
+/// Cores have died. One may have marked a watch and not put it onto its list's ready list: nobody else would put it there any more. So all files of such
+/// a list are asked. Every core that lives has passed; this one holds no lock.
+pub fn settle<M: Machine>(cpu: &Cpu<M>) {
+    let _watches = lock(cpu, &cpu.pool.header().epoll_lock);
+    // A file that is not open is watched by nobody.
+    for file in slab::all::<FileRecord>(cpu) {
+        for watch in watches_of(cpu, file).filter(|watch| watch.in_ready.load(Ordering::SeqCst) != 0) {
+            if let Some(list) = cpu.object::<EpollRecord>(watch.list.get()) {
+                let _guard = lock(cpu, &list.lock);
+                recover_list(cpu, list);
+            }
+        }
+    }
+}
+
 /// The watches that a file has, of all lists. The `epoll_lock` is held.
 fn watches_of<'c, M: Machine>(
     cpu: &'c Cpu<M>,
