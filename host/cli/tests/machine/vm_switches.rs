@@ -6,9 +6,9 @@ use libtest_mimic::Trial;
 
 use crate::{
     bad_input,
-    machines::guest,
     process::{self, Motet},
     trial,
+    vm::guest,
 };
 
 /// All of them.
