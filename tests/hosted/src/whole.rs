@@ -25,10 +25,13 @@ impl Context for Look {
     fn ring(&self, _target: CoreId) {}
 }
 
+/// Looks at a part of what locks protect, and says what is not whole there.
+type Part = fn(&Look, &mut Vec<String>);
+
 /// What is not whole, in words; nothing, if all is well.
 pub fn broken(pool: Pool) -> Vec<String> {
     let look = Look(pool);
-    let parts: [(&str, fn(&Look, &mut Vec<String>)); 8] = [
+    let parts: [(&str, Part); 8] = [
         ("slabs", slabs),
         ("frames", frames),
         ("timers", timers),
