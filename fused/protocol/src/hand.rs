@@ -138,9 +138,11 @@ pub fn take_first<T: Counted>(context: &impl Context, object: &'static T) {
 pub fn drop_one<T: Counted>(context: &impl Context, object: &'static T) -> bool {
     let note = find(context, note_of(context, object, HELD));
     let count = begin(context, object);
-    let is_last = count == 1;
+    // What is in hand is counted.
+    let left = count.checked_sub(1).expect("a reference that nobody has counted: shared structures are corrupt");
+    let is_last = left == 0;
     change(note, note_of(context, object, if is_last { LAST } else { DROPPING }));
-    end(object, count - 1);
+    end(object, left);
     if !is_last {
         change(note, 0);
     }

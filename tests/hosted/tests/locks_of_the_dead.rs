@@ -299,7 +299,7 @@ fn who_executes_a_program_for_an_island_that_dies_meanwhile_ends() {
     let first = env("MOTET_FIRST", 0);
     for seed in first..first + env("MOTET_SEEDS", 1) {
         let steps = boot(seed, Faults::default()).unwrap().steps;
-        for step in (steps / 4..steps).step_by(env("MOTET_STRIDE", steps / 80) as usize) {
+        for step in (steps / 4..steps).step_by(env("MOTET_STRIDE", (steps / 80).max(1)) as usize) {
             deaths += 1;
             let faults = Faults { death: Some((IslandId(2), step)), survives: true, ..Faults::default() };
             match boot(seed, faults) {

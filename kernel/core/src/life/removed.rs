@@ -110,6 +110,10 @@ fn give_all<M: Machine>(cpu: &Cpu<M>) {
 fn give<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     thread.displaced.set(thread.displaced.get() + 1);
     let target = choose(cpu, thread);
+    if target.core() == cpu.id {
+        // The last other one has been asked back, or this one would not have been asked to leave, and is not back yet.
+        cpu.relax();
+    }
     handover::start_reserved(cpu, thread, target);
 }
 
