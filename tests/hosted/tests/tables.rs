@@ -10,7 +10,7 @@ const EDITORS: [&str; 7] =
 const EXCEPTED: [(&str, &[&str], &str); 4] = [
     ("kernel/core/src/vm/memory.rs", &["Table", "shootdown::end"], "tables of virtual machines, of the second stage"),
     ("kernel/core/src/vm/accelerators.rs", &["Table", "shootdown::narrow"], "the same"),
-    ("kernel/core/src/cpu.rs", &["PhysMap", "Format"], "what the island's own are"),
+    ("kernel/core/src/cpu/mod.rs", &["PhysMap", "Format"], "what the island's own are"),
     ("kernel/core/src/mm/mod.rs", &["PhysMap", "Format"], "says so to residency"),
 ];
 

@@ -228,12 +228,15 @@ fn write_word(running: &Running, at: usize, word: u64) -> Result<(), String> {
     pool.write_all_at(&word.to_le_bytes(), at as u64).map_err(told)
 }
 
+/// A machine, options of its run, and islands with what the refusal begins with.
+type Refused<'a> = (&'a Machine, &'a [&'a str], &'a [(&'a str, &'a str)]);
+
 /// Each machine, and what is asked of it in vain. Nothing dies of the question: all go on.
 fn refused() -> Result<(), String> {
     let usual = Machine::new(FOUR)?;
     let flick = Machine::with("crossing = \"flick\"\n", FOUR)?;
     let lives = ("arm", "island arm lives (process ");
-    let cases: [(&Machine, &[&str], &[(&str, &str)]); 4] = [
+    let cases: [Refused<'_>; 4] = [
         (
             &usual,
             &["--survive"],
