@@ -176,13 +176,13 @@ pub fn take_notifications(core: &'static ServiceCore, mut hear: impl FnMut(Threa
     then_look();
     for (first, pages) in core.heard_of.iter().enumerate().filter(|(_, pages)| pages.load(Ordering::SeqCst) != 0) {
         for page in bits(pages.swap(0, Ordering::SeqCst)) {
-            take_news_of(core, first * u64::BITS as usize + page, &mut hear);
+            take_notifications_of(core, first * u64::BITS as usize + page, &mut hear);
         }
     }
     true
 }
 
-fn take_news_of(core: &'static ServiceCore, page: usize, hear: &mut impl FnMut(ThreadIndex, Notification)) {
+fn take_notifications_of(core: &'static ServiceCore, page: usize, hear: &mut impl FnMut(ThreadIndex, Notification)) {
     let client = &core.control[page];
     for (word, notification) in [(&client.told, Notification::Turn), (&client.answered, Notification::Answered)] {
         if word.load(Ordering::SeqCst) != 0 {
