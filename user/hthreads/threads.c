@@ -1,6 +1,9 @@
 /* Threads: attributes, beginning, end. */
 #include "internal.h"
 
+#include <stdio.h>
+#include <string.h>
+
 int hthread_attr_init(hthread_attr_t *attr) {
     *attr = (hthread_attr_t){.priority = HTHREAD_PRIORITY_DEFAULT};
     return 0;
@@ -69,7 +72,11 @@ static void *begin(void *thread) {
         abort(); /* its window was given to it alone */
     ht_set_known(self);
     ht_back_end->ask(START, 0, 0, NULL, &island);
-    ht_run_on((int)island, -1, run, self);
+    void *error = ht_run_on((int)island, -1, run, self);
+    if (error) {
+        fprintf(stderr, "hthreads: a thread cannot go to island %u: %s\n", island, strerror((int)-(intptr_t)error));
+        abort();
+    }
     return NULL;
 }
 

@@ -93,8 +93,8 @@ fn uncached() -> Result<(), String> {
     let machine = fs::read_to_string(shipped).map_err(|error| error.to_string())?.replace("cores = 6\n", "cores = 2\n");
     let tested = tested(&machine)?;
     let command =
-        "/in/programs/preemption 1 2 created woken by_time owner && /in/programs/preemption 0 1 created asleep";
-    let output = "created\nwoken\nby_time\nowner\ncreated\nasleep\n";
+        "/in/programs/preemption 1 2 created woken by_time owner foreign && /in/programs/preemption 0 1 created asleep";
+    let output = "created\nwoken\nby_time\nowner\nforeign\ncreated\nasleep\n";
     tested.run(&["--timed"], command).expect_code(0)?.expect_output(output).map(drop)
 }
 

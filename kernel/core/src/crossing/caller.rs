@@ -162,7 +162,7 @@ fn give_up<M: Machine>(cpu: &Cpu<M>, callee: CoreId) {
     }
 }
 
-/// Not coherent: `callee` has not taken the call of this core: its thread goes on where it was before, and takes the long way.
+/// Not coherent: `callee` has not taken the call of this core: its thread makes the call again, and takes the long way.
 fn take_withdrawn<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> Option<&'static ThreadRecord> {
     cpu.crossing.awaited.remove(callee);
     release(cpu, callee, Reach::Noncoherent);
@@ -175,6 +175,10 @@ fn take_withdrawn<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> Option<&'static T
         }
         uncount_call(cpu, thread, record);
         end(cpu, thread, record, M::ISA);
+        // A thread that has fetched from the function is still there, and fetches again. `call_on` has been passed.
+        if record.function.get() != registers::pc(&thread.frame) {
+            registers::rewind_syscall(&thread.frame);
+        }
         Some(())
     });
     if undone.is_none() {
