@@ -13,8 +13,7 @@ pub const SLICE_NS: u64 = 10_000_000;
 
 /// Timed machines have no timer interrupt: the simulator rings the core when its time comes.
 pub fn with_alarm<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts, now_ns: u64) -> Interrupts {
-    let timer_ns = cpu.timer_ns.get();
-    let due = cpu.timed && timer_ns != u64::MAX && now_ns >= timer_ns;
+    let due = cpu.is_timed() && cpu.alarm.is_set() && now_ns >= cpu.alarm.at_ns();
     if due { interrupts.union(Interrupts::TIMER) } else { interrupts }
 }
 
@@ -60,7 +59,7 @@ pub fn program_slice<M: Machine>(cpu: &Cpu<M>, now_ns: u64, left_ns: u64) {
 
 /// This core goes on with a thread after a sleep that has ended just now: sets the timer as for a thread that begins to run.
 pub fn begin_slice<M: Machine>(cpu: &Cpu<M>) {
-    set_timer_exactly(cpu, timer::next_deadline_ns(cpu).min(cpu.busy_since_ns.get() + SLICE_NS));
+    set_timer_exactly(cpu, timer::next_deadline_ns(cpu).min(cpu.cputime.busy_since_ns() + SLICE_NS));
 }
 
 /// A timer was armed on this core while a thread runs: lets its deadline interrupt.
@@ -75,20 +74,19 @@ pub fn set_timer<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
 /// As [`set_timer`], where the caller may know the time already.
 #[inline(always)]
 pub fn set_timer_at<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64, now_ns: impl FnOnce() -> u64) {
-    let programmed = cpu.timer_ns.get();
+    let programmed = cpu.alarm.at_ns();
     let offset_ns = cpu.clock.offset_ns();
     // The clock may have been moved since.
-    let is_right = cpu.timer_offset_ns.get() == offset_ns;
+    let is_right = cpu.alarm.is_right(offset_ns);
     // An interrupt that comes too early is harmless; reprogramming costs more.
     if is_right && programmed <= deadline_ns && deadline_ns != u64::MAX && programmed > now_ns() {
         return;
     }
     if programmed != deadline_ns || !is_right {
-        if cpu.timed {
+        if cpu.is_timed() {
             return set_alarm(cpu, deadline_ns);
         }
-        cpu.timer_ns.set(deadline_ns);
-        cpu.timer_offset_ns.set(offset_ns);
+        cpu.alarm.set_by(deadline_ns, offset_ns);
         let local = if deadline_ns == u64::MAX { u64::MAX } else { deadline_ns.wrapping_sub(offset_ns) };
         cpu.machine.set_timer(local);
     }
@@ -97,15 +95,15 @@ pub fn set_timer_at<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64, now_ns: impl FnO
 /// As [`set_timer`], but not earlier: an early alarm would end a sleep.
 #[inline(always)]
 pub fn set_timer_exactly<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
-    if cpu.timed {
+    if cpu.is_timed() {
         return set_alarm(cpu, deadline_ns);
     }
-    cpu.timer_ns.set(u64::MAX);
+    cpu.alarm.clear();
     set_timer(cpu, deadline_ns);
 }
 
 /// Timed machines: sets when the simulator rings this core.
 fn set_alarm<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
-    cpu.timer_ns.set(deadline_ns);
+    cpu.alarm.set(deadline_ns);
     cpu.own.alarm_ns.store(deadline_ns, Ordering::Relaxed);
 }

@@ -40,7 +40,7 @@ pub fn share<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
 /// Whether there are other cores of this instruction set.
 #[inline(always)]
 pub fn has_peers<M: Machine>(cpu: &Cpu<M>) -> bool {
-    let [low, high] = cpu.peers;
+    let [low, high] = cpu.ability.peers();
     (low & low.wrapping_sub(1)) | (high & high.wrapping_sub(1)) != 0 || low != 0 && high != 0
 }
 

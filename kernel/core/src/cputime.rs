@@ -18,8 +18,7 @@ pub fn charge<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> u64 {
 
 /// Counts the time until now as busy, and the sleep before it as idle.
 pub fn charge_core<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
-    let busy_since_ns = cpu.busy_since_ns.replace(now_ns);
-    let idle_ns = busy_since_ns.saturating_sub(cpu.idle_since_ns.replace(now_ns));
+    let (idle_ns, busy_ns) = cpu.cputime.charge(now_ns);
     cpu.own.idle_ns.set(cpu.own.idle_ns.get() + idle_ns);
-    cpu.own.busy_ns.set(cpu.own.busy_ns.get() + now_ns.saturating_sub(busy_since_ns));
+    cpu.own.busy_ns.set(cpu.own.busy_ns.get() + busy_ns);
 }

@@ -1,7 +1,7 @@
 //! What else is due on this core than the call that it is in, in the middle of that: looked at whenever its budget is used up.
 //!
 //! Nothing is done here but what may be done anywhere: shoot-downs, and threads whose time has come. The rest is said to the caller, or waits in
-//! [`Cpu::deferred`] for the core's life.
+//! [`Cpu::due`] for the core's life.
 
 use core::{cell::Cell, sync::atomic::Ordering};
 
@@ -22,7 +22,7 @@ pub fn serve_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
         return;
     }
     let now_ns = cpu.now_ns();
-    if cpu.deferred.get() != Interrupts::EMPTY {
+    if cpu.due.has_deferred() {
         alarm::set_timer(cpu, now_ns);
     }
     wake_expired(cpu, now_ns);
@@ -46,10 +46,10 @@ fn serve_locked<M: Machine>(cpu: &Cpu<M>) {
     begin_budget(cpu);
     let now_ns = cpu.now_ns();
     // Those that were taken before wait still, and the timer with them.
-    if cpu.deferred.get() == Interrupts::EMPTY {
+    if !cpu.due.has_deferred() {
         let interrupts = poll(cpu);
         if interrupts != Interrupts::EMPTY {
-            cpu.deferred.set(interrupts);
+            cpu.due.defer(interrupts);
             alarm::set_timer(cpu, now_ns);
         }
     }
@@ -89,28 +89,28 @@ pub fn free_garbage<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
 pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
     begin_budget(cpu);
     let interrupts = poll(cpu);
-    cpu.deferred.set(cpu.deferred.get().union(interrupts));
+    cpu.due.defer(interrupts);
     if interrupts.contains(Interrupts::TIMER) {
         // A call may end now instead of pausing (a short read), and its thread then runs on: the slice ends nevertheless.
         alarm::set_timer(cpu, cpu.now_ns());
     }
     let is_asked = shootdown::is_asked(cpu);
     look_later(cpu, thread);
-    is_asked || cpu.deferred.get() != Interrupts::EMPTY || thread.attention.load(Ordering::Relaxed) != 0
+    is_asked || cpu.due.has_deferred() || thread.attention.load(Ordering::Relaxed) != 0
 }
 
 /// This core works on until so much is done again.
 pub fn begin_budget<M: Machine>(cpu: &Cpu<M>) {
-    cpu.budget.set(BUDGET);
+    cpu.due.renew_budget();
     M::mark::<{ marks::LOOK }>();
 }
 
 /// Takes interrupts in the middle of a call. Who keeps a timer's for later sets the timer again.
 pub fn poll<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     let interrupts = cpu.machine.poll_interrupts();
-    let interrupts = if cpu.timed { alarm::with_alarm(cpu, interrupts, cpu.now_ns()) } else { interrupts };
+    let interrupts = if cpu.is_timed() { alarm::with_alarm(cpu, interrupts, cpu.now_ns()) } else { interrupts };
     if interrupts.contains(Interrupts::TIMER) {
-        cpu.timer_ns.set(u64::MAX);
+        cpu.alarm.clear();
     }
     interrupts
 }

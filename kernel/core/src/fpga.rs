@@ -29,7 +29,7 @@ fn serve_by_urgency<M: Machine>(cpu: &Cpu<M>) {
     let Some(fpga) = fpga::of(cpu.pool) else { return };
     let running = cpu.object::<ThreadRecord>(cpu.own.current_thread.load(Ordering::Relaxed));
     if running.is_some_and(|thread| clients::is_answered_less_urgently_than(fpga, urgency(thread))) {
-        cpu.fpga_later.set(true);
+        cpu.fpga.wait();
     } else {
         serve(cpu);
     }
@@ -38,7 +38,7 @@ fn serve_by_urgency<M: Machine>(cpu: &Cpu<M>) {
 /// Does what has waited for a more urgent thread.
 #[inline(always)]
 pub fn catch_up<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.fpga_later.replace(false) {
+    if cpu.fpga.take_waiting() {
         serve(cpu);
     }
 }

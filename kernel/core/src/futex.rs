@@ -114,7 +114,7 @@ fn wait<M: Machine>(call: &Call<M>, expected: u32, bits: u32, absolute: bool) ->
     }
     let futex = find(call, call.args[0], is_private(call))?;
     // Pinned, so that the word is still the one found: a copy-on-write meanwhile would have to wait for this core.
-    let word = call.cpu.with_pinned(|| {
+    let word = call.cpu.mm.with_pinned(|| {
         wait::prepare(call.thread);
         wait::enqueue(call.cpu, call.thread, queue(call.cpu, futex.key), futex.key, bits);
         futex.word.load(Ordering::SeqCst)

@@ -66,17 +66,17 @@ pub fn reload_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 
 /// Loads the thread's extended registers unless this core still holds them.
 pub fn take_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    let owner = (cpu.raw(thread), thread.tid.get());
+    let (owner, id) = (cpu.raw(thread), thread.tid.get());
     let here = u32::from(cpu.id.0) + 1;
-    if cpu.ext_owner.get() != owner || thread.ext_core.get() != here {
+    if !cpu.handover.holds(owner, id) || thread.ext_core.get() != here {
         if thread.guest.get() != 0 && cpu.machine.withhold_ext(&thread.frame) {
             // It is about to run its guest, and may not need them for long.
-            cpu.ext_owner.set((0, 0));
+            cpu.handover.forget();
             return;
         }
         ability::before_load(cpu);
         cpu.machine.load_ext(&thread.frame);
-        cpu.ext_owner.set(owner);
+        cpu.handover.hold(owner, id);
         thread.ext_core.set(here);
     }
 }
@@ -119,7 +119,7 @@ pub fn put_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     reprogram_timer(cpu);
     charge(cpu, thread);
     thread.state.store(THREAD_READY, Ordering::Relaxed);
-    if cpu.deferred.get().contains(Interrupts::TIMER) {
+    if cpu.due.deferred().contains(Interrupts::TIMER) {
         run_queue::append_last(cpu, thread);
     } else {
         run_queue::append(cpu, thread);
@@ -149,7 +149,7 @@ pub fn move_to_reserved<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord,
 fn part_with<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     save_ext(cpu, thread);
     charge(cpu, thread);
-    cpu.crossing.resident.set(cpu.active_space.get());
+    cpu.crossing.resident.set(cpu.mm.active());
     cpu.own.current_thread.store(0, Ordering::Release);
 }
 
@@ -176,7 +176,7 @@ pub fn move_to_able<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> 
 /// afterwards.
 pub fn hand_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
     thread.ext_core.set(0);
-    cpu.ext_owner.set((0, 0));
+    cpu.handover.forget();
     charge(cpu, thread);
     cpu.own.current_thread.store(0, Ordering::Release);
     start_on(cpu, thread, target);

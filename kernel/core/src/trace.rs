@@ -14,9 +14,8 @@ use crate::cpu::Cpu;
 /// `thread` begins to run, perhaps another program than before.
 #[inline(always)]
 pub fn run<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &ProcessRecord) {
-    if let Some(ring) = cpu.tracer.ring {
-        cpu.tracer.running.set((cpu.raw(thread), thread.tid.get()));
-        cpu.tracer.end.set(End::Ended);
+    if let Some(ring) = cpu.tracer.ring() {
+        cpu.tracer.begin(cpu.raw(thread), thread.tid.get());
         let name = core::array::from_fn(|index| thread.name[index].load(Ordering::Relaxed));
         write(cpu, ring, Kind::Run, [thread.tid.get(), process.pid.get(), 0], name);
     }
@@ -25,20 +24,20 @@ pub fn run<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &Pr
 /// The thread that ran has left the core.
 #[inline(always)]
 pub fn stop<M: Machine>(cpu: &Cpu<M>) {
-    if let Some(ring) = cpu.tracer.ring
-        && let (1.., tid) = cpu.tracer.running.replace((0, 0))
+    if let Some(ring) = cpu.tracer.ring()
+        && let Some((tid, end)) = cpu.tracer.stop()
     {
-        write(cpu, ring, Kind::Stop, [tid, 0, cpu.tracer.end.get() as u32], [0; 16]);
+        write(cpu, ring, Kind::Stop, [tid, 0, end as u32], [0; 16]);
     }
 }
 
 /// `target` is about to get a thread, which is a new one or the one that runs here.
 #[inline(always)]
 pub fn start<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
-    if cpu.tracer.ring.is_some() {
-        let moves = cpu.tracer.running.get().0 == cpu.raw(thread);
+    if cpu.tracer.ring().is_some() {
+        let moves = cpu.tracer.is_running(cpu.raw(thread));
         if moves {
-            cpu.tracer.end.set(End::Moved);
+            cpu.tracer.will_end(End::Moved);
         }
         hand_over(cpu, if moves { Kind::Move } else { Kind::Start }, thread, target);
     }
@@ -47,7 +46,7 @@ pub fn start<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: Co
 /// `target` is about to get a thread.
 #[inline(always)]
 pub fn hand_over<M: Machine>(cpu: &Cpu<M>, kind: Kind, thread: &ThreadRecord, target: CoreId) {
-    if let Some(ring) = cpu.tracer.ring {
+    if let Some(ring) = cpu.tracer.ring() {
         write(cpu, ring, kind, [thread.tid.get(), 0, u32::from(target.0)], [0; 16]);
     }
 }
@@ -55,7 +54,7 @@ pub fn hand_over<M: Machine>(cpu: &Cpu<M>, kind: Kind, thread: &ThreadRecord, ta
 /// The thread that runs here begins to run a core of a virtual machine ([`Kind::Guest`]), or ceases to ([`Kind::GuestStop`]).
 #[inline(always)]
 pub fn guest<M: Machine>(cpu: &Cpu<M>, kind: Kind, thread: &ThreadRecord, vm: &VmRecord, vcpu: &VcpuRecord) {
-    if let Some(ring) = cpu.tracer.guests {
+    if let Some(ring) = cpu.tracer.guests() {
         write(cpu, ring, kind, [thread.tid.get(), vm.id.get(), vcpu.index.get()], [0; 16]);
     }
 }
@@ -63,7 +62,7 @@ pub fn guest<M: Machine>(cpu: &Cpu<M>, kind: Kind, thread: &ThreadRecord, vm: &V
 /// Something about a core.
 #[inline(always)]
 pub fn about_core<M: Machine>(cpu: &Cpu<M>, kind: Kind, core: CoreId) {
-    if let Some(ring) = cpu.tracer.ring {
+    if let Some(ring) = cpu.tracer.ring() {
         write(cpu, ring, kind, [0, 0, u32::from(core.0)], [0; 16]);
     }
 }

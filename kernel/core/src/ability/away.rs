@@ -30,5 +30,5 @@ pub fn call_home<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
         cpu.machine.call_home(index);
     }
     // For those that wait.
-    cpu.deferred.set(cpu.deferred.get().union(Interrupts::DOORBELL));
+    cpu.due.defer(Interrupts::DOORBELL);
 }

@@ -61,22 +61,22 @@ fn live_bytes<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, set: ExtensionSet
 /// nothing. If it has values in vector registers, these cores have registers of the same length.
 pub fn able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> [u64; 2] {
     let live_bytes = live_bytes(cpu, thread, needs);
-    match cpu.able.get() {
-        Some((of, of_bytes, mask)) if of == needs && of_bytes == live_bytes => mask,
-        Some(_) | None => find_able(cpu, needs, live_bytes),
+    match cpu.ability.able(needs, live_bytes) {
+        Some(mask) => mask,
+        None => find_able(cpu, needs, live_bytes),
     }
 }
 
 #[cold]
 fn find_able<M: Machine>(cpu: &Cpu<M>, needs: ExtensionSet, live_bytes: u32) -> [u64; 2] {
-    let mut mask = cpu.peers.map(|word| !word);
-    for core in cores_in(cpu.peers) {
+    let mut mask = cpu.ability.peers().map(|word| !word);
+    for core in cores_in(cpu.ability.peers()) {
         let record = core_record(cpu, core);
         if needs.is_subset(of_core::<M>(record)) && takes(record, live_bytes) {
             mask[core.index() / 64] |= 1 << (core.index() % 64);
         }
     }
-    cpu.able.set(Some((needs, live_bytes, mask)));
+    cpu.ability.put_able(needs, live_bytes, mask);
     mask
 }
 
@@ -91,7 +91,7 @@ pub fn is_anywhere_in_use<M: Machine>(cpu: &Cpu<M>, set: ExtensionSet) -> bool {
 }
 
 fn cores_with<M: Machine>(cpu: &Cpu<M>, set: ExtensionSet) -> impl Iterator<Item = CoreId> {
-    cores_in(cpu.peers).filter(move |&core| set.is_subset(of_core::<M>(core_record(cpu, core))))
+    cores_in(cpu.ability.peers()).filter(move |&core| set.is_subset(of_core::<M>(core_record(cpu, core))))
 }
 
 /// Marks the cores that have what others of their ISA lack, and those whose vector registers all of them have. Once, when all islands
@@ -133,7 +133,7 @@ pub fn set_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: Extensi
 /// The same, if there is a core that has them and that the thread may run on; otherwise nothing is changed. Returns whether there is one.
 pub fn try_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> bool {
     let (able, affinity) = (able(cpu, thread, needs), affinity(thread));
-    let mask = [0, 1].map(|word: usize| able[word] & affinity[word] & cpu.peers[word]);
+    let mask = [0, 1].map(|word: usize| able[word] & affinity[word] & cpu.ability.peers()[word]);
     let is_there = cores_in(mask).any(|core| is_online(cpu, core));
     if is_there {
         set_needs_and_cores::<M>(thread, needs, able);
@@ -166,7 +166,7 @@ pub fn least_loaded<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Optio
 
 /// The same, with the load that it was chosen by.
 fn least_loaded_with<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Option<(u32, CoreId)> {
-    let of_isa = if isa == M::ISA { cpu.peers } else { cores_of_isa(cpu.pool, isa) };
+    let of_isa = if isa == M::ISA { cpu.ability.peers() } else { cores_of_isa(cpu.pool, isa) };
     let usable = cores_in([0, 1].map(|word: usize| mask[word] & of_isa[word])).filter(|&core| is_online(cpu, core));
     let with_load = usable.map(|core| (run_queue::load(cpu, core), core));
     // One word, because every placement compares.
@@ -180,7 +180,7 @@ fn least_loaded_with<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Opti
 /// none any more.
 pub fn reserve_least_loaded<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<Reserved> {
     let mask = run_queue::cores_of(thread);
-    let mask = [0, 1].map(|word: usize| mask[word] & cpu.peers[word]);
+    let mask = [0, 1].map(|word: usize| mask[word] & cpu.ability.peers()[word]);
     let mut able = cores_in(mask);
     if let (Some(only), None) = (able.next(), able.next()) {
         // There is nothing to choose.

@@ -74,7 +74,7 @@ pub fn release_stacks<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, s
 pub fn push<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, words: &StackWords) -> bool {
     let mut words = words.words().iter().zip((words.at..).step_by(8));
     // The space is the active one if the function runs here.
-    if cpu.active_space.get() == cpu.raw(space) {
+    if cpu.mm.active() == cpu.raw(space) {
         return words.all(|(&word, at)| mm::write_word(cpu, space, at, word).is_ok());
     }
     words.all(|(word, at)| {

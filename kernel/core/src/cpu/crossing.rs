@@ -30,10 +30,6 @@ pub struct CrossingCore {
     pub resumes: Cell<bool>,
     /// [`Reach::Noncoherent`]: the thread (pool address) whose call takes the long way, because nobody has taken it; 0: none.
     pub long_way: Cell<u64>,
-    /// [`Reach::Noncoherent`]: the island whose call this core has taken last.
-    pub served: Cell<usize>,
-    /// The island that it takes a call of first when it wakes.
-    pub serves_next: Cell<usize>,
     /// [`Reach::Noncoherent`]: this core has told the others to ring it.
     pub is_rung: Cell<bool>,
     /// Why this core has woken, until it looks for what to do: it may have been called.
@@ -83,8 +79,6 @@ impl CrossingCore {
             withdraws: Cell::new(false),
             resumes: Cell::new(false),
             long_way: Cell::new(0),
-            served: Cell::new(0),
-            serves_next: Cell::new(0),
             is_rung: Cell::new(false),
             woken: Cell::new(None),
             resident: Cell::new(0),
@@ -264,7 +258,7 @@ impl<M: Machine> Cpu<M> {
     /// Waits until a transfer is over whose end this core has looked for too early. `false`: no transfer takes so long, so what says when
     /// it arrives is damaged.
     pub fn wait_until(&self, arrives_ns: u64) -> bool {
-        if !self.timed {
+        if !self.is_timed() {
             return true;
         }
         let may_come = may_come(arrives_ns, self.now_ns());

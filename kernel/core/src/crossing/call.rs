@@ -259,8 +259,8 @@ pub fn wait<M: Machine>(
         wake = cpu.doze();
     }
     let may_stay = wake == Wake::Look
-        && !cpu.deferred.get().contains(Interrupts::TIMER)
-        && cpu.active_space.get() == cpu.crossing.resident.get();
+        && !cpu.due.deferred().contains(Interrupts::TIMER)
+        && cpu.mm.active() == cpu.crossing.resident.get();
     let outcome = if may_stay { direct::outcome(cpu, made.callee, reach) } else { Outcome::Runs };
     let has_new_ext = match outcome {
         Outcome::Returned => caller::resume(cpu, thread, record, made.callee, reach),

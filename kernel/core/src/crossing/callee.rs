@@ -25,15 +25,7 @@ use super::{
     records::innermost,
     report, stack,
 };
-use crate::{
-    ability,
-    call::{BUDGET, Call},
-    cpu::Cpu,
-    cputime, elsewhere, mm,
-    process::exit,
-    signal,
-    tree::process_of,
-};
+use crate::{ability, call::Call, cpu::Cpu, cputime, elsewhere, mm, process::exit, signal, tree::process_of};
 
 /// Whose function a core runs.
 #[derive(Clone, Copy)]
@@ -97,7 +89,7 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Option<Begun> {
     cpu.crossing.resident.set(cpu.raw(given.space));
     if given.has_floats() || !again {
         cpu.machine.load_ext(frame);
-        cpu.ext_owner.set((cpu.raw(given.thread), CALLED));
+        cpu.handover.hold(cpu.raw(given.thread), CALLED);
     }
     Some(Begun { given, frame, sp_at_return })
 }
@@ -158,7 +150,7 @@ fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &UserFrame, trap: Trap) 
 fn serve_syscall<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, frame: &UserFrame) -> bool {
     let call =
         Call { cpu, thread, process: process_of(cpu, thread), args: registers::syscall_args(frame), isa: M::ISA };
-    cpu.budget.set(BUDGET);
+    cpu.due.renew_budget();
     let Some(result) = elsewhere::serve_elsewhere(&call, registers::syscall_number(frame)) else { return false };
     count(&cpu.counters().syscalls);
     registers::set_result_of(M::ISA, frame, result);
@@ -224,7 +216,7 @@ pub fn adopt<M: Machine>(
             ability::writes(cpu, thread, || registers::copy_frame(frame, &thread.frame));
             record.callee_sp.set(sp_at_return);
             thread.ext_core.set(u32::from(cpu.id.0) + 1);
-            cpu.ext_owner.set((cpu.raw(thread), thread.tid.get()));
+            cpu.handover.hold(cpu.raw(thread), thread.tid.get());
         }
         None => {
             let words = given.enter(cpu, &thread.frame, false, reach);

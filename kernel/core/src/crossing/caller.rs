@@ -312,7 +312,7 @@ pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, made: &Mad
     }
     cpu.own.current_thread.store(cpu.raw(thread), Ordering::Release);
     then_look(); // at the attention word, before the thread runs
-    if cpu.timer_ns.get() == u64::MAX {
+    if !cpu.alarm.is_set() {
         alarm::reprogram_timer(cpu);
     } else if cpu.crossing.reach.is_noncoherent() && !cpu.is_polling() {
         alarm::begin_slice(cpu); // the timer was for the call

@@ -178,8 +178,8 @@ impl Given {
         let message = Message::of(cpu.own, caller.unwrap_or(cpu.id), reach);
         let [first, space] = [0, 1].map(|index: usize| message.message[index].get());
         let thread = thread_in(cpu, first).ok_or((0, first))?;
-        let again = cpu.ext_owner.get() == (cpu.raw(thread), CALLED);
-        let known = again && cpu.active_space.get() == space;
+        let again = cpu.handover.holds(cpu.raw(thread), CALLED);
+        let known = again && cpu.mm.active() == space;
         // What it says itself is far away; who was here just now is known.
         if !known && thread.core.load(Ordering::Relaxed) != u32::from(cpu.id.0) {
             return Err((0, first));

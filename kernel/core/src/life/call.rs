@@ -11,7 +11,7 @@ use motet_protocol::{Context, count, hand, timer, trace::End, wait};
 
 use super::interrupt::interrupted;
 use crate::{
-    call::{BUDGET, Call, Stop, SysResult, end_call},
+    call::{Call, Stop, SysResult, end_call},
     cpu::Cpu,
     cputime::charge,
     handover, syscall, trace, turn,
@@ -29,7 +29,7 @@ pub fn serve_syscall<M: Machine>(
     let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
     count(&cpu.counters().syscalls);
     if thread.in_syscall.get() == 0 {
-        cpu.budget.set(BUDGET); // user code ran
+        cpu.due.renew_budget(); // user code ran
     }
     let result = syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame));
     assert!(!cfg!(motet_model) || hand::is_empty(cpu), "a system call has left a reference in hand");
@@ -115,7 +115,7 @@ pub fn note_pause(thread: &ThreadRecord) {
 
 /// As [`pause`], where the thread is in no call.
 pub fn pause_outside<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
-    let interrupts = cpu.deferred.replace(Interrupts::EMPTY);
+    let interrupts = cpu.due.take_deferred();
     let is_gone = interrupts != Interrupts::EMPTY && interrupted(cpu, thread, interrupts);
     (!is_gone).then(|| cpu.pass())
 }

@@ -19,7 +19,7 @@ impl<M: Machine> Context for Cpu<M> {
 
     #[inline(always)]
     fn life(&self) -> u32 {
-        self.life
+        self.island_life
     }
 
     #[inline(always)]
@@ -29,34 +29,34 @@ impl<M: Machine> Context for Cpu<M> {
 
     #[inline(always)]
     fn is_uncached(&self) -> bool {
-        self.uncached
+        self.islands.are_uncached()
     }
 
     #[inline(always)]
     fn common_index(&self) -> usize {
-        self.common
+        self.islands.common_share()
     }
 
     #[inline(always)]
     fn flush_frame(&self, frame: Frame) {
-        if self.caches_privately {
+        if self.islands.caches_privately() {
             self.flush_private(frame);
         }
     }
 
     #[inline(always)]
     fn island_count(&self) -> usize {
-        self.islands
+        self.islands.count()
     }
 
     #[inline(always)]
     fn callers(&self) -> u32 {
-        self.others
+        self.islands.with_others()
     }
 
     #[inline(always)]
     fn polls(&self, island: IslandId) -> bool {
-        self.polling >> island.index() & 1 != 0
+        self.islands.does_poll(island)
     }
 
     #[cold]
@@ -100,14 +100,14 @@ impl<M: Machine> Context for Cpu<M> {
     }
 
     fn relax(&self) {
-        if !self.pinned.get() {
+        if !self.mm.is_pinned() {
             self.serve_shootdowns();
         }
         self.machine.relax();
     }
 
     fn ring(&self, target: CoreId) {
-        if self.timed {
+        if self.is_timed() {
             self.own.ring_target.set(u32::from(target.0));
             self.machine.note_ring();
         }
@@ -116,14 +116,14 @@ impl<M: Machine> Context for Cpu<M> {
     }
 
     fn wrote(&self, target: CoreId) {
-        if self.timed {
+        if self.is_timed() {
             self.own.ring_target.set(u32::from(target.0));
             self.machine.note_write();
         }
     }
 
     fn tell_service(&self) {
-        if self.timed {
+        if self.is_timed() {
             self.machine.start_engine();
         } else {
             self.machine.ring_host();
@@ -131,7 +131,7 @@ impl<M: Machine> Context for Cpu<M> {
     }
 
     fn transfer(&self, target: CoreId) -> bool {
-        if self.timed {
+        if self.is_timed() {
             self.own.ring_target.set(u32::from(target.0));
             self.machine.start_transfer();
             return self.own.dma_taken.get() != 0;
@@ -153,7 +153,7 @@ impl<M: Machine> Context for Cpu<M> {
 
     #[inline(always)]
     fn looks_at_ready(&self) -> bool {
-        self.looks_at_ready.get()
+        self.life.looks_at_ready()
     }
 
     #[inline(always)]

@@ -8,7 +8,7 @@
 use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_abi::{registers, time::RLIMIT_CPU};
-use motet_hal::{Interrupts, Machine};
+use motet_hal::Machine;
 use motet_layout::{PoolAddr, ProcessRecord, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_NONE, WAKE_TIMEOUT, marks};
 use motet_protocol::{Context, count, ready, run_queue, timer, wait};
 
@@ -65,12 +65,12 @@ pub fn serve_guests<M: Machine>(
 /// Takes the thread that is next on this core, if that is in the middle of running a guest, and this core has nothing else to do first.
 #[inline(always)]
 fn next_guest<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
-    let is_due = cpu.deferred.get() != Interrupts::EMPTY
+    let is_due = cpu.due.has_deferred()
         || cpu.crossing.migrates
         || cpu.crossing.woken.get().is_some()
         || extension::away::has_come(cpu)
         || hotplug::is_asked(cpu)
-        || cpu.budget.get() == 0;
+        || cpu.due.is_used_up();
     if is_due || !run_queue::first(cpu).is_some_and(vm::may_go_on) {
         return None;
     }
@@ -110,10 +110,10 @@ pub enum Next {
     Undecided,
 }
 
-/// What this core goes on with: it has been interrupted while the thread ran its guest, and [`Cpu::deferred`] says by what.
+/// What this core goes on with: it has been interrupted while the thread ran its guest, and [`Cpu::due`] says by what.
 pub fn next_after<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Next {
     let now_ns = cpu.now_ns();
-    if !is_timer_alone(cpu, cpu.deferred.get()) || is_else_due(cpu, thread, process, now_ns) {
+    if !is_timer_alone(cpu, cpu.due.deferred()) || is_else_due(cpu, thread, process, now_ns) {
         return Next::Undecided;
     }
     if timer::next_deadline_ns(cpu) <= now_ns {
@@ -123,7 +123,7 @@ pub fn next_after<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proce
         ready::take_past(cpu, cpu.own, next);
         return Next::Thread(next);
     }
-    let may_end = cpu.timer_ns.get() <= now_ns && run_queue::has_ready(cpu.own) && !balance::has_peers(cpu);
+    let may_end = cpu.alarm.at_ns() <= now_ns && run_queue::has_ready(cpu.own) && !balance::has_peers(cpu);
     if !(may_end && realtime::ends_slice(cpu, thread)) {
         return Next::Undecided;
     }
@@ -144,8 +144,8 @@ fn is_else_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &Proces
         || hotplug::is_asked(cpu)
         || thread.needs.get() != 0
         || limits::limit_of(process, RLIMIT_CPU) != u64::MAX
-        || cpu.fpga_later.get()
-        || now_ns >= cpu.steer_at_ns.get()
+        || cpu.fpga.has_waiting()
+        || cpu.clock.is_to_be_steered(now_ns)
         || !cpu.crossing.awaited.is_empty()
         || cpu.crossing.migrates
         || extension::away::has_come(cpu)
@@ -156,8 +156,8 @@ fn is_else_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &Proces
 #[inline(always)]
 fn note_interrupt<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     count(&cpu.counters().heartbeat);
-    cpu.deferred.set(Interrupts::EMPTY);
-    cpu.timer_ns.set(u64::MAX);
+    cpu.due.take_deferred();
+    cpu.alarm.clear();
     note_pause(thread);
 }
 

@@ -18,7 +18,7 @@ use crate::{
 pub fn idle<M: Machine>(cpu: &Cpu<M>) {
     fpga::catch_up(cpu);
     if cpu.crossing.woken.get().is_none() {
-        if cpu.crossing.resident.get() != cpu.active_space.get() {
+        if cpu.crossing.resident.get() != cpu.mm.active() {
             mm::deactivate(cpu);
         }
         handle_interrupts(cpu, Interrupts::EMPTY);
@@ -51,7 +51,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         }
         // A call or a return goes first: what else a doorbell was for can wait until this core has answered, or is
         // interrupted, which a slice's end does at the latest.
-        if cpu.deferred.get().contains(Interrupts::TIMER) {
+        if cpu.due.deferred().contains(Interrupts::TIMER) {
             handle_interrupts(cpu, Interrupts::EMPTY);
         }
         let is_noncoherent = wake == Wake::CalledNoncoherent;
@@ -96,11 +96,11 @@ pub fn doze<M: Machine>(cpu: &Cpu<M>) -> Wake {
 }
 
 /// This core has announced that it is about to sleep: sleeps, and says why it is awake again. Interrupts wait in
-/// [`Cpu::deferred`].
+/// [`Cpu::due`].
 #[inline(always)]
 fn awake<M: Machine>(cpu: &Cpu<M>) -> Wake {
     let interrupts = sleep(cpu);
-    cpu.deferred.set(cpu.deferred.get().union(interrupts));
+    cpu.due.defer(interrupts);
     end_idle(cpu)
 }
 
@@ -110,9 +110,9 @@ fn end_idle<M: Machine>(cpu: &Cpu<M>) -> Wake {
     if !cpu.crossing.reach.is_noncoherent() {
         return run_queue::end_idle(cpu);
     }
-    match run_queue::end_idle_noncoherent(cpu, cpu.crossing.serves_next.get()) {
+    match run_queue::end_idle_noncoherent(cpu, cpu.life.serves_next()) {
         Some(caller) => {
-            cpu.crossing.served.set(caller.island().index());
+            cpu.life.has_served(caller.island());
             Wake::CalledNoncoherent
         }
         None => Wake::Look,
@@ -122,7 +122,7 @@ fn end_idle<M: Machine>(cpu: &Cpu<M>) -> Wake {
 /// Acts on interrupts that had to wait, if there were any.
 #[inline(always)]
 fn handle_deferred<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.deferred.get() != Interrupts::EMPTY {
+    if cpu.due.has_deferred() {
         handle_interrupts(cpu, Interrupts::EMPTY);
     }
 }
@@ -159,7 +159,7 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
         };
     }
     cpu.steer_clock(now_ns);
-    cpu.busy_since_ns.set(now_ns);
+    cpu.cputime.woke(now_ns);
     with_alarm(cpu, interrupts, now_ns)
 }
 
@@ -171,13 +171,17 @@ fn before_sleep<M: Machine>(cpu: &Cpu<M>, now_ns: u64, quiet: bool) -> u64 {
     if quiet && gives_up_ns != u64::MAX && !cpu.is_polling() {
         set_timer_exactly(cpu, gives_up_ns.min(timer::next_deadline_ns(cpu)));
     }
-    cpu.crossing.serves_next.set(cpu.crossing.served.get() + usize::from(!quiet));
+    if quiet {
+        cpu.life.serve_same_next();
+    } else {
+        cpu.life.serve_other_next();
+    }
     gives_up_ns
 }
 
 fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     let interrupts = cpu.machine.wait_for_interrupt();
-    if cpu.timed {
+    if cpu.is_timed() {
         cpu.machine.note_wake();
     }
     interrupts
@@ -189,12 +193,12 @@ fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
 /// On a timed machine it sleeps meanwhile, and whoever writes what it would look at says so (`Context::wrote`): so it goes
 /// on at exactly the time when that was written, and not when the simulation happens to let it look.
 fn poll<M: Machine>(cpu: &Cpu<M>, mut now_ns: u64, gives_up_ns: u64, interrupts: &mut Interrupts) -> Option<u64> {
-    let until_ns = (now_ns + cpu.poll_ns).min(gives_up_ns).min(timer::next_deadline_ns(cpu));
+    let until_ns = (now_ns + cpu.islands.poll_ns()).min(gives_up_ns).min(timer::next_deadline_ns(cpu));
     let state = &cpu.own.state;
     let is_noncoherent = cpu.crossing.reach.is_noncoherent();
     while state.load(Ordering::Acquire) == CORE_POLLING && !crossing::has_outcome(cpu) {
         if is_noncoherent && noncoherent::is_asked(cpu) {
-            cpu.crossing.serves_next.set(cpu.crossing.served.get() + 1);
+            cpu.life.serve_other_next();
             break;
         }
         if now_ns >= until_ns {
@@ -204,7 +208,7 @@ fn poll<M: Machine>(cpu: &Cpu<M>, mut now_ns: u64, gives_up_ns: u64, interrupts:
                 return Some(now_ns);
             }
             let deadline_ns = timer::next_deadline_ns(cpu);
-            if cpu.timed && now_ns >= deadline_ns {
+            if cpu.is_timed() && now_ns >= deadline_ns {
                 // The alarm has rung already, in this loop: no other one would end a sleep.
                 *interrupts = interrupts.union(Interrupts::TIMER);
                 return Some(now_ns);
@@ -224,7 +228,7 @@ fn poll<M: Machine>(cpu: &Cpu<M>, mut now_ns: u64, gives_up_ns: u64, interrupts:
             let may_sleep = crossing::stop_polling_calls(cpu) && run_queue::poll_to_sleep(cpu);
             return if may_sleep { None } else { Some(now_ns) };
         }
-        if !cpu.timed {
+        if !cpu.is_timed() {
             cpu.machine.relax();
             now_ns = cpu.now_ns();
             continue;
@@ -240,7 +244,7 @@ fn poll<M: Machine>(cpu: &Cpu<M>, mut now_ns: u64, gives_up_ns: u64, interrupts:
             return Some(now_ns); // Without looking: who looks for what was written is about to write there, too.
         }
     }
-    if cpu.timed && cpu.own.written_at_ns.load(Ordering::Acquire) != 0 {
+    if cpu.is_timed() && cpu.own.written_at_ns.load(Ordering::Acquire) != 0 {
         // It was there at the first look, which came before it has arrived: on to that time.
         *interrupts = interrupts.union(wait_for_interrupt(cpu));
         now_ns = cpu.now_ns();

@@ -24,7 +24,7 @@ use crate::{
 #[cold]
 pub fn look<M: Machine>(cpu: &Cpu<M>) {
     begin_budget(cpu);
-    let interrupts = poll(cpu).union(cpu.deferred.replace(Interrupts::EMPTY));
+    let interrupts = poll(cpu).union(cpu.due.take_deferred());
     if interrupts != Interrupts::EMPTY {
         take_interrupts(cpu, interrupts);
     }
@@ -33,9 +33,7 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
 
 /// An interrupt while the thread ran. `true`: the thread has given up the core.
 pub fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrupts: Interrupts) -> bool {
-    cpu.looks_at_ready.set(true);
-    let interrupts = take_interrupts(cpu, interrupts);
-    cpu.looks_at_ready.set(false);
+    let interrupts = cpu.life.before_ready(|| take_interrupts(cpu, interrupts));
     if interrupts.contains(Interrupts::TIMER) {
         limits::check_cpu_time(cpu, thread);
     }
@@ -82,7 +80,7 @@ pub fn interrupted_call<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
 
 /// Acts on interrupts that were taken while user code ran; says which there were.
 pub fn take_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> Interrupts {
-    if cpu.timed && interrupts.contains(Interrupts::DOORBELL) {
+    if cpu.is_timed() && interrupts.contains(Interrupts::DOORBELL) {
         // Rung for while awake: it wakes nobody.
         let core = cpu.own;
         core.rung_at_ns.store(0, Ordering::Relaxed);
@@ -99,7 +97,7 @@ pub fn take_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> Inte
 /// Acts on interrupts that were taken, now or before: expired timers, input for the console.
 #[inline]
 pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
-    let interrupts = interrupts.union(cpu.deferred.replace(Interrupts::EMPTY));
+    let interrupts = interrupts.union(cpu.due.take_deferred());
     count(&cpu.counters().heartbeat);
     if interrupts != Interrupts::EMPTY {
         act_on(cpu, interrupts);
@@ -122,7 +120,7 @@ fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
 #[inline(never)]
 fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
     if interrupts.contains(Interrupts::TIMER) {
-        cpu.timer_ns.set(u64::MAX);
+        cpu.alarm.clear();
         fpga::catch_up(cpu);
     }
     if interrupts.contains(Interrupts::DOORBELL) {
@@ -135,7 +133,7 @@ fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
         if cpu.machine.hidden_harts() != 0 && cpu.id.index_in_island() == 0 {
             hotplug::see_to_hidden_harts(cpu);
         }
-        if cpu.crossing.migrates || !cpu.timed || cpu.uncached {
+        if cpu.crossing.migrates || !cpu.is_timed() || cpu.islands.are_uncached() {
             act_on_engines(cpu);
         }
         service::rung(cpu);
@@ -149,10 +147,10 @@ fn act_on_engines<M: Machine>(cpu: &Cpu<M>) {
     if cpu.crossing.migrates {
         migration::come_home(cpu);
     }
-    if !cpu.timed {
+    if !cpu.is_timed() {
         dma::rung(cpu);
     }
-    if cpu.uncached {
+    if cpu.islands.are_uncached() {
         noncoherent::give_back_withdrawn(cpu);
     }
 }

@@ -28,7 +28,7 @@ pub enum Looked {
 }
 
 /// Looks at the status register until a request that `registers::fpga::ask_and_look` has made is decided. Interrupts that come meanwhile wait in
-/// [`Cpu::deferred`].
+/// [`Cpu::due`].
 pub fn look<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, id: InterfaceId) -> Looked {
     cpu.tell_service();
     let Some(device) = device::of(cpu.pool) else { return Looked::Long };
@@ -61,9 +61,9 @@ pub fn look<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, id: InterfaceId) ->
 fn is_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
     let interrupts = cpu.machine.poll_interrupts();
     if interrupts != Interrupts::EMPTY {
-        cpu.deferred.set(cpu.deferred.get().union(interrupts));
+        cpu.due.defer(interrupts);
     }
-    cpu.deferred.get() != Interrupts::EMPTY
+    cpu.due.has_deferred()
         || thread.attention.load(Ordering::Relaxed) != 0
         || run_queue::has_ready(cpu.own)
         || shootdown::is_asked(cpu)

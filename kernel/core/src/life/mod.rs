@@ -25,7 +25,7 @@ mod removed;
 use core::sync::atomic::Ordering;
 
 use motet_abi::registers;
-use motet_hal::{Interrupts, Machine, Trap};
+use motet_hal::{Machine, Trap};
 use motet_layout::{
     CORE_AWAKE, PoolAddr, ProcessRecord, STORE_WAITED, THREAD_ENDS, THREAD_RUNNING, TURN_WAITED, ThreadRecord,
     WAKE_EVENT, WAKE_NONE, handshake::then_look,
@@ -67,7 +67,7 @@ pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
             Some(thread) => {
                 run_thread(cpu, thread);
                 // Thread after thread may end here, without any user code; and one may wait that has taken interrupts.
-                if cpu.spend(ENDED) || cpu.deferred.get() != Interrupts::EMPTY {
+                if cpu.spend(ENDED) || cpu.due.has_deferred() {
                     look(cpu);
                 }
             }
@@ -116,7 +116,7 @@ fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, firs
         let first = first.filter(|trap| {
             // Hidden harts do not have it, either, unless it reads a counter.
             let is_illegal = matches!(trap, Trap::IllegalInstruction { .. });
-            if is_illegal && !(cpu.timed && counters::answer(cpu, thread, process, *trap)) {
+            if is_illegal && !(cpu.is_timed() && counters::answer(cpu, thread, process, *trap)) {
                 signal::exception(cpu, thread, *trap);
             }
             !is_illegal
@@ -237,13 +237,13 @@ fn serve_trap<M: Machine>(
         Trap::PageFault { address, access } => serve_fault(cpu, thread, process, address, access),
         Trap::Interrupt(interrupts) => (!interrupted(cpu, thread, interrupts)).then_some(()),
         Trap::IllegalInstruction { word } => {
-            if cpu.timed && counters::answer(cpu, thread, process, trap) {
+            if cpu.is_timed() && counters::answer(cpu, thread, process, trap) {
                 return Some(());
             }
             extension::illegal(cpu, thread, process, word)
         }
         trap @ (Trap::Breakpoint | Trap::Arithmetic | Trap::Misaligned { .. } | Trap::BadAddress { .. }) => {
-            if !(cpu.timed && counters::answer(cpu, thread, process, trap)) {
+            if !(cpu.is_timed() && counters::answer(cpu, thread, process, trap)) {
                 signal::exception(cpu, thread, trap);
             }
             Some(())

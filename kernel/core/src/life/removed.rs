@@ -51,7 +51,7 @@ pub fn stay_out<M: Machine>(cpu: &Cpu<M>) {
     wait::wake(cpu, &cpu.pool.header().core_waiters);
     let mut interrupts = Interrupts::EMPTY;
     loop {
-        take_interrupts(cpu, interrupts.union(cpu.deferred.replace(Interrupts::EMPTY)));
+        take_interrupts(cpu, interrupts.union(cpu.due.take_deferred()));
         give_all(cpu);
         cpu.pass();
         if !hotplug::is_asked(cpu) {
@@ -72,14 +72,14 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     if hotplug::may_sleep(cpu) {
         trace::about_core(cpu, Kind::Sleep, cpu.id);
         interrupts = cpu.machine.wait_for_interrupt();
-        if cpu.timed {
+        if cpu.is_timed() {
             cpu.machine.note_wake();
         }
         trace::about_core(cpu, Kind::Awake, cpu.id);
     }
     let now_ns = cpu.now_ns();
     cpu.steer_clock(now_ns);
-    cpu.busy_since_ns.set(now_ns);
+    cpu.cputime.woke(now_ns);
     alarm::with_alarm(cpu, interrupts, now_ns)
 }
 

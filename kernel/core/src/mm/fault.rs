@@ -62,7 +62,7 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
         }
         Some(leaf) => leaf,
     };
-    if cpu.uncached && home.island() != cpu.island() {
+    if cpu.islands.are_uncached() && home.island() != cpu.island() {
         // Others may have filled it.
         cpu.flush_frame(leaf.frame.named());
     }
@@ -244,13 +244,14 @@ fn is_placed(vma: &VmaRecord) -> bool {
 fn own_frame<M: Machine>(cpu: &Cpu<M>, home: &Home, vma: &VmaRecord) -> Result<Frame, Errno> {
     let frame = alloc_frame_on(cpu, island_for(cpu, vma)).ok_or(Errno::ENOMEM)?;
     let home = home.island();
-    let is_old_there = cpu.uncached && home != cpu.island() && is_private_to(cpu.pool, frame, home.index());
+    let is_old_there =
+        cpu.islands.are_uncached() && home != cpu.island() && is_private_to(cpu.pool, frame, home.index());
     if !is_old_there {
         return Ok(frame);
     }
     // The home would use it without a fault at which it could drop what its caches have of the frame's last use.
     release_frame(cpu, frame);
-    alloc_frame_on(cpu, cpu.common).ok_or(Errno::ENOMEM)
+    alloc_frame_on(cpu, cpu.islands.common_share()).ok_or(Errno::ENOMEM)
 }
 
 fn zeroed_frame<M: Machine>(cpu: &Cpu<M>, home: &Home, vma: &VmaRecord) -> Result<Frame, Errno> {

@@ -118,7 +118,7 @@ pub fn with_resolved<M: Machine>(
 /// As [`resolve`]; `EFAULT` also when it is not aligned.
 #[inline(always)]
 pub fn read_word<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) -> Result<u64, Errno> {
-    Ok(word(cpu, space, address, Access::Read, &cpu.translations.read)?.get())
+    Ok(word(cpu, space, address, Access::Read, cpu.mm.readable())?.get())
 }
 
 /// Writes an aligned word of a thread that runs on this core.
@@ -132,7 +132,7 @@ pub fn write_word<M: Machine>(
     address: u64,
     value: u64,
 ) -> Result<(), Errno> {
-    word(cpu, space, address, Access::Write, &cpu.translations.write)?.set(value);
+    word(cpu, space, address, Access::Write, cpu.mm.writable())?.set(value);
     Ok(())
 }
 
@@ -178,12 +178,12 @@ pub fn is_shared<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) ->
 impl<M: Machine> Mmu for Cpu<M> {
     #[inline(always)]
     fn own_format(&self) -> Format {
-        self.format
+        self.mm.format()
     }
 
     #[inline(always)]
     fn own_map(&self) -> PhysMap<'static> {
-        self.map
+        self.mm.map()
     }
 
     #[inline(always)]

@@ -114,7 +114,7 @@ fn dismantle<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
 /// `ENOMEM`.
 #[inline(always)]
 pub fn activate<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result<(), Errno> {
-    if cpu.active_space.get() == cpu.raw(space) { Ok(()) } else { change_to(cpu, space) }
+    if cpu.mm.active() == cpu.raw(space) { Ok(()) } else { change_to(cpu, space) }
 }
 
 #[inline(never)]
@@ -129,7 +129,7 @@ fn change_to<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result<()
     if space.unprepared.load(Ordering::Acquire) != 0 {
         residency::prepare(cpu, space);
     }
-    if cpu.life != 0 {
+    if cpu.island_life != 0 {
         // The dead kernel's half of it, unless that has been done.
         cpu.machine.prepare_root(root);
     }
@@ -148,7 +148,7 @@ pub fn keep_active<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
 /// A thread of the space is home: shoot-downs need not ask this core any more, unless others are away or it has the space active.
 pub fn leave_if_unused<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     let raw = cpu.raw(space);
-    if cpu.active_space.get() != raw && !away::has_away(cpu, raw) {
+    if cpu.mm.active() != raw && !away::has_away(cpu, raw) {
         space.active[cpu.island().index()].fetch_and(!own_bit(cpu), Ordering::SeqCst);
     }
 }
@@ -156,22 +156,22 @@ pub fn leave_if_unused<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
 /// The epoch of the space that this core has active.
 #[inline(always)]
 pub fn epoch<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> u64 {
-    if !cpu.uncached {
+    if !cpu.islands.are_uncached() {
         return space.epoch.load(Ordering::Acquire);
     }
     // The space may be far away: others tell this core when it changes.
     let changed = &cpu.own.space_changed;
-    if cpu.epoch.get() == 0 || changed.load(Ordering::Acquire) != 0 {
+    if cpu.mm.epoch() == 0 || changed.load(Ordering::Acquire) != 0 {
         changed.store(0, Ordering::Release);
         then_look();
-        cpu.epoch.set(space.epoch.load(Ordering::SeqCst));
+        cpu.mm.learn_epoch(space.epoch.load(Ordering::SeqCst));
     }
-    cpu.epoch.get()
+    cpu.mm.epoch()
 }
 
 /// Tells the cores that have a space active that it is not what it was, or that nobody uses it any more.
 pub fn tell_cores<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
-    if !cpu.uncached {
+    if !cpu.islands.are_uncached() {
         return;
     }
     // Who makes it active from now on reads what has changed.
@@ -187,9 +187,9 @@ pub fn tell_cores<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
 /// Whether the space that this core has active, if any, still belongs to somebody.
 #[inline(always)]
 pub fn may_stay_active<M: Machine>(cpu: &Cpu<M>) -> bool {
-    let Some(space) = cpu.object::<SpaceRecord>(cpu.active_space.get()) else { return true };
-    if cpu.uncached {
-        if cpu.epoch.get() != 0 && cpu.own.space_changed.load(Ordering::SeqCst) == 0 {
+    let Some(space) = cpu.object::<SpaceRecord>(cpu.mm.active()) else { return true };
+    if cpu.islands.are_uncached() {
+        if cpu.mm.epoch() != 0 && cpu.own.space_changed.load(Ordering::SeqCst) == 0 {
             return true;
         }
         epoch(cpu, space);
@@ -203,7 +203,7 @@ pub fn may_stay_active<M: Machine>(cpu: &Cpu<M>) -> bool {
 
 /// Makes this core translate no user address.
 pub fn deactivate<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.active_space.get() != 0 {
+    if cpu.mm.active() != 0 {
         cpu.activate_space(Frame::NONE);
         leave_active(cpu, 0);
     }
@@ -274,8 +274,7 @@ fn own_bit<M: Machine>(cpu: &Cpu<M>) -> u32 {
 
 /// The core's hardware no longer uses the space that was active: says so, and remembers the new one.
 fn leave_active<M: Machine>(cpu: &Cpu<M>, new: u64) {
-    let old = cpu.active_space.replace(new);
-    cpu.epoch.set(0);
+    let old = cpu.mm.change(new);
     if old != 0 && !away::has_away(cpu, old) {
         let space = cpu.pool.at::<SpaceRecord>(PoolAddr(old));
         space.active[cpu.island().index()].fetch_and(!own_bit(cpu), Ordering::SeqCst);

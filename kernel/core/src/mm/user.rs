@@ -77,7 +77,7 @@ impl<M: Machine> Call<'_, M> {
         while at < end {
             let run = resolve(self.cpu, space, at, access)?;
             let here = (PAGE_SIZE - at % PAGE_SIZE).min(end - at);
-            self.cpu.with_pinned(|| each(run, here as usize))?;
+            self.cpu.mm.with_pinned(|| each(run, here as usize))?;
             at += here;
         }
         Ok(())

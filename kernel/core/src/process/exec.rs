@@ -358,7 +358,7 @@ fn become_leader<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
 fn move_to<M: Machine>(call: &Call<M>, island: IslandId) {
     let (cpu, thread) = (call.cpu, call.thread);
     mm::deactivate(cpu);
-    cpu.ext_owner.set((0, 0));
+    cpu.handover.forget();
     cputime::charge(cpu, thread);
     call::end_call(thread);
     cpu.own.current_thread.store(0, Ordering::Release);

@@ -91,7 +91,7 @@ pub fn end_thread<M: Machine>(
     wait::finish(cpu, thread);
     timer::disarm(cpu, &thread.timer);
     file::call_ended(cpu, thread);
-    cpu.ext_owner.set((0, 0));
+    cpu.handover.forget();
     thread.state.store(THREAD_ENDING, Ordering::Relaxed);
     // Without others, the stacks go with the space.
     if process.thread_count.load(Ordering::Relaxed) > 1 {

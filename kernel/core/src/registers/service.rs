@@ -50,7 +50,7 @@ pub fn page<M: Machine>(
 ) -> Result<usize, Errno> {
     let header = cpu.pool.header();
     let exists = |id: &CoreId| {
-        id.island().index() < cpu.islands
+        id.island().index() < cpu.islands.count()
             && id.index_in_island() < header.islands[id.island().index()].core_count.get() as usize
     };
     let id = u32::try_from(index).ok().and_then(CoreId::from_raw).filter(exists).ok_or(Errno::ENXIO)?;

@@ -24,7 +24,7 @@ const FIRED: u64 = 4;
 impl<M: Machine> Running<'_, M> {
     /// The guest accesses such a register: served. `false`: it is another one.
     pub fn access_time(&self, access: SystemRegister) -> bool {
-        if !self.cpu.timed {
+        if !self.cpu.is_timed() {
             return false;
         }
         let word = |index: usize| &self.vcpu.system.words[index];

@@ -186,7 +186,7 @@ pub fn serve_fault<M: Machine>(
     let page = address & !(PAGE_SIZE - 1);
     let _guard = lock(cpu, &vm.space.lock);
     let Some(region) = region_at(vm, page) else { return Found::Nothing };
-    let table = Table { pool: cpu.pool, root, format, map: cpu.map };
+    let table = Table { pool: cpu.pool, root, format, map: cpu.mm.map() };
     let inode = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
     if fpga::is_interface(inode) {
         return accelerators::serve_fault(cpu, vm, (&table, region), page, access);

@@ -46,11 +46,11 @@ pub use show::show;
 pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecord, Errno> {
     let cpu = call.cpu;
     // Where islands do not cache each other's memory, nobody drops what they have of a guest's pages.
-    if cpu.machine.guest_format().is_none() || cpu.uncached {
+    if cpu.machine.guest_format().is_none() || cpu.islands.are_uncached() {
         return Err(Errno::ENODEV);
     }
     // The cores' counters know nothing of simulated time.
-    if cpu.timed && !cpu.machine.hides_guest_time() {
+    if cpu.is_timed() && !cpu.machine.hides_guest_time() {
         return Err(Errno::ENODEV);
     }
     let vm = slab::alloc::<VmRecord>(cpu).ok_or(Errno::ENFILE)?;

@@ -77,7 +77,7 @@ impl<M: Machine> Running<'_, M> {
 /// have said so; what the host rings for, it says first.
 #[inline(always)]
 pub fn is_timer_alone<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> bool {
-    if !cpu.timed {
+    if !cpu.is_timed() {
         return interrupts == Interrupts::TIMER;
     }
     let is_rung = (cpu.own.rung_at_ns.load(Ordering::SeqCst) | cpu.own.written_at_ns.load(Ordering::SeqCst)) != 0;

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     ability, alarm,
-    call::{BUDGET, Call, Stop, SysResult},
+    call::{Call, Stop, SysResult},
     cpu::Cpu,
     handover, trace,
 };
@@ -269,7 +269,7 @@ impl<M: Machine> Running<'_, M> {
             cpu.machine.flush_guests();
         }
         cpu.pass();
-        cpu.budget.set(BUDGET);
+        cpu.due.renew_budget();
         let serve = |trap| self.serve_quickly(trap);
         M::mark::<{ marks::GUEST_RUNS }>();
         let trap = cpu.machine.run_guest_with(&vcpu.frame, &vcpu.system, self.table.0, serve);
@@ -285,10 +285,10 @@ impl<M: Machine> Running<'_, M> {
                     // It was about the guest's own.
                     return Ok(Next::Run);
                 }
-                if !cpu.timed && interrupts == Interrupts::TIMER && self.is_own_timers() {
+                if !cpu.is_timed() && interrupts == Interrupts::TIMER && self.is_own_timers() {
                     return Ok(Next::Run);
                 }
-                cpu.deferred.set(cpu.deferred.get().union(interrupts));
+                cpu.due.defer(interrupts);
                 Err(Stop::Again)
             }
             Trap::Guest(trap) => match self.serve(trap) {
@@ -460,7 +460,7 @@ impl<M: Machine> Running<'_, M> {
         let slice_end_ns = since_ns.saturating_add(alarm::SLICE_NS);
         let is_own = self.is_timer_due() && now_ns < slice_end_ns && now_ns < timer::next_deadline_ns(cpu);
         if is_own {
-            cpu.timer_ns.set(u64::MAX);
+            cpu.alarm.clear();
             alarm::set_timer(cpu, timer::next_deadline_ns(cpu).min(slice_end_ns));
         }
         is_own

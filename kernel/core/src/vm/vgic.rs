@@ -74,7 +74,7 @@ impl<M: Machine> Running<'_, M> {
     /// Before the guest runs.
     pub fn load_interrupts(&self) {
         let (machine, system) = (self.cpu.machine, &self.vcpu.system);
-        if self.cpu.timed {
+        if self.cpu.is_timed() {
             let _guard = lock(self.cpu, &self.vm.gic_lock);
             let _ = gic::set_line(&self.vm.gic, self.own_number(), TIMER, self.is_timer_due());
             return gic::load(&self.vm.gic, self.own_number(), system);
@@ -99,7 +99,7 @@ impl<M: Machine> Running<'_, M> {
     /// Whether a guest that waits has an interrupt to take; if not, when its timer fires, by the machine's time: 0, it does not.
     pub fn look_for_interrupts(&self) -> Result<(), u64> {
         let (machine, system) = (self.cpu.machine, &self.vcpu.system);
-        let has_fired = if self.cpu.timed { self.is_timer_due() } else { machine.has_guest_timer_fired(system) };
+        let has_fired = if self.cpu.is_timed() { self.is_timer_due() } else { machine.has_guest_timer_fired(system) };
         let is_due = {
             let _guard = lock(self.cpu, &self.vm.gic_lock);
             let _ = gic::set_line(&self.vm.gic, self.own_number(), TIMER, has_fired);
@@ -109,7 +109,7 @@ impl<M: Machine> Running<'_, M> {
             _ if is_due => Ok(()),
             // Nobody listens to it.
             _ if has_fired => Err(0),
-            _ if self.cpu.timed => Err(self.vcpu.timer_ns.get()),
+            _ if self.cpu.is_timed() => Err(self.vcpu.timer_ns.get()),
             u64::MAX => Err(0),
             deadline_ns => Err(self.cpu.clock.own_ns(deadline_ns).max(1)),
         }

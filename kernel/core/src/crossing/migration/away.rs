@@ -50,7 +50,7 @@ pub fn is_called<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// The same, if this core has nothing else to do first: its doorbell, if one was taken, is for that.
 pub fn comes_first<M: Machine>(cpu: &Cpu<M>) -> bool {
     let is_reclaimer = cpu.id.index() == 0;
-    let is_timer = cpu.deferred.get().contains(Interrupts::TIMER);
+    let is_timer = cpu.due.deferred().contains(Interrupts::TIMER);
     !is_timer && !is_reclaimer && dma::arrival(cpu.own, DMA_HOME).is_none() && is_called(cpu)
 }
 
@@ -116,7 +116,7 @@ fn visit<M: Machine>(cpu: &Cpu<M>, incoming: &Incoming, arguments: &Arguments) -
         What::Return { kinds, results } => migration::finish(frame, M::ISA, *kinds, results),
     }
     cpu.machine.load_ext(frame);
-    cpu.ext_owner.set((cpu.raw(context), CALLED));
+    cpu.handover.hold(cpu.raw(context), CALLED);
     Ok(Visit { context, thread, space })
 }
 

@@ -110,7 +110,7 @@ fn start<M: Machine>(call: &Call<M>, file: &'static DmaFile, nonblocking: bool, 
         transfer::free(cpu, list);
         give_back(cpu, file);
     }
-    if cpu.timed {
+    if cpu.is_timed() {
         collect(cpu, engine);
     } else {
         cpu.machine.ring_host();
@@ -136,12 +136,12 @@ fn hand_over<M: Machine>(
     bytes: u64,
 ) -> bool {
     let source = PoolAddr(cpu.raw(list));
-    let flags = if cpu.timed { DMA_LIST } else { DMA_LIST | DMA_RINGS };
+    let flags = if cpu.is_timed() { DMA_LIST } else { DMA_LIST | DMA_RINGS };
     let transfer = Transfer { source, destination: PoolAddr::NULL, bytes, flags, core: cpu.id, id: source.0 };
     let _guard = lock(cpu, &space.lock);
     space.forks.get() == forks
         && engine::submit(cpu, engine, &transfer, || {
-            if cpu.timed {
+            if cpu.is_timed() {
                 cpu.machine.start_engine();
             }
         })
