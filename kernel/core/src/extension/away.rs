@@ -8,7 +8,7 @@
 
 use motet_hal::{Interrupts, Machine, Trap, Unsent};
 use motet_layout::{
-    CALL_PAUSED, Frame, PoolAddr, ProcessRecord, SpaceRecord, THREAD_READY, ThreadRecord, handshake::then_look, ones,
+    CALL_PAUSED, Frame, PoolAddr, ProcessRecord, SpaceRecord, THREAD_READY, ThreadRecord, handshake::then_look,
     sync::Ordering,
 };
 use motet_protocol::{
@@ -40,15 +40,14 @@ pub fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<
         stays(cpu, thread);
         return Ok(Some(()));
     }
-    let sent = if cpu.away.first.get().is_some() { Err(Unsent::Full) } else { send(cpu, thread) };
+    let sent = if cpu.away.is_any_waiting() { Err(Unsent::Full) } else { send(cpu, thread) };
     match sent {
         Ok(()) => Ok(None),
         Err(Unsent::Full) => {
             thread.queue_next.store(0, Ordering::Relaxed);
-            match cpu.away.last.replace(Some(thread)) {
-                Some(last) => last.queue_next.store(cpu.raw(thread), Ordering::Relaxed),
+            match cpu.away.wait(thread) {
+                Some(before) => before.queue_next.store(cpu.raw(thread), Ordering::Relaxed),
                 None => {
-                    cpu.away.first.set(Some(thread));
                     cpu.own.away.fetch_or(WAITS, Ordering::SeqCst);
                 }
             }
@@ -76,11 +75,11 @@ fn do_others_wait<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// Whether this core leaves free places to others that wait, as it has its share: it would take each that it leaves again at once.
 fn leaves_rest<M: Machine>(cpu: &Cpu<M>) -> bool {
     // Whoever has none may have one: mostly one thread goes and comes.
-    let has_none = cpu.away.away.get() == 0 && cpu.away.come.get() == 0;
+    let has_none = !cpu.away.is_any_away() && !cpu.away.has_come();
     if has_none || !do_others_wait(cpu) {
         return false;
     }
-    let used = cpu.away.places.iter().filter(|place| !matches!(place.get(), Place::Free)).count();
+    let used = cpu.away.places().filter(|(_, place)| !matches!(place, Place::Free)).count();
     let share = (cpu.machine.hidden_places() / cores_of(cpu, cpu.island()).count()).max(1);
     used >= share
 }
@@ -98,8 +97,7 @@ fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<(), U
         Ok(place) => {
             let moves = &thread.moves;
             moves.sent.set(moves.sent.get() + 1);
-            cpu.away.places[place].set(Place::Away(thread, cpu.now_ns()));
-            cpu.away.away.set(cpu.away.away.get() | 1 << place);
+            cpu.away.go(place, thread, cpu.now_ns());
             Ok(())
         }
         Err(why) => {
@@ -118,7 +116,7 @@ fn space_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> &'static SpaceRe
 /// This core has been interrupted: calls home who is wanted here, or has had its turn; takes in who is home, and sends who waits.
 #[inline(always)]
 pub fn look<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.first.get().is_some() {
+    if cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.is_any_waiting() {
         look_at_all(cpu);
     }
 }
@@ -126,23 +124,17 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
 #[cold]
 fn look_at_all<M: Machine>(cpu: &Cpu<M>) {
     let now_ns = cpu.now_ns();
-    let others_wait = || cpu.away.first.get().is_some() || cpu.machine.is_any_waiting() || do_others_wait(cpu);
-    for index in ones(cpu.away.away.get()) {
-        if let Place::Away(thread, since_ns) = cpu.away.places[index].get()
-            && (is_wanted(thread) || now_ns >= since_ns + alarm::SLICE_NS && others_wait())
-        {
-            cpu.machine.call_home(index);
+    let others_wait = || cpu.away.is_any_waiting() || cpu.machine.is_any_waiting() || do_others_wait(cpu);
+    for (place, thread, since_ns) in cpu.away.away(u64::MAX) {
+        if is_wanted(thread) || now_ns >= since_ns + alarm::SLICE_NS && others_wait() {
+            cpu.machine.call_home(place);
         }
     }
-    for index in ones(cpu.machine.at_home() & cpu.away.away.get()) {
-        if let Place::Away(thread, since_ns) = cpu.away.places[index].get() {
-            thread.user_ns.set(thread.user_ns.get() + now_ns.saturating_sub(since_ns));
-            cpu.away.places[index].set(Place::Home(thread));
-            cpu.away.away.set(cpu.away.away.get() & !(1 << index));
-            cpu.away.come.set(cpu.away.come.get() + 1);
-            cpu.own.away.fetch_sub(1, Ordering::SeqCst);
-            mm::leave_if_unused(cpu, space_of(cpu, thread));
-        }
+    for (place, thread, since_ns) in cpu.away.away(cpu.machine.at_home()) {
+        thread.user_ns.set(thread.user_ns.get() + now_ns.saturating_sub(since_ns));
+        cpu.away.come_home(place, thread);
+        cpu.own.away.fetch_sub(1, Ordering::SeqCst);
+        mm::leave_if_unused(cpu, space_of(cpu, thread));
     }
     send_waiting(cpu);
 }
@@ -153,7 +145,7 @@ fn is_wanted(thread: &ThreadRecord) -> bool {
 
 /// Takes a thread that is home out of its place: what it was stopped by.
 fn take_out<M: Machine>(cpu: &Cpu<M>, index: usize, thread: &'static ThreadRecord) -> Trap {
-    cpu.away.places[index].set(Place::Free);
+    cpu.away.free(index);
     thread.moves.uses_vectors.set(1);
     let trap = writes(cpu, thread, || cpu.machine.take_home(index, &thread.frame));
     if let Trap::Interrupt(why) = trap {
@@ -168,9 +160,9 @@ fn take_out<M: Machine>(cpu: &Cpu<M>, index: usize, thread: &'static ThreadRecor
 
 /// Sends those that wait, in their order, as far as there is room; one that is wanted goes on here.
 fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
-    while let Some(thread) = cpu.away.first.get() {
+    while let Some(thread) = cpu.away.first_waiting() {
         if is_wanted(thread) {
-            if cpu.away.wanted.get().is_some() {
+            if cpu.away.has_wanted() {
                 return;
             }
             cpu.away.set_wanted(thread);
@@ -179,7 +171,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
                 Ok(()) => {}
                 Err(Unsent::Full) => return,
                 Err(Unsent::Unable) => {
-                    if cpu.away.wanted.get().is_some() {
+                    if cpu.away.has_wanted() {
                         return;
                     }
                     cpu.away.set_wanted(thread);
@@ -187,9 +179,8 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
             }
         }
         let next = cpu.object::<ThreadRecord>(thread.queue_next.load(Ordering::Relaxed));
-        cpu.away.first.set(next);
+        cpu.away.wait_no_longer(next);
         if next.is_none() {
-            cpu.away.last.set(None);
             cpu.own.away.fetch_and(!WAITS, Ordering::SeqCst);
         }
     }
@@ -198,7 +189,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
 /// This core is out of use, and has none away or waiting from now on: they become ready here, with what has stopped them there left to do.
 #[inline(always)]
 pub fn take_all_home<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.first.get().is_some() || has_come(cpu) {
+    if cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.is_any_waiting() || has_come(cpu) {
         end_all(cpu);
     }
 }
@@ -206,22 +197,21 @@ pub fn take_all_home<M: Machine>(cpu: &Cpu<M>) {
 #[cold]
 fn end_all<M: Machine>(cpu: &Cpu<M>) {
     // Those that wait first, so that none of them is sent when the others come.
-    let mut waiting = cpu.away.first.take();
-    cpu.away.last.set(None);
+    let mut waiting = cpu.away.take_waiting();
     cpu.own.away.fetch_and(!WAITS, Ordering::SeqCst);
     while let Some(thread) = waiting {
         waiting = cpu.object::<ThreadRecord>(thread.queue_next.load(Ordering::Relaxed));
         becomes_ready(cpu, thread);
     }
-    while cpu.away.away.get() != 0 {
+    while cpu.away.is_any_away() {
         cpu.machine.bring_home();
         look_at_all(cpu);
     }
-    if let Some(thread) = cpu.away.wanted.take() {
+    if let Some(thread) = cpu.away.take_wanted() {
         becomes_ready(cpu, thread);
     }
-    for (index, place) in cpu.away.places.iter().enumerate() {
-        if let Place::Home(thread) = place.get() {
+    for (index, place) in cpu.away.places() {
+        if let Place::Home(thread) = place {
             // Other instructions than calls are executed again.
             if take_out(cpu, index, thread) == Trap::Syscall {
                 thread.in_syscall.set(CALL_PAUSED);
@@ -229,7 +219,7 @@ fn end_all<M: Machine>(cpu: &Cpu<M>) {
             becomes_ready(cpu, thread);
         }
     }
-    cpu.away.come.set(0);
+    cpu.away.all_went_on();
 }
 
 fn becomes_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
@@ -241,12 +231,12 @@ fn becomes_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 /// Whether a thread is home that has not gone on.
 #[inline(always)]
 pub fn has_come<M: Machine>(cpu: &Cpu<M>) -> bool {
-    cpu.away.come.get() != 0
+    cpu.away.has_come()
 }
 
 /// Until when this core may sleep because of them.
 pub fn deadline_ns<M: Machine>(cpu: &Cpu<M>) -> u64 {
-    let any = cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.first.get().is_some();
+    let any = cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.is_any_waiting();
     if any { cpu.now_ns() + alarm::SLICE_NS } else { u64::MAX }
 }
 
@@ -258,16 +248,15 @@ pub fn next<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, Trap)> {
 
 #[cold]
 fn take_first<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, Trap)> {
-    let mut places = cpu.away.places.iter().enumerate();
-    let home = places.find_map(|(index, place)| match place.get() {
+    let home = cpu.away.places().find_map(|(index, place)| match place {
         Place::Home(thread) => Some((index, thread)),
         Place::Free | Place::Away(..) => None,
     });
-    let (thread, trap) = match (home, cpu.away.wanted.take()) {
+    let (thread, trap) = match (home, cpu.away.take_wanted()) {
         (_, Some(thread)) => (thread, Trap::Interrupt(Interrupts::EMPTY)),
         (Some((index, thread)), None) => (thread, take_out(cpu, index, thread)),
         (None, None) => return None,
     };
-    cpu.away.come.set(cpu.away.come.get() - 1);
+    cpu.away.went_on();
     Some((thread, trap))
 }
