@@ -27,7 +27,7 @@ pub fn share<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
     let now_ns = cpu.now_ns();
     let came_lately = thread.shared.get() != 0 && now_ns.saturating_sub(thread.shared_at_ns.get()) < STAYS_NS;
     // Who has asked for a core with an extension stays on it (`motet_need`), and Flick's kernels know nothing of this.
-    if came_lately || thread.moves.stays.get() != 0 || cpu.crossing.migrates {
+    if came_lately || thread.moves.stays.get() != 0 || cpu.crossing.migrates() {
         return false;
     }
     let Some(target) = reserve_idle(cpu, thread) else { return false };
@@ -50,7 +50,7 @@ pub fn share_waiting<M: Machine>(cpu: &Cpu<M>) {
     let running = cpu.own.ready_running.get();
     run_queue::collect(cpu);
     if let Some(next) = ready::take(cpu, cpu.own) {
-        let may_move = next.in_syscall.get() != THREAD_ENDS && next.moves.stays.get() == 0 && !cpu.crossing.migrates;
+        let may_move = next.in_syscall.get() != THREAD_ENDS && next.moves.stays.get() == 0 && !cpu.crossing.migrates();
         match may_move.then(|| reserve_idle(cpu, next)).flatten() {
             Some(target) => {
                 next.shared.set(next.shared.get() + 1);

@@ -71,7 +71,7 @@ fn reclaim_all<M: Machine>(cpu: &Cpu<M>) {
         state_of(island).store(ISLAND_RECLAIMING, Ordering::Release);
     }
     settle_calls(cpu);
-    if cpu.crossing.migrates {
+    if cpu.crossing.migrates() {
         cpu.note_deaths();
         settle_transfers(cpu, |record| thread_in(cpu, record));
     }

@@ -149,7 +149,7 @@ pub fn move_to_reserved<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord,
 fn part_with<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     save_ext(cpu, thread);
     charge(cpu, thread);
-    cpu.crossing.resident.set(cpu.mm.active());
+    cpu.crossing.keep_resident(cpu.mm.active());
     cpu.own.current_thread.store(0, Ordering::Release);
 }
 
@@ -189,7 +189,7 @@ pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     if core == cpu.id {
         away::call_home(cpu, thread);
         // Over links, a function that was called here goes on after an interrupt, unless its thread is wanted.
-        if cpu.crossing.reach.is_noncoherent() && record.current_thread.load(Ordering::Relaxed) != cpu.raw(thread) {
+        if cpu.crossing.reach().is_noncoherent() && record.current_thread.load(Ordering::Relaxed) != cpu.raw(thread) {
             mark_called(cpu, core, thread);
         }
         return;
@@ -208,13 +208,13 @@ pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 fn mark_called<M: Machine>(cpu: &Cpu<M>, core: CoreId, thread: &'static ThreadRecord) -> bool {
     let is_for = |found: Option<&'static ThreadRecord>| found.is_some_and(|found| core::ptr::eq(found, thread));
     let record = core_record(cpu, core);
-    if cpu.crossing.reach.is_noncoherent() {
+    if cpu.crossing.reach().is_noncoherent() {
         // Of an earlier call, at worst: then the next one becomes an ordinary thread.
         let slot = record.calls.iter().find(|slot| is_for(message::thread_in(cpu, slot.message[0].get())));
         // One that an engine carries may be under way.
         let departing = || {
             let is_it = |word| is_for(message::thread_in(cpu, word));
-            if cpu.crossing.reach.has_engine() { noncoherent::departing(cpu, core, is_it) } else { None }
+            if cpu.crossing.reach().has_engine() { noncoherent::departing(cpu, core, is_it) } else { None }
         };
         let slot = slot.or_else(departing);
         slot.map(noncoherent::mark_attention);

@@ -23,7 +23,7 @@ use crate::{
 /// for calls on cores that they do not ask; `EIO`: its island has died; `EINTR`: a signal came first (it is done nevertheless).
 pub fn set_online<M: Machine>(call: &Call<M>, core: CoreId, online: bool) -> SysResult {
     let cpu = call.cpu;
-    if cpu.islands.are_uncached() || cpu.crossing.migrates {
+    if cpu.islands.are_uncached() || cpu.crossing.migrates() {
         return Err(Errno::EOPNOTSUPP.into());
     }
     if !call.has_waited() {

@@ -160,6 +160,36 @@ fn arrows_are_found_however_they_are_written() {
     );
 }
 
+/// Structs of a source that are named so: their names and bodies.
+fn structs<'a>(source: &'a str, is_meant: impl Fn(&str) -> bool) -> Vec<(&'a str, &'a str)> {
+    let found = source.split("pub struct ").skip(1).filter_map(|rest| {
+        let name = &rest[..rest.find(|c: char| !c.is_alphanumeric())?];
+        let end = if rest[name.len()..].starts_with('(') { ";" } else { "\n}" };
+        let body = rest[name.len()..].split(end).next()?;
+        is_meant(name).then_some((name, body))
+    });
+    found.collect()
+}
+
+/// What a core keeps in mind for a room is known to others by functions only; and `Cpu` itself keeps nothing in mind but that.
+#[test]
+fn what_a_core_keeps_in_mind_has_private_fields() {
+    let mut rooms = 0;
+    for entry in fs::read_dir(root().join(KERNEL).join("cpu")).expect("the room of one core") {
+        let path = entry.expect("an entry").path();
+        let source = fs::read_to_string(&path).expect("a source");
+        for (name, body) in structs(&source, |name| name.ends_with("Core") || name == "Tracer" || name == "Clock") {
+            rooms += 1;
+            assert!(!body.contains("pub "), "{}: {name} has public fields", path.display());
+        }
+        for (_, body) in structs(&source, |name| name == "Cpu") {
+            let cells = body.lines().filter(|line| line.contains("pub ") && line.contains("Cell<"));
+            assert_eq!(cells.count(), 0, "Cpu has a public field that changes: it belongs to a room");
+        }
+    }
+    assert!(rooms > 8, "only {rooms} structs of per-core state: they are no longer found");
+}
+
 /// The parts of a symbol's name in the first mangling scheme, as far as they are whole: `_ZN5motet4life9core_loop` is `motet`, `life`, `core_loop`.
 fn parts_of_symbol(symbol: &str) -> Vec<&str> {
     let (mut rest, mut parts) = (symbol, Vec::new());

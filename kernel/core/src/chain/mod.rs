@@ -141,7 +141,7 @@ pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     }
     thread.crossing.set(0);
     free_spare(cpu, thread);
-    if cpu.crossing.migrates {
+    if cpu.crossing.migrates() {
         away::forget(cpu, thread);
     }
     for slot in thread.stack_used.iter().chain(&thread.stack_top) {

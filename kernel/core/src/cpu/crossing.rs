@@ -4,75 +4,90 @@ use core::cell::{Cell, RefCell};
 
 use motet_abi::{convention::Arguments, fat::Signature};
 use motet_hal::{Machine, Trap};
-use motet_layout::{CoreId, FatProgram, ISLANDS_MAX, Isa, IslandId, ThreadRecord};
-use motet_protocol::{cores::is_dead, direct::Reach, run_queue::Wake};
+use motet_layout::{CROSSING_FLICK, CoreId, FatProgram, ISLANDS_MAX, Isa, IslandId, Pool, PoolAddr, ThreadRecord};
+use motet_protocol::{cores::is_dead, direct::Reach, dma, run_queue::Wake};
 
 use super::Cpu;
 
 /// What a core keeps in mind: of calls that it has made, of the one that it runs, and of functions that it knows.
 pub struct CrossingCore {
-    /// How far this machine's islands are from each other.
-    pub reach: Reach,
-    /// Cores that run functions which threads of this core have called the short way.
-    pub awaited: CoreSet,
-    /// This core looks for the ends of those calls; they do not ring.
-    pub polls_calls: Cell<bool>,
-    /// [`Reach::Noncoherent`]: the thread whose function the one core in `awaited` runs.
-    pub away: Cell<Option<&'static ThreadRecord>>,
-    /// [`Reach::Noncoherent`]: the call of this core that waits for its turn.
-    pub turn: Turn,
-    /// [`Reach::Noncoherent`]: until when the call that this core has made may wait for its callee, in nanoseconds of the machine's clock; 0: this core
-    /// says so when it sleeps; `u64::MAX`: as long as it takes.
-    pub gives_up_ns: Cell<u64>,
-    /// [`Reach::Noncoherent`]: this core has given up, and waits for what its callee says to that.
-    pub withdraws: Cell<bool>,
-    /// [`Reach::Noncoherent`]: the call lets a function go on.
-    pub resumes: Cell<bool>,
-    /// [`Reach::Noncoherent`]: the thread (pool address) whose call takes the long way, because nobody has taken it; 0: none.
-    pub long_way: Cell<u64>,
-    /// [`Reach::Noncoherent`]: this core has told the others to ring it.
-    pub is_rung: Cell<bool>,
-    /// Why this core has woken, until it looks for what to do: it may have been called.
-    pub woken: Cell<Option<Wake>>,
-    /// The address space that stays active while this core sleeps, because calls or threads come from it (pool address).
-    pub resident: Cell<u64>,
-    /// The register frame of functions that this core is called to run (pool address), 0 none yet.
-    pub call_frame: Cell<u64>,
-    /// The call back (its number) whose caller's registers are still in that frame; 0: none.
-    pub frame_of: Cell<u64>,
-    /// Calls back that this core has made.
-    pub calls_back: Cell<u64>,
-    /// Functions that threads of this core have called on other ISAs, by stores. Others are in `other_pins`.
-    pins: Pins,
+    reach: Reach,
+    migrates: bool,
     /// By island: from how many words on the engine carries a message there.
     engine_copies_from: [u8; ISLANDS_MAX],
-    /// Calls are made as Flick does ((`crossing::migration`)).
-    pub migrates: bool,
-    /// Functions that have been called in that way, or where an engine may carry the call ([`Reach::Engine`]): apart, so that calls by stores
-    /// look for neither.
-    pub other_pins: Pins,
-    /// Of the call that is sent or has come: what it does not take is of an earlier one. Nobody holds it while threads come home.
-    pub arguments: RefCell<Arguments>,
+    /// Why this core has woken, until it looks for what to do: it may have been called.
+    woken: Cell<Option<Wake>>,
+    /// Pool address.
+    resident: Cell<u64>,
+    /// Cores that run functions which threads of this core have called the short way.
+    awaited: CoreSet,
+    /// This core looks for the ends of those calls; they do not ring.
+    polls_calls: Cell<bool>,
+    /// The register frame of functions that this core is called to run (pool address), 0 none yet.
+    call_frame: Cell<u64>,
+    /// The call back (its number) whose caller's registers are still in that frame; 0: none.
+    frame_of: Cell<u64>,
+    /// Calls back that this core has made.
+    calls_back: Cell<u64>,
     /// The thread of a function that this core was called to run, once it is an ordinary one, and what it has stopped at.
-    pub left: Cell<Option<(&'static ThreadRecord, Option<Trap>)>>,
+    left: Cell<Option<(&'static ThreadRecord, Option<Trap>)>>,
+    /// Functions that threads of this core have called on other ISAs, by stores.
+    pins: Pins,
+    /// Functions that have been called as Flick does, or where an engine may carry the call ([`Reach::Engine`]): apart, so that calls by stores
+    /// look for neither.
+    other_pins: Pins,
+    /// Of the call that is sent or has come as Flick does: what it does not take is of an earlier one.
+    arguments: RefCell<Arguments>,
     /// Islands, by bit, to which nobody migrates any more, as they have died.
-    pub dead_islands: Cell<u32>,
+    dead_islands: Cell<u32>,
+    // What follows is of calls over links ([`Reach::Noncoherent`]).
+    /// The thread whose function the one core in `awaited` runs.
+    away: Cell<Option<&'static ThreadRecord>>,
+    /// The call of this core that waits for its turn.
+    turn: Turn,
+    /// Until when the call that this core has made may wait for its callee, in nanoseconds of the machine's clock; 0: this core says so when it sleeps;
+    /// `u64::MAX`: as long as it takes.
+    gives_up_ns: Cell<u64>,
+    /// This core has given up, and waits for what its callee says to that.
+    withdraws: Cell<bool>,
+    /// The call lets a function go on.
+    resumes: Cell<bool>,
+    /// The thread (pool address) whose call takes the long way, because nobody has taken it; 0: none.
+    long_way: Cell<u64>,
+    /// This core has told the others to ring it.
+    is_rung: Cell<bool>,
 }
 
 impl CrossingCore {
-    /// Of a core that has made no call, on a machine with islands of that reach; `migrates`: calls are made as Flick does;
-    /// `engine_copies_from`: as [`motet_protocol::dma::words_from`] says of each island.
-    pub fn new(reach: Reach, migrates: bool, engine_copies_from: [u8; ISLANDS_MAX]) -> Self {
+    /// Of a core of island `own` that has made no call.
+    pub fn new(pool: Pool, own: IslandId) -> Self {
+        let header = pool.header();
+        let is_uncached = header.uncached.get() != 0;
+        let migrates = header.crossing.get() == CROSSING_FLICK;
+        let engine_copies_from =
+            if is_uncached && !migrates { engine_copies_from(pool, own) } else { [dma::NEVER; ISLANDS_MAX] };
+        let has_engine = engine_copies_from.iter().any(|&words| words != dma::NEVER);
+        let reach = match is_uncached {
+            true if has_engine => Reach::Engine,
+            true => Reach::Noncoherent,
+            false => Reach::Coherent,
+        };
         Self {
             reach,
             migrates,
             engine_copies_from,
-            other_pins: Pins::default(),
-            arguments: RefCell::default(),
-            left: Cell::new(None),
-            dead_islands: Cell::new(0),
+            woken: Cell::new(None),
+            resident: Cell::new(0),
             awaited: CoreSet::default(),
             polls_calls: Cell::new(false),
+            call_frame: Cell::new(0),
+            frame_of: Cell::new(0),
+            calls_back: Cell::new(0),
+            left: Cell::new(None),
+            pins: Pins::default(),
+            other_pins: Pins::default(),
+            arguments: RefCell::default(),
+            dead_islands: Cell::new(0),
             away: Cell::new(None),
             turn: Turn::default(),
             gives_up_ns: Cell::new(u64::MAX),
@@ -80,21 +95,33 @@ impl CrossingCore {
             resumes: Cell::new(false),
             long_way: Cell::new(0),
             is_rung: Cell::new(false),
-            woken: Cell::new(None),
-            resident: Cell::new(0),
-            call_frame: Cell::new(0),
-            frame_of: Cell::new(0),
-            calls_back: Cell::new(0),
-            pins: Pins::default(),
         }
     }
 }
 
+/// From how many words on messages go to each of the other islands by engines.
+fn engine_copies_from(pool: Pool, from: IslandId) -> [u8; ISLANDS_MAX] {
+    let header = pool.header();
+    let mut words = [dma::NEVER; ISLANDS_MAX];
+    let islands = (0..header.island_count.get()).filter_map(IslandId::from_raw).filter(|&island| island != from);
+    for to in islands {
+        words[to.index()] = dma::words_from(header, from, to);
+    }
+    words
+}
+
+/// How calls are made on this machine, and what this core is doing about them.
 impl CrossingCore {
-    /// Functions that threads of this core have called on other ISAs.
+    /// How far this machine's islands are from each other.
     #[inline(always)]
-    pub fn pins(&self, reach: Reach) -> &Pins {
-        if reach.has_engine() { &self.other_pins } else { &self.pins }
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// Whether calls are made as Flick does (`crossing::migration`).
+    #[inline(always)]
+    pub fn migrates(&self) -> bool {
+        self.migrates
     }
 
     /// [`Reach::Engine`]: whether the engine carries a message of so many words to a core.
@@ -102,8 +129,157 @@ impl CrossingCore {
         words >= u32::from(self.engine_copies_from[to.island().index()])
     }
 
-    /// [`Reach::Noncoherent`]: until when this core, which falls asleep at `now_ns`, waits for the callee of its call to take it; `u64::MAX`: it has no
-    /// such call.
+    /// Whether this core has woken, and has not looked yet for what to do: it may have been called.
+    #[inline(always)]
+    pub fn is_woken(&self) -> bool {
+        self.woken.get().is_some()
+    }
+
+    /// This core has woken, and looks later for what to do.
+    #[inline(always)]
+    pub fn has_woken(&self, why: Wake) {
+        self.woken.set(Some(why));
+    }
+
+    /// Why it has woken, if it has, and looks now.
+    #[inline(always)]
+    pub fn take_woken(&self) -> Option<Wake> {
+        self.woken.take()
+    }
+
+    /// The address space that stays active while this core sleeps, because calls or threads come from it (pool address, 0 none).
+    #[inline(always)]
+    pub fn resident(&self) -> u64 {
+        self.resident.get()
+    }
+
+    /// Another one does from now on.
+    #[inline(always)]
+    pub fn keep_resident(&self, space: u64) {
+        self.resident.set(space);
+    }
+
+    /// Cores that run functions which threads of this core have called the short way.
+    #[inline(always)]
+    pub fn awaited(&self) -> &CoreSet {
+        &self.awaited
+    }
+
+    /// Whether this core looks for the ends of those calls, so that they do not ring.
+    #[inline(always)]
+    pub fn polls_calls(&self) -> bool {
+        self.polls_calls.get()
+    }
+
+    /// It does from now on, or does not.
+    #[inline(always)]
+    pub fn poll_calls(&self, polls: bool) {
+        self.polls_calls.set(polls);
+    }
+
+    /// It looks no longer: whether it has.
+    #[inline(always)]
+    pub fn stop_polling_calls(&self) -> bool {
+        self.polls_calls.replace(false)
+    }
+
+    /// Functions that threads of this core have called on other ISAs.
+    #[inline(always)]
+    pub fn pins(&self, reach: Reach) -> &Pins {
+        if reach.has_engine() { &self.other_pins } else { &self.pins }
+    }
+}
+
+/// The function that this core is called to run.
+impl CrossingCore {
+    /// The register frame of such functions, if there is one yet.
+    #[inline(always)]
+    pub fn call_frame(&self) -> Option<PoolAddr> {
+        Some(PoolAddr(self.call_frame.get())).filter(|frame| frame.0 != 0)
+    }
+
+    /// It is this from now on.
+    pub fn make_call_frame(&self, frame: PoolAddr) -> PoolAddr {
+        self.call_frame.set(frame.0);
+        frame
+    }
+
+    /// The call back whose caller's registers are in that frame, which they are no longer; 0: none.
+    #[inline(always)]
+    pub fn take_frame_of(&self) -> u64 {
+        self.frame_of.replace(0)
+    }
+
+    /// The number of the call back that core `own`, which is this one, makes next.
+    pub fn next_call_back(&self, own: CoreId) -> u64 {
+        (self.calls_back.get() + 1) << 8 | u64::from(own.0)
+    }
+
+    /// The call back of this number is made: the registers of the function that makes it are in the frame.
+    pub fn call_back(&self, number: u64) {
+        self.calls_back.set(number >> 8);
+        self.frame_of.set(number);
+    }
+
+    /// The function's thread is an ordinary one of this core from now on, and has stopped at `trap`.
+    pub fn leave(&self, thread: &'static ThreadRecord, trap: Option<Trap>) {
+        self.left.set(Some((thread, trap)));
+    }
+
+    /// That thread, if there is one, which is the caller's from now on, and what it has stopped at.
+    #[inline(always)]
+    pub fn take_left(&self) -> Option<(&'static ThreadRecord, Option<Trap>)> {
+        self.left.take()
+    }
+}
+
+/// Calls as Flick makes them.
+impl CrossingCore {
+    /// Functions that have been called in that way.
+    pub fn migration_pins(&self) -> &Pins {
+        &self.other_pins
+    }
+
+    /// Arguments of the call that is sent or has come: those that it does not take are of an earlier one. Nobody holds them while threads come home.
+    pub fn arguments(&self) -> &RefCell<Arguments> {
+        &self.arguments
+    }
+
+    /// Whether an island has died, as far as this core has been told ([`Cpu::note_deaths`]).
+    pub fn is_dead(&self, island: IslandId) -> bool {
+        self.dead_islands.get() >> island.index() & 1 != 0
+    }
+}
+
+/// Calls over links ([`Reach::Noncoherent`]).
+impl CrossingCore {
+    /// This core has made a call for `thread`, and waits for its callee to take it until then; `None`: it says so when it sleeps.
+    #[inline(always)]
+    pub fn wait_for(&self, thread: &'static ThreadRecord, gives_up_ns: Option<u64>) {
+        self.away.set(Some(thread));
+        self.gives_up_ns.set(gives_up_ns.unwrap_or(0));
+    }
+
+    /// The thread whose function the one core in [`awaited`](Self::awaited) runs.
+    #[inline(always)]
+    pub fn away(&self) -> Option<&'static ThreadRecord> {
+        self.away.get()
+    }
+
+    /// The call of this core that waits for its turn.
+    #[inline(always)]
+    pub fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    /// Whether this core has made a call that it does not wait for as long as it takes.
+    #[inline(always)]
+    pub fn may_give_up(&self) -> bool {
+        self.gives_up_ns.get() != u64::MAX
+    }
+
+    /// Until when this core, which falls asleep at `now_ns` unless it has said so before, waits for the callee of its call to take it; `u64::MAX`:
+    /// it has no such call.
     #[inline(always)]
     pub fn gives_up_at(&self, now_ns: u64) -> u64 {
         if self.gives_up_ns.get() == 0 {
@@ -112,14 +288,71 @@ impl CrossingCore {
         self.gives_up_ns.get()
     }
 
-    /// Whether the call of `thread` (pool address) is to take the long way, which it then does.
+    /// Whether the time is over for the call of this core.
+    #[inline(always)]
+    pub fn is_time_over(&self, now_ns: impl FnOnce() -> u64) -> bool {
+        self.may_give_up() && now_ns() >= self.gives_up_ns.get()
+    }
+
+    /// This core waits for its call as long as it takes, or has none.
+    #[inline(always)]
+    pub fn no_longer_gives_up(&self) {
+        self.gives_up_ns.set(u64::MAX);
+    }
+
+    /// This core has given up, and waits for what its callee says to that.
+    pub fn withdraw(&self) {
+        self.withdraws.set(true);
+    }
+
+    /// Its callee has said it: whether this core has waited for that.
+    #[inline(always)]
+    pub fn end_withdrawal(&self) -> bool {
+        self.withdraws.replace(false)
+    }
+
+    /// Whether the call lets a function go on.
+    #[inline(always)]
+    pub fn resumes(&self) -> bool {
+        self.resumes.get()
+    }
+
+    /// Says whether it does.
+    #[inline(always)]
+    pub fn set_resumes(&self, resumes: bool) {
+        self.resumes.set(resumes);
+    }
+
+    /// Nobody has taken the call of `thread` (pool address): its next one takes the long way.
+    pub fn send_long_way(&self, thread: u64) {
+        self.long_way.set(thread);
+    }
+
+    /// Whether the call of `thread` (pool address) is to take the long way.
+    #[inline(always)]
+    pub fn is_to_take_long_way(&self, thread: u64) -> bool {
+        self.long_way.get() == thread
+    }
+
+    /// Whether it is, which it then does.
     #[inline(always)]
     pub fn takes_long_way(&self, thread: u64) -> bool {
-        let takes = self.long_way.get() == thread;
+        let takes = self.is_to_take_long_way(thread);
         if takes {
             self.long_way.set(0);
         }
         takes
+    }
+
+    /// This core looks no longer for what others have for it: whether they have been told before to ring it.
+    pub fn look_no_longer(&self) -> bool {
+        self.is_rung.replace(true)
+    }
+
+    /// This core looks again: whether they have been told to ring it.
+    #[inline(always)]
+    pub fn look_again(&self) -> bool {
+        self.is_rung.replace(false)
     }
 }
 

@@ -3,9 +3,9 @@
 use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_hal::Machine;
-use motet_layout::{CROSSING_FLICK, CoreId, CoreRecord, Frame, ISLANDS_MAX, Isa, IslandCounters, IslandId, Pool};
+use motet_layout::{CoreId, CoreRecord, Frame, Isa, IslandCounters, IslandId, Pool};
 use motet_paging::{Format, PhysMap};
-use motet_protocol::{direct::Reach, dma, memory::is_private_to, shootdown};
+use motet_protocol::{memory::is_private_to, shootdown};
 
 mod ability;
 mod alarm;
@@ -85,17 +85,6 @@ pub struct Cpu<M: Machine> {
     said_damaged: Cell<bool>,
 }
 
-/// From how many words on messages go to each of the other islands by engines.
-fn engine_copies_from(pool: Pool, from: IslandId) -> [u8; ISLANDS_MAX] {
-    let header = pool.header();
-    let mut words = [dma::NEVER; ISLANDS_MAX];
-    let islands = (0..header.island_count.get()).filter_map(IslandId::from_raw).filter(|&island| island != from);
-    for to in islands {
-        words[to.index()] = dma::words_from(header, from, to);
-    }
-    words
-}
-
 impl<M: Machine> Cpu<M> {
     /// This core's view of the machine.
     ///
@@ -105,16 +94,6 @@ impl<M: Machine> Cpu<M> {
         let (pool, id) = (machine.pool(), machine.core());
         let record = &pool.header().islands[id.island().index()];
         let format = Isa::from_raw(record.paging.get()).and_then(Format::from_isa);
-        let uncached = pool.header().uncached.get() != 0;
-        let migrates = pool.header().crossing.get() == CROSSING_FLICK;
-        let engine_copies_from =
-            if uncached && !migrates { engine_copies_from(pool, id.island()) } else { [dma::NEVER; ISLANDS_MAX] };
-        let has_engine = engine_copies_from.iter().any(|&words| words != dma::NEVER);
-        let reach = match uncached {
-            true if has_engine => Reach::Engine,
-            true => Reach::Noncoherent,
-            false => Reach::Coherent,
-        };
         Self {
             machine,
             pool,
@@ -128,7 +107,7 @@ impl<M: Machine> Cpu<M> {
             alarm: AlarmCore::default(),
             away: AwayCore::default(),
             cputime: CputimeCore::default(),
-            crossing: CrossingCore::new(reach, migrates, engine_copies_from),
+            crossing: CrossingCore::new(pool, id.island()),
             due: DueCore::default(),
             fpga: FpgaCore::default(),
             handover: HandoverCore::default(),
@@ -192,7 +171,7 @@ impl<M: Machine> Cpu<M> {
         shootdown::pass(self, || {
             self.flush_user();
             // The islands of timed runs do not die one by one.
-            if self.crossing.migrates && !self.is_timed() {
+            if self.crossing.migrates() && !self.is_timed() {
                 self.note_deaths();
             }
         });

@@ -78,7 +78,7 @@ pub fn call_back<M: Machine>(
     if !is_canonical(tls) {
         return false; // as an ordinary thread it is told so
     }
-    let number = (cpu.crossing.calls_back.get() + 1) << 8 | u64::from(cpu.id.0);
+    let number = cpu.crossing.next_call_back(cpu.id);
     let by_engine = reach.has_engine() && cpu.crossing.engine_copies(caller, CALL_BACK_WORDS);
     let answer = if by_engine { Reply::outgoing(cpu) } else { Reply::there(cpu, caller) };
     answer.message[0].set(pin.signature.words);
@@ -100,8 +100,7 @@ pub fn call_back<M: Machine>(
     record.frame.set(number);
     cpu.machine.save_kept_ext(frame);
     convention::save_caller(M::ISA, frame, record);
-    cpu.crossing.calls_back.set(number >> 8);
-    cpu.crossing.frame_of.set(number);
+    cpu.crossing.call_back(number);
     if by_engine {
         return direct::answer_by_engine(cpu, caller, CALL_BACK, cpu.idle_state());
     }
@@ -179,7 +178,7 @@ pub fn go_back<M: Machine>(
     target: CoreId,
     results: &Results,
 ) -> Option<Fetch> {
-    match cpu.crossing.reach {
+    match cpu.crossing.reach() {
         Reach::Noncoherent => go_back_at(cpu, thread, space, record, target, results, Reach::Noncoherent),
         Reach::Engine => go_back_at(cpu, thread, space, record, target, results, Reach::Engine),
         Reach::Coherent => None,
@@ -227,7 +226,7 @@ fn go_back_at<M: Machine>(
     }
     outer.callee_core.set(u32::from(target.0));
     let made = give(cpu, thread, space, target, claim, || end(cpu, thread, record, isa))?;
-    cpu.crossing.resumes.set(true);
+    cpu.crossing.set_resumes(true);
     Some(wait(cpu, thread, outer, made, reach))
 }
 

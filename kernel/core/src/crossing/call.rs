@@ -70,7 +70,7 @@ pub fn fetch<M: Machine>(
     address: u64,
 ) -> Fetch {
     let space = mm::space_of(cpu, process);
-    let called = match cpu.crossing.reach {
+    let called = match cpu.crossing.reach() {
         Reach::Coherent => call_again(cpu, thread, process, space, Reach::Coherent),
         // It knows no function where there is an engine.
         Reach::Noncoherent | Reach::Engine => call_noncoherent(cpu, thread, process, space),
@@ -88,7 +88,7 @@ fn first_fetch<M: Machine>(
     space: &'static SpaceRecord,
     address: u64,
 ) -> Fetch {
-    if cpu.crossing.reach.has_engine()
+    if cpu.crossing.reach().has_engine()
         && let Some(fetch) = call_by_engine(cpu, thread, process, space)
     {
         return fetch;
@@ -107,7 +107,7 @@ pub fn call_again_noncoherent<M: Machine>(
     process: &'static ProcessRecord,
     space: &'static SpaceRecord,
 ) -> Option<Fetch> {
-    match cpu.crossing.reach {
+    match cpu.crossing.reach() {
         Reach::Coherent => None,
         Reach::Noncoherent => call_noncoherent(cpu, thread, process, space),
         Reach::Engine => call_by_engine(cpu, thread, process, space),
@@ -146,7 +146,7 @@ fn call_again<M: Machine>(
     space: &'static SpaceRecord,
     reach: Reach,
 ) -> Option<Fetch> {
-    if reach.is_noncoherent() && cpu.crossing.long_way.get() == cpu.raw(thread) {
+    if reach.is_noncoherent() && cpu.crossing.is_to_take_long_way(cpu.raw(thread)) {
         return None;
     }
     let function = registers::pc(&thread.frame);
@@ -180,7 +180,7 @@ pub fn make<M: Machine>(
     if !request.is_local
         && !is_wanted
         && !takes_long_way
-        && let Some(fetch) = call(cpu, ready, cpu.crossing.reach)
+        && let Some(fetch) = call(cpu, ready, cpu.crossing.reach())
     {
         return Ok(fetch);
     }
@@ -229,8 +229,8 @@ fn place<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, spread: Option<&Spread>, re
     let made = caller::give(cpu, thread, space, target, claimed, || ready.begin(cpu))?;
     request.count(cpu, target);
     if reach.is_noncoherent() {
-        cpu.crossing.turn.came(cpu.raw(thread));
-        cpu.crossing.resumes.set(false);
+        cpu.crossing.turn().came(cpu.raw(thread));
+        cpu.crossing.set_resumes(false);
     }
     Some(wait(cpu, thread, record, made, reach))
 }
@@ -246,9 +246,8 @@ pub fn wait<M: Machine>(
     reach: Reach,
 ) -> Fetch {
     if reach.is_noncoherent() {
-        cpu.crossing.away.set(Some(thread));
         // Who sleeps says until when itself.
-        cpu.crossing.gives_up_ns.set(if made.is_idle { 0 } else { cpu.now_ns() + LONG_WAY_NS });
+        cpu.crossing.wait_for(thread, (!made.is_idle).then(|| cpu.now_ns() + LONG_WAY_NS));
     }
     if !made.is_idle {
         return Fetch::Gone;
@@ -260,13 +259,13 @@ pub fn wait<M: Machine>(
     }
     let may_stay = wake == Wake::Look
         && !cpu.due.deferred().contains(Interrupts::TIMER)
-        && cpu.mm.active() == cpu.crossing.resident.get();
+        && cpu.mm.active() == cpu.crossing.resident();
     let outcome = if may_stay { direct::outcome(cpu, made.callee, reach) } else { Outcome::Runs };
     let has_new_ext = match outcome {
         Outcome::Returned => caller::resume(cpu, thread, record, made.callee, reach),
         Outcome::Calls => back::take_call(cpu, thread, record, made.callee),
         Outcome::Runs | Outcome::Left | Outcome::Withdrawn => {
-            cpu.crossing.woken.set(Some(wake));
+            cpu.crossing.has_woken(wake);
             return Fetch::Gone;
         }
     };
@@ -289,7 +288,7 @@ pub fn called<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// As [`called`], of a call over a link.
 #[inline(always)]
 pub fn called_from_noncoherent<M: Machine>(cpu: &Cpu<M>) -> bool {
-    if cpu.crossing.reach.has_engine() { called_by_engine(cpu) } else { called_by_stores(cpu) }
+    if cpu.crossing.reach().has_engine() { called_by_engine(cpu) } else { called_by_stores(cpu) }
 }
 
 /// As [`run_called`]: apart from it, so that the other one has more registers.

@@ -67,7 +67,7 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Option<Begun> {
     let given = Given::read(cpu, reach).map_err(damaged).ok()?;
     let (own_frame, resumes) = (call_frame(cpu), reach.is_noncoherent() && given.resumes());
     // What another call of the same thread has left in the registers is its own.
-    let frame_of = if reach.is_noncoherent() { cpu.crossing.frame_of.replace(0) } else { 0 };
+    let frame_of = if reach.is_noncoherent() { cpu.crossing.take_frame_of() } else { 0 };
     let again =
         own_frame.is_some() && given.again && (!resumes || given.message.words[resume::FRAME].get() == frame_of);
     if resumes && !again && given.saved_caller(cpu).is_none() {
@@ -86,7 +86,7 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Option<Begun> {
         adopt(cpu, given.place(), Some(frame), sp_at_return, Some(trap), reach);
         return None;
     }
-    cpu.crossing.resident.set(cpu.raw(given.space));
+    cpu.crossing.keep_resident(cpu.raw(given.space));
     if given.has_floats() || !again {
         cpu.machine.load_ext(frame);
         cpu.handover.hold(cpu.raw(given.thread), CALLED);
@@ -159,10 +159,11 @@ fn serve_syscall<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, frame:
 
 /// The register frame of called functions, made at the first call.
 fn call_frame<M: Machine>(cpu: &Cpu<M>) -> Option<&'static UserFrame> {
-    if cpu.crossing.call_frame.get() == 0 {
-        cpu.crossing.call_frame.set(alloc_zeroed_frame(cpu)?.addr().0);
-    }
-    Some(cpu.pool.at(PoolAddr(cpu.crossing.call_frame.get())))
+    let frame = match cpu.crossing.call_frame() {
+        Some(frame) => frame,
+        None => cpu.crossing.make_call_frame(alloc_zeroed_frame(cpu)?.addr()),
+    };
+    Some(cpu.pool.at(frame))
 }
 
 /// Gives the function's results to the caller's core. `false`: somebody wants the thread here.
@@ -232,5 +233,5 @@ pub fn adopt<M: Machine>(
     if mm::activate(cpu, space).is_err() {
         return exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
     }
-    cpu.crossing.left.set(Some((thread, trap)));
+    cpu.crossing.leave(thread, trap);
 }

@@ -45,7 +45,7 @@ pub struct Made {
 pub fn claim<M: Machine>(cpu: &Cpu<M>, target: CoreId, reach: Reach) -> Option<Claim> {
     // Where the callee answers, there is room for one.
     if reach.is_noncoherent() {
-        return if cpu.crossing.awaited.is_empty() { direct::claim(cpu, target, reach) } else { None };
+        return if cpu.crossing.awaited().is_empty() { direct::claim(cpu, target, reach) } else { None };
     }
     direct::claim(cpu, target, reach).or_else(|| claim_late(cpu, target))
 }
@@ -90,10 +90,10 @@ pub fn give<M: Machine>(
     }
     begin();
     claim.publish(cpu);
-    cpu.crossing.resident.set(cpu.raw(space));
-    let others = !cpu.crossing.awaited.is_empty();
-    cpu.crossing.awaited.add(target);
-    cpu.crossing.polls_calls.set(polls);
+    cpu.crossing.keep_resident(cpu.raw(space));
+    let others = !cpu.crossing.awaited().is_empty();
+    cpu.crossing.awaited().add(target);
+    cpu.crossing.poll_calls(polls);
     Some(Made { callee: target, is_idle, others })
 }
 
@@ -125,8 +125,8 @@ pub fn resume<M: Machine>(
 #[inline(always)]
 pub fn release<M: Machine>(cpu: &Cpu<M>, callee: CoreId, reach: Reach) {
     if reach.is_noncoherent() {
-        cpu.crossing.gives_up_ns.set(u64::MAX);
-        if cpu.crossing.withdraws.replace(false) {
+        cpu.crossing.no_longer_gives_up();
+        if cpu.crossing.end_withdrawal() {
             noncoherent::end_withdrawal(cpu, callee);
         }
     }
@@ -135,10 +135,10 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, callee: CoreId, reach: Reach) {
 
 /// Not coherent: the time is over for the call of this core, but its callee has taken it, and has not answered yet: there is nothing else to wait for.
 pub fn waits_on<M: Machine>(cpu: &Cpu<M>) -> bool {
-    let is_over = cpu.crossing.gives_up_ns.get() != u64::MAX && cpu.now_ns() >= cpu.crossing.gives_up_ns.get();
+    let is_over = cpu.crossing.is_time_over(|| cpu.now_ns());
     let waits_on = is_over && direct::is_taken(cpu) && !has_outcome(cpu);
     if waits_on {
-        cpu.crossing.gives_up_ns.set(u64::MAX);
+        cpu.crossing.no_longer_gives_up();
         cpu.handle_interrupts(Interrupts::EMPTY);
         set_timer_exactly(cpu, timer::next_deadline_ns(cpu));
         cpu.pass();
@@ -148,29 +148,29 @@ pub fn waits_on<M: Machine>(cpu: &Cpu<M>) -> bool {
 
 /// Not coherent: the call of this core has not been answered: if it has not even been taken for long, this core wants it back.
 fn give_up<M: Machine>(cpu: &Cpu<M>, callee: CoreId) {
-    if cpu.crossing.gives_up_ns.get() == u64::MAX {
+    if !cpu.crossing.may_give_up() {
         return;
     }
     let now_ns = cpu.now_ns();
     if cpu.crossing.gives_up_at(now_ns) > now_ns {
         return;
     }
-    cpu.crossing.gives_up_ns.set(u64::MAX);
+    cpu.crossing.no_longer_gives_up();
     if !direct::is_taken(cpu) {
-        cpu.crossing.withdraws.set(true);
+        cpu.crossing.withdraw();
         noncoherent::withdraw(cpu, callee);
     }
 }
 
 /// Not coherent: `callee` has not taken the call of this core: its thread makes the call again, and takes the long way.
 fn take_withdrawn<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> Option<&'static ThreadRecord> {
-    cpu.crossing.awaited.remove(callee);
+    cpu.crossing.awaited().remove(callee);
     release(cpu, callee, Reach::Noncoherent);
-    let thread = cpu.crossing.away.get()?;
+    let thread = cpu.crossing.away()?;
     take_back(cpu, thread);
     cputime::charge(cpu, thread);
     let undone = innermost(cpu, thread).and_then(|record| {
-        if cpu.crossing.resumes.get() {
+        if cpu.crossing.resumes() {
             return undo(cpu, thread, record);
         }
         uncount_call(cpu, thread, record);
@@ -184,7 +184,7 @@ fn take_withdrawn<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> Option<&'static T
     if undone.is_none() {
         registers::set_pc(&thread.frame, gate::address(M::ISA)); // where it is to go on is lost
     }
-    cpu.crossing.long_way.set(cpu.raw(thread));
+    cpu.crossing.send_long_way(cpu.raw(thread));
     Some(thread)
 }
 
@@ -195,8 +195,8 @@ pub fn take_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 
 /// A thread of this core whose function elsewhere has returned, with its caller's registers.
 fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
-    let reach = cpu.crossing.reach;
-    cpu.crossing.awaited.iter().find_map(|callee| match direct::outcome(cpu, callee, reach) {
+    let reach = cpu.crossing.reach();
+    cpu.crossing.awaited().iter().find_map(|callee| match direct::outcome(cpu, callee, reach) {
         Outcome::Runs => {
             if reach.is_noncoherent() {
                 give_up(cpu, callee);
@@ -204,7 +204,7 @@ fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
             None
         }
         Outcome::Left => {
-            cpu.crossing.awaited.remove(callee);
+            cpu.crossing.awaited().remove(callee);
             if reach.is_noncoherent() {
                 release(cpu, callee, reach);
             }
@@ -212,7 +212,7 @@ fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
         }
         Outcome::Withdrawn => take_withdrawn(cpu, callee),
         outcome @ (Outcome::Returned | Outcome::Calls) => {
-            cpu.crossing.awaited.remove(callee);
+            cpu.crossing.awaited().remove(callee);
             let Some(thread) = called_on(cpu, callee, reach) else {
                 let word = core_record(cpu, callee).message[0].get();
                 let what = format_args!("the message of its call's results is damaged: word 0 is {word:#x}");
@@ -247,7 +247,7 @@ fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
 fn called_on<M: Machine>(cpu: &Cpu<M>, callee: CoreId, reach: Reach) -> Option<&'static ThreadRecord> {
     // Once it has answered, others may write their calls over the message.
     if reach.is_noncoherent() {
-        return cpu.crossing.away.get();
+        return cpu.crossing.away();
     }
     let is_there = |thread: &&ThreadRecord| thread.core.load(Ordering::Relaxed) == u32::from(callee.0);
     message::thread_of(cpu, core_record(cpu, callee)).filter(is_there)
@@ -255,17 +255,17 @@ fn called_on<M: Machine>(cpu: &Cpu<M>, callee: CoreId, reach: Reach) -> Option<&
 
 /// Whether a call that this core has made, and looks for the end of, may have ended.
 pub fn has_outcome<M: Machine>(cpu: &Cpu<M>) -> bool {
-    if cpu.crossing.reach.is_noncoherent() {
-        return !cpu.crossing.awaited.is_empty() && direct::has_answer(cpu); // there is one such call
+    if cpu.crossing.reach().is_noncoherent() {
+        return !cpu.crossing.awaited().is_empty() && direct::has_answer(cpu); // there is one such call
     }
-    cpu.crossing.awaited.iter().any(|callee| direct::has_outcome(cpu, callee, Reach::Coherent))
+    cpu.crossing.awaited().iter().any(|callee| direct::has_outcome(cpu, callee, Reach::Coherent))
 }
 
 /// This core no longer looks for the ends of the calls that it has made: they ring. `false`: one may have ended.
 pub fn stop_polling_calls<M: Machine>(cpu: &Cpu<M>) -> bool {
-    let polled = cpu.crossing.polls_calls.replace(false);
-    if cpu.crossing.reach.is_noncoherent() {
-        if cpu.crossing.awaited.is_empty() {
+    let polled = cpu.crossing.stop_polling_calls();
+    if cpu.crossing.reach().is_noncoherent() {
+        if cpu.crossing.awaited().is_empty() {
             return true;
         }
         if polled {
@@ -274,12 +274,12 @@ pub fn stop_polling_calls<M: Machine>(cpu: &Cpu<M>) -> bool {
         return !has_outcome(cpu);
     }
     // Each of them, also after one that has ended.
-    !polled || cpu.crossing.awaited.iter().filter(|&callee| !direct::stop_polling(cpu, callee)).count() == 0
+    !polled || cpu.crossing.awaited().iter().filter(|&callee| !direct::stop_polling(cpu, callee)).count() == 0
 }
 
 /// Not coherent: who has something for this core is to ring it. It has to look once more whether there is something.
 pub fn look_no_longer<M: Machine>(cpu: &Cpu<M>) {
-    if !cpu.crossing.is_rung.replace(true) {
+    if !cpu.crossing.look_no_longer() {
         noncoherent::look_no_longer(cpu);
     }
 }
@@ -287,14 +287,14 @@ pub fn look_no_longer<M: Machine>(cpu: &Cpu<M>) {
 /// Not coherent: this core looks from now on.
 #[inline(always)]
 pub fn look_again<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.crossing.is_rung.replace(false) {
+    if cpu.crossing.look_again() {
         noncoherent::look_again(cpu);
     }
 }
 
 /// A thread whose function elsewhere has returned; further ones become ready.
 pub fn first_returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
-    if cpu.crossing.awaited.is_empty() {
+    if cpu.crossing.awaited().is_empty() {
         return None;
     }
     let first = returned(cpu)?;
@@ -306,7 +306,7 @@ pub fn first_returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord>
 /// that other threads of this core have made ring it when they end.
 #[inline(always)]
 pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, made: &Made, has_new_ext: bool) {
-    cpu.crossing.awaited.remove(made.callee);
+    cpu.crossing.awaited().remove(made.callee);
     if has_new_ext {
         handover::reload_ext(cpu, thread);
     }
@@ -314,7 +314,7 @@ pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, made: &Mad
     then_look(); // at the attention word, before the thread runs
     if !cpu.alarm.is_set() {
         alarm::reprogram_timer(cpu);
-    } else if cpu.crossing.reach.is_noncoherent() && !cpu.is_polling() {
+    } else if cpu.crossing.reach().is_noncoherent() && !cpu.is_polling() {
         alarm::begin_slice(cpu); // the timer was for the call
     }
     stop_polling(cpu);
@@ -327,14 +327,14 @@ pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, made: &Mad
 /// This core is about to run user code: calls that its threads have made ring it when they end.
 #[inline(always)]
 pub fn stop_polling<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.crossing.polls_calls.get() && !stop_polling_calls(cpu) {
+    if cpu.crossing.polls_calls() && !stop_polling_calls(cpu) {
         make_returned_ready(cpu);
     }
 }
 
 /// Threads whose functions elsewhere have returned become ready.
 pub fn make_returned_ready<M: Machine>(cpu: &Cpu<M>) {
-    while !cpu.crossing.awaited.is_empty()
+    while !cpu.crossing.awaited().is_empty()
         && let Some(thread) = returned(cpu)
     {
         thread.state.store(THREAD_READY, Ordering::Relaxed);

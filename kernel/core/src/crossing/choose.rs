@@ -42,7 +42,7 @@ pub fn choose<M: Machine>(
     space: &'static SpaceRecord,
     address: u64,
 ) -> Fetch {
-    if cpu.crossing.migrates
+    if cpu.crossing.migrates()
         && let Some(fetch) = migration::redirect(cpu, thread, space, address)
     {
         return fetch;
@@ -50,7 +50,7 @@ pub fn choose<M: Machine>(
     let Some(program) = cpu.object::<FatProgram>(space.fat.get()) else { return Fetch::Fault };
     let function = registers::pc(&thread.frame);
     let epoch = mm::epoch(cpu, space);
-    let pins = cpu.crossing.pins(cpu.crossing.reach);
+    let pins = cpu.crossing.pins(cpu.crossing.reach());
     let pin = match pins.get(function, epoch) {
         Some(pin) => pin,
         None => {
@@ -70,14 +70,14 @@ pub fn choose<M: Machine>(
     };
     let isa = pin.isa;
     let policies = CrossingPolicies::from_raw(process.crossing_policy.load(Ordering::Relaxed));
-    let mut may_wait = cpu.crossing.reach.is_noncoherent()
-        && cpu.crossing.long_way.get() != cpu.raw(thread)
+    let mut may_wait = cpu.crossing.reach().is_noncoherent()
+        && !cpu.crossing.is_to_take_long_way(cpu.raw(thread))
         && !back::moves_home(cpu, thread, space, isa);
-    if may_wait && policies.busy == CrossingPolicy::Wait && !cpu.crossing.awaited.is_empty() {
+    if may_wait && policies.busy == CrossingPolicy::Wait && !cpu.crossing.awaited().is_empty() {
         if let Some(fetch) = after_others(cpu, thread, process, space) {
             return fetch;
         }
-        may_wait = cpu.crossing.awaited.is_empty(); // it has waited for long
+        may_wait = cpu.crossing.awaited().is_empty(); // it has waited for long
     }
     let Some(core) = island_of(cpu, thread, isa) else {
         if pin.strict || policies.missing == CrossingPolicy::End {
@@ -103,7 +103,7 @@ pub fn choose<M: Machine>(
         return report::kill(cpu, thread, process, what);
     }
     let is_free = target == cpu.id || noncoherent::is_free(cpu, target);
-    if may_wait && !is_free && cpu.crossing.turn.waits(cpu.raw(thread), cpu.now_ns()) {
+    if may_wait && !is_free && cpu.crossing.turn().waits(cpu.raw(thread), cpu.now_ns()) {
         return try_again(cpu, thread);
     }
     let made = Request::of(cpu, thread, space, function, &pin).and_then(|mut request| {
@@ -130,10 +130,10 @@ fn after_others<M: Machine>(
     space: &'static SpaceRecord,
 ) -> Option<Fetch> {
     make_returned_ready(cpu);
-    if cpu.crossing.awaited.is_empty() {
+    if cpu.crossing.awaited().is_empty() {
         return call_again_noncoherent(cpu, thread, process, space);
     }
-    cpu.crossing.turn.waits(cpu.raw(thread), cpu.now_ns()).then(|| try_again(cpu, thread))
+    cpu.crossing.turn().waits(cpu.raw(thread), cpu.now_ns()).then(|| try_again(cpu, thread))
 }
 
 /// The thread fetches again when all others of this core have run.

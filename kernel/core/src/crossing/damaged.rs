@@ -66,8 +66,8 @@ fn find_called<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> Option<&'static Thre
 
 fn end_message<M: Machine>(cpu: &Cpu<M>, callee: CoreId) {
     if callee == cpu.id {
-        direct::end_call(cpu, direct::caller(cpu), cpu.crossing.reach);
+        direct::end_call(cpu, direct::caller(cpu), cpu.crossing.reach());
     } else {
-        release(cpu, callee, cpu.crossing.reach);
+        release(cpu, callee, cpu.crossing.reach());
     }
 }

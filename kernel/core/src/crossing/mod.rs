@@ -62,7 +62,7 @@ pub trait Awake {
 
 /// The thread of a function that this core was called to run, which has become an ordinary thread here and goes on, with what it has stopped at.
 pub fn take_left<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, Option<Trap>)> {
-    cpu.crossing.left.take()
+    cpu.crossing.take_left()
 }
 
 /// What became of a fetch that this island could not serve.

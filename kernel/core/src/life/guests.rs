@@ -66,8 +66,8 @@ pub fn serve_guests<M: Machine>(
 #[inline(always)]
 fn next_guest<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
     let is_due = cpu.due.has_deferred()
-        || cpu.crossing.migrates
-        || cpu.crossing.woken.get().is_some()
+        || cpu.crossing.migrates()
+        || cpu.crossing.is_woken()
         || extension::away::has_come(cpu)
         || hotplug::is_asked(cpu)
         || cpu.due.is_used_up();
@@ -146,8 +146,8 @@ fn is_else_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &Proces
         || limits::limit_of(process, RLIMIT_CPU) != u64::MAX
         || cpu.fpga.has_waiting()
         || cpu.clock.is_to_be_steered(now_ns)
-        || !cpu.crossing.awaited.is_empty()
-        || cpu.crossing.migrates
+        || !cpu.crossing.awaited().is_empty()
+        || cpu.crossing.migrates()
         || extension::away::has_come(cpu)
         || own.away.load(Ordering::Relaxed) != 0
 }

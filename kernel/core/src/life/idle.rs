@@ -17,8 +17,8 @@ use crate::{
 /// Waits until there is something to do; does what it is given directly.
 pub fn idle<M: Machine>(cpu: &Cpu<M>) {
     fpga::catch_up(cpu);
-    if cpu.crossing.woken.get().is_none() {
-        if cpu.crossing.resident.get() != cpu.mm.active() {
+    if !cpu.crossing.is_woken() {
+        if cpu.crossing.resident() != cpu.mm.active() {
             mm::deactivate(cpu);
         }
         handle_interrupts(cpu, Interrupts::EMPTY);
@@ -32,7 +32,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             // Who has asked for a shoot-down waits for this core, though it sleeps.
             cpu.pass();
         }
-        if cpu.crossing.migrates && (crossing::migration::is_called(cpu) || run_queue::has_ready(cpu.own)) {
+        if cpu.crossing.migrates() && (crossing::migration::is_called(cpu) || run_queue::has_ready(cpu.own)) {
             return; // the doorbell that has just been taken was for that
         }
         // Time that nobody waits for: memory this island no longer needs goes back to all. Flick's scheduler does nothing but poll (section
@@ -44,7 +44,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         run_queue::announce_idle(cpu, cpu.idle_state());
     }
     loop {
-        let wake = cpu.crossing.woken.take().unwrap_or_else(|| awake(cpu));
+        let wake = cpu.crossing.take_woken().unwrap_or_else(|| awake(cpu));
         cpu.pass();
         if is_awaiting_migrations(cpu) && crossing::migration::comes_first(cpu) {
             break;
@@ -60,7 +60,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             set_timer(cpu, timer::next_deadline_ns(cpu));
             // The call's doorbell may have been that of a result, too.
             if crossing::has_outcome(cpu) {
-                cpu.crossing.woken.set(Some(end_idle(cpu)));
+                cpu.crossing.has_woken(end_idle(cpu));
             }
             continue;
         }
@@ -68,7 +68,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             go_on(cpu, thread, trap);
         }
         // Nothing runs while a call may wait for an answer: the next sleep would forget it.
-        let first = if cpu.crossing.woken.get().is_none() { crossing::first_returned(cpu) } else { None };
+        let first = if cpu.crossing.is_woken() { None } else { crossing::first_returned(cpu) };
         match first {
             Some(thread) => run_thread(cpu, thread),
             None => handle_interrupts(cpu, Interrupts::EMPTY),
@@ -82,13 +82,13 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
 
 /// Whether this core polls for functions that it is to run by Flick's protocol.
 fn is_awaiting_migrations<M: Machine>(cpu: &Cpu<M>) -> bool {
-    cpu.crossing.migrates && cpu.is_polling()
+    cpu.crossing.migrates() && cpu.is_polling()
 }
 
 /// Announces that this core is about to sleep, sleeps, and says why it is awake again. It has to serve shoot-downs.
 #[inline(always)]
 pub fn doze<M: Machine>(cpu: &Cpu<M>) -> Wake {
-    debug_assert!(cpu.crossing.woken.get().is_none(), "a call that this core was given is forgotten");
+    debug_assert!(!cpu.crossing.is_woken(), "a call that this core was given is forgotten");
     trace::stop(cpu);
     handle_deferred(cpu);
     run_queue::announce_idle(cpu, cpu.idle_state());
@@ -107,7 +107,7 @@ fn awake<M: Machine>(cpu: &Cpu<M>) -> Wake {
 /// This core is awake: why.
 #[inline(always)]
 fn end_idle<M: Machine>(cpu: &Cpu<M>) -> Wake {
-    if !cpu.crossing.reach.is_noncoherent() {
+    if !cpu.crossing.reach().is_noncoherent() {
         return run_queue::end_idle(cpu);
     }
     match run_queue::end_idle_noncoherent(cpu, cpu.life.serves_next()) {
@@ -135,7 +135,7 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     let mut now_ns = before_ns;
     charge_core(cpu, before_ns);
     let mut interrupts = Interrupts::EMPTY;
-    let is_noncoherent = cpu.crossing.reach.is_noncoherent();
+    let is_noncoherent = cpu.crossing.reach().is_noncoherent();
     if is_noncoherent && cpu.is_polling() {
         crossing::look_again(cpu);
     }
@@ -195,7 +195,7 @@ fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
 fn poll<M: Machine>(cpu: &Cpu<M>, mut now_ns: u64, gives_up_ns: u64, interrupts: &mut Interrupts) -> Option<u64> {
     let until_ns = (now_ns + cpu.islands.poll_ns()).min(gives_up_ns).min(timer::next_deadline_ns(cpu));
     let state = &cpu.own.state;
-    let is_noncoherent = cpu.crossing.reach.is_noncoherent();
+    let is_noncoherent = cpu.crossing.reach().is_noncoherent();
     while state.load(Ordering::Acquire) == CORE_POLLING && !crossing::has_outcome(cpu) {
         if is_noncoherent && noncoherent::is_asked(cpu) {
             cpu.life.serve_other_next();
@@ -213,7 +213,7 @@ fn poll<M: Machine>(cpu: &Cpu<M>, mut now_ns: u64, gives_up_ns: u64, interrupts:
                 *interrupts = interrupts.union(Interrupts::TIMER);
                 return Some(now_ns);
             }
-            if cpu.crossing.migrates {
+            if cpu.crossing.migrates() {
                 memory::trim(cpu);
             }
             if is_noncoherent {

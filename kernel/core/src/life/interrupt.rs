@@ -133,7 +133,7 @@ fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
         if cpu.machine.hidden_harts() != 0 && cpu.id.index_in_island() == 0 {
             hotplug::see_to_hidden_harts(cpu);
         }
-        if cpu.crossing.migrates || !cpu.is_timed() || cpu.islands.are_uncached() {
+        if cpu.crossing.migrates() || !cpu.is_timed() || cpu.islands.are_uncached() {
             act_on_engines(cpu);
         }
         service::rung(cpu);
@@ -144,7 +144,7 @@ fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
 /// A doorbell may have been an engine's, or another island's over a link.
 #[inline(never)]
 fn act_on_engines<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.crossing.migrates {
+    if cpu.crossing.migrates() {
         migration::come_home(cpu);
     }
     if !cpu.is_timed() {

@@ -56,14 +56,15 @@ pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
     cpu.own.state.store(CORE_AWAKE, Ordering::Release);
     then_look();
     loop {
-        if cpu.crossing.migrates && migration::run(cpu) {
+        if cpu.crossing.migrates() && migration::run(cpu) {
             continue;
         }
-        if cpu.crossing.woken.get().is_none() && go_on_with_who_came(cpu) {
+        if !cpu.crossing.is_woken() && go_on_with_who_came(cpu) {
             continue;
         }
         // Who has been woken may have been called, and answers first.
-        match cpu.crossing.woken.get().map_or_else(|| run_queue::next(cpu), |_| None) {
+        let next = if cpu.crossing.is_woken() { None } else { run_queue::next(cpu) };
+        match next {
             Some(thread) => {
                 run_thread(cpu, thread);
                 // Thread after thread may end here, without any user code; and one may wait that has taken interrupts.

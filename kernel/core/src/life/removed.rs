@@ -43,7 +43,7 @@ pub fn stay_out<M: Machine>(cpu: &Cpu<M>) {
     trace::stop(cpu);
     // Who has results for its threads rings it from now on.
     crossing::stop_polling(cpu);
-    cpu.crossing.resident.set(0);
+    cpu.crossing.keep_resident(0);
     mm::deactivate(cpu);
     hotplug::leave(cpu);
     give_all(cpu);

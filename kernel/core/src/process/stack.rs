@@ -122,7 +122,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
             }
             let gate = M::gate(isa);
             self.write(gate.start(), gate.code)?;
-            if let Some(handler) = M::migration_handler(isa).filter(|_| all_isas && self.call.cpu.crossing.migrates) {
+            if let Some(handler) = M::migration_handler(isa).filter(|_| all_isas && self.call.cpu.crossing.migrates()) {
                 self.write(handler.start(), handler.code)?;
             }
         }

@@ -57,7 +57,7 @@ pub fn comes_first<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// Runs a function if a descriptor has come (section IV-B: the scheduler polls the engine's status), until its thread leaves. `false`: none has.
 pub fn run<M: Machine>(cpu: &Cpu<M>) -> bool {
     let Some((descriptor, arrives_ns)) = dma::arrival(cpu.own, DMA_AWAY) else { return false };
-    let mut arguments = cpu.crossing.arguments.borrow_mut();
+    let mut arguments = cpu.crossing.arguments().borrow_mut();
     let has_come = cpu.wait_until(arrives_ns);
     let incoming = if has_come { descriptor::read(cpu, descriptor, &mut arguments) } else { None };
     dma::clear(cpu.own, DMA_AWAY);
@@ -75,7 +75,7 @@ pub fn run<M: Machine>(cpu: &Cpu<M>) -> bool {
         Err(what) => end(cpu, thread, what),
     }
     cpu.own.current_thread.store(0, Ordering::Release);
-    cpu.crossing.resident.set(cpu.raw(space));
+    cpu.crossing.keep_resident(cpu.raw(space));
     true
 }
 
@@ -185,7 +185,7 @@ fn serve<M: Machine>(cpu: &Cpu<M>, visit: &Visit, trap: Trap) -> Result<bool, &'
     if matches!(trap, Trap::Interrupt(_)) && thread.attention.load(Ordering::SeqCst) != 0 {
         let signature = Signature { words: 0, floats: 0, result: 0 };
         context.waits_for_call.set(FOR_SIGNAL);
-        let home = write_call(cpu, visit, Handler::nothing, &signature, &cpu.crossing.arguments.borrow())?;
+        let home = write_call(cpu, visit, Handler::nothing, &signature, &cpu.crossing.arguments().borrow())?;
         send(cpu, thread, home)?;
         return Ok(false);
     }
@@ -202,7 +202,7 @@ fn call_home<M: Machine>(cpu: &Cpu<M>, visit: &Visit, function: u64) -> Result<(
     cpu.machine.save_ext(&context.frame);
     let read = |address| mm::read_word(cpu, space, address).ok();
     let home = {
-        let mut arguments = cpu.crossing.arguments.borrow_mut();
+        let mut arguments = cpu.crossing.arguments().borrow_mut();
         migration::arguments(M::ISA, &context.frame, &pin.signature, read, &mut arguments)
             .ok_or("its arguments cannot be read")?;
         write_call(cpu, visit, |_| function, &pin.signature, &arguments)?
@@ -215,7 +215,7 @@ fn system_call<M: Machine>(cpu: &Cpu<M>, visit: &Visit, number: u64) -> Result<(
     let call = Syscall::decode(M::ISA, number);
     let home = home_of(cpu, visit).ok_or("its home is damaged")?;
     let number = call.and_then(|call| call.number(home.1)).map_or(number, u64::from);
-    let mut arguments = cpu.crossing.arguments.borrow_mut();
+    let mut arguments = cpu.crossing.arguments().borrow_mut();
     arguments.words[0] = number;
     arguments.words[1..7].copy_from_slice(&registers::syscall_args_of(M::ISA, &visit.context.frame));
     visit.context.waits_for_call.set(FOR_SYSTEM_CALL);

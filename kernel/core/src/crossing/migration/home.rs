@@ -78,7 +78,7 @@ pub fn migrate<M: Machine>(call: &Call<M>) -> SysResult {
     handover::save_ext(cpu, thread);
     let (frame, signature) = (&thread.frame, &pin.signature);
     let read = |address| mm::read_word(cpu, space, address).ok();
-    let mut arguments = cpu.crossing.arguments.borrow_mut();
+    let mut arguments = cpu.crossing.arguments().borrow_mut();
     migration::arguments(M::ISA, frame, signature, read, &mut arguments).ok_or(Errno::EFAULT)?;
     let tls =
         thread_pointer(Some(pin.program), M::ISA, registers::tls_of(M::ISA, frame), pin.isa).ok_or(Errno::EFAULT)?;
@@ -135,7 +135,7 @@ fn leave<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, target: CoreId
     call::end_call(thread);
     cputime::charge(cpu, thread);
     cpu.own.current_thread.store(0, Ordering::Release);
-    cpu.crossing.resident.set(cpu.raw(space));
+    cpu.crossing.keep_resident(cpu.raw(space));
     if !depart(cpu, thread, target, DMA_AWAY) {
         thread.in_syscall.set(CALL_PAUSED);
         thread.state.store(THREAD_READY, Ordering::Relaxed);
@@ -147,7 +147,7 @@ fn leave<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, target: CoreId
 /// The engine has rung: a thread that has come home becomes ready.
 pub fn come_home<M: Machine>(cpu: &Cpu<M>) {
     let Some((descriptor, arrives_ns)) = dma::arrival(cpu.own, DMA_HOME) else { return };
-    let mut arguments = cpu.crossing.arguments.borrow_mut();
+    let mut arguments = cpu.crossing.arguments().borrow_mut();
     let has_come = cpu.wait_until(arrives_ns);
     let incoming = if has_come { descriptor::read(cpu, descriptor, &mut arguments) } else { None };
     let incoming = incoming.filter(|incoming| {

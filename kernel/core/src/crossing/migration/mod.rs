@@ -31,20 +31,20 @@ use crate::{cpu::Cpu, mm, process::fat};
 /// The function at `function`, if another ISA executes it. Remembers it.
 fn pinned<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, function: u64) -> Option<Pinned> {
     let epoch = mm::epoch(cpu, space);
-    if let Some(pin) = cpu.crossing.other_pins.get(function, epoch) {
+    if let Some(pin) = cpu.crossing.migration_pins().get(function, epoch) {
         return Some(pin);
     }
     let program = cpu.object::<FatProgram>(space.fat.get())?;
     let isa = mm::pin_at(cpu, space, function)?;
     let pin = fat::pin_of(cpu, program, function).filter(|pin| pin.isa == isa)?;
     let pin = Pinned { isa, strict: pin.strict, signature: pin.signature, program };
-    cpu.crossing.other_pins.put(function, epoch, pin);
+    cpu.crossing.migration_pins().put(function, epoch, pin);
     Some(pin)
 }
 
 /// Whether nobody is there any more, as far as this core has been told: the islands' own words may be far away.
 fn is_gone<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> bool {
-    cpu.crossing.dead_islands.get() >> core.island().index() & 1 != 0
+    cpu.crossing.is_dead(core.island())
 }
 
 /// The thread, whose descriptor has been written, becomes `target`'s, and then the transfer starts. `false`: there is no room where it goes to, and the
