@@ -5,7 +5,7 @@ use motet_hal::Machine;
 
 use crate::{
     call::{Call, Stop},
-    process::{identity, ids},
+    process::{cores, identity, ids, system},
     time,
 };
 
@@ -29,8 +29,8 @@ pub fn serve_elsewhere<M: Machine>(call: &Call<M>, number: u64) -> Option<i64> {
         S::Getegid => identity::getegid(call),
         S::Getresuid => identity::getresuid(call),
         S::Getresgid => identity::getresgid(call),
-        S::Uname => ids::uname(call),
-        S::Getcpu => ids::getcpu(call),
+        S::Uname => system::uname(call),
+        S::Getcpu => cores::getcpu(call),
         S::Gettimeofday => time::gettimeofday(call),
         S::Time => time::time(call),
         S::ClockGettime if of_machine() => time::clock_gettime(call),

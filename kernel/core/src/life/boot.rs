@@ -153,7 +153,7 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     process.threads.set(cpu.raw(thread));
     process.umask.set(0o022);
     process.started_ns.set(cpu.reading_ns());
-    process::ids::set_default_limits(process, cpu.pool.len());
+    process::limits::set_default_limits(process, cpu.pool.len());
     permission::start_as_superuser(process);
     thread.process.store(cpu.raw(process), Ordering::Relaxed);
     thread.frame.vectors.set(0);

@@ -1,4 +1,4 @@
-//! Limits of processes that run (getrlimit(2)): `RLIMIT_CPU`, `RLIMIT_NPROC`.
+//! Limits of processes (getrlimit(2)): how they are read and set; and, of those that run, `RLIMIT_CPU` and `RLIMIT_NPROC`.
 
 use motet_abi::{
     Errno,
@@ -6,17 +6,79 @@ use motet_abi::{
     time::{RLIMIT_CPU, RLIMIT_NPROC},
 };
 use motet_hal::Machine;
-use motet_layout::{ProcessRecord, ThreadRecord};
+use motet_layout::{FILES_MAX, ProcessRecord, ThreadRecord};
 
-use crate::tree::limit_of;
+use super::ids::with_process;
 use crate::{
-    call::Call,
+    call::{Call, SysResult},
     cpu::Cpu,
     cputime,
     permission::{self, Capability},
     signal::{self, Origin},
-    tree::{lock_tree, process_of, times_ns, users},
+    tree::{limit_of, limits::LIMITS, lock_tree, process_of, times_ns, users},
 };
+
+/// Of each user's processes, the pool has room for one in so many bytes: half of it, if they are small.
+const POOL_PER_PROCESS: u64 = 1 << 20;
+
+/// `prlimit64(pid, resource, new, old)`.
+pub fn prlimit64<M: Machine>(call: &Call<M>) -> SysResult {
+    let [pid, resource, new_at, old_at, ..] = call.args;
+    limit(call, pid, resource, new_at, old_at)
+}
+
+/// `getrlimit(resource, limit)`.
+pub fn getrlimit<M: Machine>(call: &Call<M>) -> SysResult {
+    limit(call, 0, call.args[0], 0, call.args[1])
+}
+
+/// `setrlimit(resource, limit)`.
+pub fn setrlimit<M: Machine>(call: &Call<M>) -> SysResult {
+    limit(call, 0, call.args[0], call.args[1], 0)
+}
+
+fn limit<M: Machine>(call: &Call<M>, pid: u64, resource: u64, new_at: u64, old_at: u64) -> SysResult {
+    if resource >= LIMITS.len() as u64 {
+        return Err(Errno::EINVAL.into());
+    }
+    with_process(call, pid, |process| {
+        permission::may_limit(call.process, process)?;
+        let pair = &process.limits[2 * resource as usize..2 * resource as usize + 2];
+        let old = [pair[0].get(), pair[1].get()];
+        if new_at != 0 {
+            let (soft, hard) = (call.read_user_u64(new_at)?, call.read_user_u64(new_at + 8)?);
+            if soft > hard {
+                return Err(Errno::EINVAL.into());
+            }
+            if hard > old[1] && !permission::has(call.process, Capability::Limits) {
+                return Err(Errno::EPERM.into());
+            }
+            pair[0].set(soft);
+            pair[1].set(hard);
+        }
+        if old_at != 0 {
+            call.write_user(old_at, &old[0].to_le_bytes())?;
+            call.write_user(old_at + 8, &old[1].to_le_bytes())?;
+        }
+        Ok(0)
+    })
+}
+
+/// Linux's limits of a fresh process. `pool_len`: the pool's size in bytes.
+pub fn set_default_limits(process: &ProcessRecord, pool_len: u64) {
+    for (resource, pair) in process.limits.chunks(2).enumerate() {
+        let value = match resource {
+            3 => 8 << 20,
+            4 => 0,
+            6 => pool_len / POOL_PER_PROCESS,
+            7 => FILES_MAX as u64,
+            13 | 14 => 0,
+            _ => u64::MAX,
+        };
+        pair[0].set(value);
+        pair[1].set(if resource == 3 { u64::MAX } else { value });
+    }
+}
 
 /// A timer has interrupted the running thread: its process may have had its time.
 #[inline]

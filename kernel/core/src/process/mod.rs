@@ -1,18 +1,23 @@
 //! Processes: making, replacing, ending and waiting for them, and what they are called.
 
+pub mod cores;
 pub mod exec;
 pub mod exit;
 pub mod fat;
 pub mod fork;
 pub mod identity;
 pub mod ids;
+pub mod isa;
 pub mod limits;
 mod load;
+pub mod prctl;
 pub mod recover;
 mod refusal;
 pub mod schedule;
 pub mod stack;
 mod strings;
+pub mod system;
+pub mod usage;
 pub mod wait;
 
 use core::sync::atomic::Ordering;

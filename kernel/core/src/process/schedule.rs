@@ -1,4 +1,6 @@
-//! `sched_*`: policies and real-time priorities of threads (sched(7)), and `struct sched_attr`.
+//! How urgent threads are: `sched_*`, with policies and real-time priorities (sched(7)) and `struct sched_attr`; and nice values.
+
+use core::sync::atomic::Ordering;
 
 use motet_abi::{
     Errno,
@@ -19,12 +21,16 @@ use super::ids::thread_named;
 use crate::{
     call::{Call, Stop, SysResult, end_call},
     handover, permission, realtime, time,
-    tree::{lock_tree, process_of},
+    tree::{self, lock_tree, process_of},
 };
 
 /// Bytes of `struct sched_attr` that are known, and of its first version.
 const ATTR_BYTES: usize = 56;
 const ATTR_BYTES_VER0: usize = 48;
+/// `getpriority`: a thread, a process group, a user.
+const PRIO_PROCESS: u64 = 0;
+const PRIO_PGRP: u64 = 1;
+const PRIO_USER: u64 = 2;
 /// Slices that a thread may ask for, in nanoseconds, as on Linux.
 const SLICE_NS_MIN: u64 = 100_000;
 const SLICE_NS_MAX: u64 = 100_000_000;
@@ -277,4 +283,69 @@ pub fn sched_yield<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Stop::Gone);
     }
     Ok(0)
+}
+
+/// `getpriority(which, who)`: 20 - nice, the highest of them.
+pub fn getpriority<M: Machine>(call: &Call<M>) -> SysResult {
+    let mut lowest: Option<i32> = None;
+    for_each_named(call, |thread| {
+        let nice = thread.nice.get().cast_signed();
+        lowest = Some(lowest.map_or(nice, |lowest| lowest.min(nice)));
+    })?;
+    Ok((20 - lowest.ok_or(Errno::ESRCH)?) as u64)
+}
+
+/// `setpriority(which, who, nice)`: of those whom the caller may change. As on Linux, the last error is told.
+///
+/// # Errors
+/// `ESRCH`; `EPERM`: another user's; `EACCES`: lower than the thread's `RLIMIT_NICE` lets it; `EINVAL`.
+pub fn setpriority<M: Machine>(call: &Call<M>) -> SysResult {
+    let nice = (call.args[2] as i32).clamp(-20, 19);
+    let mut result = Err(Errno::ESRCH);
+    for_each_named(call, |thread| {
+        let process = process_of(call.cpu, thread);
+        let lowers = nice < thread.nice.get().cast_signed();
+        let may = permission::may_change(call.process, process).and_then(|()| match lowers {
+            true => permission::may_lower_nice(call.process, process, nice),
+            false => Ok(()),
+        });
+        match may {
+            Ok(()) => thread.nice.set(nice.cast_unsigned()),
+            Err(errno) => result = Err(errno),
+        }
+        if result == Err(Errno::ESRCH) {
+            result = Ok(0);
+        }
+    })?;
+    Ok(result?)
+}
+
+/// Calls `each` with the threads that `which` and `who` of `getpriority` name. As on Linux, a process id means the process's
+/// first thread.
+fn for_each_named<M: Machine>(call: &Call<M>, mut each: impl FnMut(&'static ThreadRecord)) -> Result<(), Errno> {
+    let [which, who, ..] = call.args;
+    let cpu = call.cpu;
+    let _tree = lock_tree(cpu);
+    let own = |own: u32| if who as u32 == 0 { own } else { who as u32 };
+    match which {
+        PRIO_PROCESS => each(thread_named(call, who)?),
+        PRIO_PGRP => {
+            let pgid = own(call.process.pgid.load(Ordering::Relaxed));
+            tree::for_each(cpu, |process| {
+                if process.pgid.load(Ordering::Relaxed) == pgid {
+                    tree::for_each_thread(cpu, process, &mut each);
+                }
+            });
+        }
+        PRIO_USER => {
+            let user = own(call.process.credentials.users[0].get());
+            tree::for_each(cpu, |process| {
+                if process.credentials.users[0].get() == user {
+                    tree::for_each_thread(cpu, process, &mut each);
+                }
+            });
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
 }

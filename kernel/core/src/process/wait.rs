@@ -15,6 +15,7 @@ use motet_hal::Machine;
 use motet_layout::{PROCESS_ZOMBIE, ProcessRecord};
 
 use super::exit::reap;
+use super::usage::write_rusage;
 use crate::{
     call::{Call, Stop, SysResult},
     tree::{children, lock_tree, lookup, parent_of},
@@ -165,14 +166,4 @@ fn status_of(child: &ProcessRecord, options: u32) -> Option<u32> {
         return Some(WaitStatus::Continued.encode());
     }
     None
-}
-
-/// Linux `struct rusage`, of which times are kept.
-pub fn write_rusage<M: Machine>(call: &Call<M>, address: u64, times_ns: [u64; 2]) -> Result<(), Errno> {
-    let mut usage = [0u8; 144];
-    for (index, ns) in times_ns.into_iter().enumerate() {
-        usage[16 * index..16 * index + 8].copy_from_slice(&(ns / 1_000_000_000).to_le_bytes());
-        usage[16 * index + 8..16 * index + 16].copy_from_slice(&(ns % 1_000_000_000 / 1000).to_le_bytes());
-    }
-    call.write_user(address, &usage)
 }

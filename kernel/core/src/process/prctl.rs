@@ -1,0 +1,59 @@
+//! `prctl`: what a thread or process is called, and what it wants to be told.
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::{Errno, signal::NSIG};
+use motet_hal::Machine;
+
+use super::identity;
+use crate::call::{Call, SysResult};
+
+const PR_SET_PDEATHSIG: u64 = 1;
+const PR_GET_PDEATHSIG: u64 = 2;
+const PR_SET_NAME: u64 = 15;
+const PR_GET_NAME: u64 = 16;
+const PR_GET_TIMING: u64 = 13;
+const PR_SET_TIMING: u64 = 14;
+
+/// `prctl(option, ...)`.
+pub fn prctl<M: Machine>(call: &Call<M>) -> SysResult {
+    match call.args[0] {
+        PR_SET_NAME => {
+            let mut name = [0; 16];
+            let len = match call.read_string(call.args[1], &mut name) {
+                Ok(len) => len,
+                Err(Errno::ENAMETOOLONG) => 15,
+                Err(errno) => return Err(errno.into()),
+            };
+            let leader = call.thread.tid.get() == call.process.pid.get();
+            for (index, &byte) in name.iter().enumerate() {
+                let byte = if index < len { byte } else { 0 };
+                call.thread.name[index].store(byte, Ordering::Relaxed);
+                if leader {
+                    call.process.name[index].store(byte, Ordering::Relaxed);
+                }
+            }
+            Ok(0)
+        }
+        PR_GET_NAME => {
+            let name: [u8; 16] = core::array::from_fn(|index| call.thread.name[index].load(Ordering::Relaxed));
+            call.write_user(call.args[1], &name)?;
+            Ok(0)
+        }
+        PR_SET_PDEATHSIG => {
+            if call.args[1] > u64::from(NSIG) {
+                return Err(Errno::EINVAL.into());
+            }
+            call.process.death_signal.set(call.args[1] as u32);
+            Ok(0)
+        }
+        PR_GET_PDEATHSIG => {
+            call.write_user(call.args[1], &call.process.death_signal.get().to_le_bytes())?;
+            Ok(0)
+        }
+        // Times are counted, not sampled, whatever is asked for; Linux has but the one value, too.
+        PR_GET_TIMING => Ok(0),
+        PR_SET_TIMING if call.args[1] == 0 => Ok(0),
+        _ => identity::prctl(call),
+    }
+}
