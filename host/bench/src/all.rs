@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use motet_layout::Isa;
 
 use crate::{

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use motet_layout::Isa;
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use motet_calls::{OPERATIONS, Operation};
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use motet_layout::marks::MEASURED_MAX;
 
 use crate::report::median;

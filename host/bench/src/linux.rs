@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use motet_fabric::{Error, ErrorKind, Result, initramfs, qemu};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::{initramfs, qemu};
 use motet_layout::Isa;
 use serde::{Deserialize, Serialize};
 

@@ -32,7 +32,7 @@ mod system_calls;
 use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
-use motet_fabric::ErrorKind;
+use motet_error::ErrorKind;
 
 /// Run an experiment
 #[derive(Parser, Debug)]

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use motet_fabric::Result;
+use motet_error::Result;
 use motet_layout::Isa;
 use motet_machine::MachineSpec;
 

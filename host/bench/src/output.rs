@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use motet_fabric::Result;
+use motet_error::Result;
 
 use crate::page;
 

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use motet_page::format::escape;
 
 use crate::report::{Measurement, number};

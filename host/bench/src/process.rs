@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 
 /// How a program ended and what it said.
 #[derive(Debug)]

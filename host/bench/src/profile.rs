@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use motet_calls::{OPERATIONS, Operation};
-use motet_fabric::Result;
+use motet_error::Result;
 use motet_layout::Isa;
 
 use crate::{

@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use motet_fabric::{Error, ErrorKind, Result, qemu, run::target_of};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::{qemu, run::target_of};
 use motet_layout::Isa;
 use motet_machine::MachineSpec;
 

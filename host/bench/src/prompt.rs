@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},

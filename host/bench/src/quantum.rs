@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Args;
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use motet_page::{
     chart::{Curve, Scale, scaled_figure},
     svg::Stroke,

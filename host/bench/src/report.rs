@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use serde::Serialize;
 
 /// One measured figure. Names are stable: a metric never changes its meaning.

@@ -1,6 +1,7 @@
 //! The functions of a kernel, by address.
 
-use motet_fabric::{Error, ErrorKind, Result, run::kernel_path};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::run::kernel_path;
 use motet_layout::{Isa, USER_END};
 use object::{Object, ObjectSymbol, SymbolKind};
 

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use motet_calls::OPERATIONS;
-use motet_fabric::Result;
+use motet_error::Result;
 use motet_layout::Isa;
 
 use crate::{

@@ -6,7 +6,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use motet_fabric::{Error, ErrorKind, Result, run::target_of};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::run::target_of;
 use motet_layout::Isa;
 
 use crate::{arguments::BuildOptions, progress, project};

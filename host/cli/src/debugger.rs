@@ -2,7 +2,8 @@
 
 use std::{path::Path, time::Duration};
 
-use motet_fabric::{Error, ErrorKind, Result, run};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::run;
 use motet_machine::MachineSpec;
 
 use crate::progress;

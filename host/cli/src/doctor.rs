@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
+use motet_error::{Error, ErrorKind, Result};
 use motet_fabric::{
-    Error, ErrorKind, Result, qemu,
+    qemu,
     run::{kernel_path, target_of},
 };
 use motet_layout::Isa;

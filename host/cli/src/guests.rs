@@ -1,6 +1,7 @@
 //! `motet guests`: programs for virtual machines and bare boards (docs/guests.md), built when somebody asks for them.
 
-use motet_fabric::{Result, run::guest_path};
+use motet_error::Result;
+use motet_fabric::run::guest_path;
 use motet_layout::Isa;
 use motet_toolchain::Tools;
 

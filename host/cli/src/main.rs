@@ -30,8 +30,7 @@ use std::{io::Write, process::ExitCode};
 
 use arguments::{Arguments, Subcommand, VmSubcommand};
 use clap::Parser;
-use motet_error::{Context, STDOUT};
-use motet_fabric::{ErrorKind, Result};
+use motet_error::{Context, ErrorKind, Result, STDOUT};
 
 fn main() -> ExitCode {
     let outcome = match Arguments::try_parse() {

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 
 /// The file that an option names.
 #[derive(Debug)]

@@ -5,10 +5,8 @@ use std::{
     path::Path,
 };
 
-use motet_fabric::{
-    Error, ErrorKind, Result,
-    timed::{Passage, Point},
-};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::timed::{Passage, Point};
 use motet_machine::MachineSpec;
 
 /// Reads lines `ISLAND ADDRESS [REGISTER]`.

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 
 /// The project's folder: `MOTET_ROOT`, or the nearest folder above the program or the current folder that has one.
 ///

@@ -2,7 +2,8 @@
 
 use std::{io::Write as _, time::Duration};
 
-use motet_fabric::{Error, ErrorKind, Result, control};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::control;
 
 use crate::{
     arguments::{RestartOptions, StateOptions},

@@ -5,8 +5,9 @@ use std::{
     time::Duration,
 };
 
+use motet_error::{Error, ErrorKind, Result};
 use motet_fabric::{
-    Command, Error, ErrorKind, HostPool, Result, Results,
+    Command, HostPool, Results,
     rootfs::Tree,
     run::{Event, Hooks, Mode, Options, Outcome},
     terminal,

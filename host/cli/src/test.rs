@@ -1,7 +1,8 @@
 //! `motet test`: the conformance suite on a real machine.
 
+use motet_error::Result;
 use motet_fabric::{
-    Command, HostPool, Result,
+    Command, HostPool,
     run::{Event, Hooks, Mode, Outcome},
 };
 

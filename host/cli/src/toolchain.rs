@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use motet_fabric::Result;
+use motet_error::Result;
 
 use crate::{
     arguments::{Addr2lineOptions, ObjdumpOptions},

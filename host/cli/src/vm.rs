@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use motet_accelerators::Kind;
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 
 use crate::{
     arguments::{Quantum, RunOptions, VmRunOptions},

@@ -2,8 +2,9 @@
 
 use std::io::Write as _;
 
+use motet_error::{Error, ErrorKind, Result};
 use motet_fabric::{
-    Error, ErrorKind, Result, control,
+    control,
     vm_console::{self, Outcome},
 };
 

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, io};
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use motet_machine::MachineSpec;
 use motet_wcet::{Analysis, Bound, Client, LEAST_URGENT, Terms};
 

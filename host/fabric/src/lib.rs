@@ -35,7 +35,6 @@ pub mod trace;
 pub mod vm_console;
 
 pub use ivshmem::Doorbells;
-pub use motet_error::{Error, ErrorKind, Result};
 pub use pool::{Command, HostPool, STREAM_SIZE};
 pub use results::Results;
 pub use timed::stats;

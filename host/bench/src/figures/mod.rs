@@ -8,7 +8,7 @@ mod quotes;
 
 use std::path::{Path, PathBuf};
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::project::file_error;

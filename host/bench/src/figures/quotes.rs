@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use motet_fabric::Result;
+use motet_error::Result;
 
 use super::Recorded;
 use crate::project::file_error;

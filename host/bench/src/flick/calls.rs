@@ -3,7 +3,8 @@
 use std::{fmt::Write, time::Duration};
 
 use motet_coherence::{Config, Kind, Model, Picoseconds, Sharing, allocate};
-use motet_fabric::{Error, ErrorKind, Result, stats::CoreStats};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::stats::CoreStats;
 use motet_layout::{Descriptor, Isa};
 use motet_machine::{Crossing, MachineSpec, local_ranges};
 

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::PathBuf, time::Duration};
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use motet_layout::Isa;
 
 use super::machines::{Bench, FLICK_QUANTUM_US, Run, island_of};

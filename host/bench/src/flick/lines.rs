@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use motet_fabric::Result;
+use motet_error::Result;
 
 use crate::project::file_error;
 

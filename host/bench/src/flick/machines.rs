@@ -6,10 +6,8 @@ use std::{
     time::Duration,
 };
 
-use motet_fabric::{
-    Error, ErrorKind, Result,
-    stats::{CoreStats, RegionStats, Stats},
-};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::stats::{CoreStats, RegionStats, Stats};
 use motet_layout::Isa;
 use motet_machine::MachineSpec;
 

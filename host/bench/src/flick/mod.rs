@@ -16,7 +16,7 @@ pub mod paper;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use motet_fabric::{Error, Result};
+use motet_error::{Error, Result};
 
 use self::{bfs::Choice, machines::Bench, page::Results};
 use crate::{

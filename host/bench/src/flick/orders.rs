@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 
-use motet_fabric::{Error, ErrorKind, Result, run::target_of};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::run::target_of;
 use motet_layout::Isa;
 
 use super::{

@@ -1,6 +1,6 @@
 //! A machine that is full: 8 scalar and 8 vector processes on 4 cores and 2 accelerators, by the kernel's choice and with cores of their own.
 
-use motet_fabric::Result;
+use motet_error::Result;
 
 use super::rivals::{Accelerated, Bench, Cost, LONG_QUANTUM_US, MACHINES, Rival, cost};
 use crate::{

@@ -9,7 +9,7 @@ mod rivals;
 mod single;
 
 use clap::{Args, ValueEnum};
-use motet_fabric::Result;
+use motet_error::Result;
 
 use self::{page::Results, rivals::Bench};
 use crate::{output::Output, report::Collected};

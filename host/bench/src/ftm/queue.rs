@@ -1,6 +1,6 @@
 //! Figure 4: threads of 1 to 8 cores that want vectors at the same time, which one accelerator has, or two.
 
-use motet_fabric::Result;
+use motet_error::Result;
 
 use super::rivals::{Bench, MACHINES, QUANTUM_US, Rival, cost};
 use crate::{

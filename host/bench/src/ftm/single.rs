@@ -1,6 +1,6 @@
 //! One thread: a migration there and back, system calls, a product of matrices, fresh memory.
 
-use motet_fabric::Result;
+use motet_error::Result;
 
 use super::{
     paper,

@@ -1,6 +1,6 @@
 //! The paper's equations with measured times, and the model that goes on from them.
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use motet_queueing::{
     Times, closed,
     simulate::{Network, Plan, Queues, simulate},

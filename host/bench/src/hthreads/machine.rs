@@ -3,10 +3,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use motet_fabric::{
-    Result,
-    stats::{CoreStats, RegionStats, Stats},
-};
+use motet_error::Result;
+use motet_fabric::stats::{CoreStats, RegionStats, Stats};
 use motet_layout::Isa;
 use motet_queueing::simulate::Queues;
 

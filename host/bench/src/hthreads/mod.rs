@@ -14,7 +14,7 @@ mod scaling;
 use std::fmt::Write;
 
 use clap::{Args, ValueEnum};
-use motet_fabric::Result;
+use motet_error::Result;
 
 use self::{linux::Linux, machine::Results, model::Curve};
 use crate::{

@@ -1,6 +1,6 @@
 //! How many cores compute, by queueing models: as published, beyond, and with times that the paper does not assume.
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use motet_queueing::{
     Times, closed,
     simulate::{Network, Outcome, Plan, Queues, simulate},

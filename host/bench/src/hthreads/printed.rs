@@ -1,6 +1,6 @@
 //! What the program has printed.
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 
 /// The text, and the clock of the cores that printed it.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,6 +1,6 @@
 //! Where each way of asking stops scaling, and why: the measured speed-up, and by the model on to 4,096 cores.
 
-use motet_fabric::Result;
+use motet_error::Result;
 
 use super::{
     equations::{self, Server},

@@ -2,10 +2,8 @@
 
 use std::{path::Path as FilePath, time::Duration};
 
-use motet_fabric::{
-    Error, ErrorKind, Result,
-    stats::{FpgaChangeStats, FpgaStats},
-};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::stats::{FpgaChangeStats, FpgaStats};
 use motet_machine::{FpgaSpec, ManagerSpec};
 use motet_wcet::{Analysis, Bound};
 

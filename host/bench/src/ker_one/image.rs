@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind};
 
 use crate::project::file_error;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use motet_fabric::Result;
+use motet_error::Result;
 
 use crate::project::file_error;
 

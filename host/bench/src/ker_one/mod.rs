@@ -13,7 +13,7 @@ mod vms_figures;
 mod vms_page;
 
 use clap::{Args, ValueEnum};
-use motet_fabric::Result;
+use motet_error::Result;
 
 use crate::{output::Output, project::Project, report::Collected};
 

@@ -5,8 +5,8 @@
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
+use motet_error::{Error, ErrorKind, Result};
 use motet_fabric::{
-    Error, ErrorKind, Result,
     run::{guest_path, kernel_path},
     timed::{self, Passage, Point, bare},
 };

@@ -1,6 +1,6 @@
 //! The headline figures of each machine.
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use motet_layout::Isa;
 
 use crate::flick::{

@@ -4,7 +4,7 @@
 //! `access.host.board-memory.memory_ns`.
 
 use motet_coherence::Bytes;
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use toml::{Table, Value};
 
 /// Keys that say what an element of an array is about.

@@ -9,7 +9,7 @@ mod parameters;
 mod tornado;
 
 use clap::Args;
-use motet_fabric::Result;
+use motet_error::Result;
 use motet_machine::MachineSpec;
 
 use self::{

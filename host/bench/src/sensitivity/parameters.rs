@@ -4,7 +4,7 @@
 //! also where somebody has measured it on another machine. The machine files say so in their comments. [`check`] refuses a file
 //! with a number in neither list, and lists with a number that the file does not have.
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 
 use super::keys::Keys;
 

@@ -6,7 +6,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use motet_fabric::{Error, ErrorKind, Result, stats::CoreStats};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::stats::CoreStats;
 use motet_layout::Isa;
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use motet_layout::Isa;
 
 use super::{

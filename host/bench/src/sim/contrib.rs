@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 
 use super::{Geometry, tools::Tools};
 

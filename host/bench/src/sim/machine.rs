@@ -5,7 +5,8 @@ use std::{
     process::Command,
 };
 
-use motet_fabric::{Error, ErrorKind, Result, stats::Stats};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::stats::Stats;
 use motet_layout::Isa;
 use motet_machine::MachineSpec;
 

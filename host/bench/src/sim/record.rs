@@ -3,7 +3,8 @@
 use std::{fs::File, path::Path, process::Command, time::Duration};
 
 use flate2::{Compression, GzBuilder};
-use motet_fabric::{Result, qemu};
+use motet_error::Result;
+use motet_fabric::qemu;
 use motet_layout::Isa;
 
 use super::{

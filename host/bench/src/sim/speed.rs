@@ -4,7 +4,8 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use clap::Args;
-use motet_fabric::{Result, stats::Stats};
+use motet_error::Result;
+use motet_fabric::stats::Stats;
 use motet_layout::Isa;
 
 use super::{

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 
 use crate::{
     process,

@@ -11,7 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use motet_fabric::{Error, ErrorKind, Result, stats::Stats};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::stats::Stats;
 
 use crate::stats;
 

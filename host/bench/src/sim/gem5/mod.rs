@@ -20,7 +20,7 @@ use motet_coherence::{
     Config, Island, ModelTable, Piece, Shape, Target,
     interleaved::{self, Step, Tally},
 };
-use motet_fabric::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use self::{patterns::PATTERNS, recorded::PROGRAMS};

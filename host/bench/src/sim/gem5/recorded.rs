@@ -11,7 +11,7 @@ use std::{
 
 use flate2::read::GzDecoder;
 use motet_coherence::interleaved::{self, Step};
-use motet_fabric::Result;
+use motet_error::Result;
 use motet_layout::{Isa, PAGE_SIZE};
 
 use crate::{
