@@ -17,6 +17,7 @@
 
 mod address;
 mod bits;
+mod core_record;
 mod crossing;
 mod dma;
 mod files;
@@ -27,21 +28,26 @@ mod guest;
 pub mod handshake;
 mod header;
 mod ids;
+mod island;
 mod lock;
 #[macro_use]
 mod macros;
 mod marker;
 pub mod marks;
+mod memory;
 mod objects;
 #[allow(unsafe_code)]
 mod pool;
 mod service;
+mod stream;
 pub mod sync;
+mod terminal;
 mod trace;
 mod vectors;
 
 pub use address::*;
 pub use bits::ones;
+pub use core_record::*;
 pub use crossing::*;
 pub use dma::*;
 pub use files::*;
@@ -51,10 +57,14 @@ pub use frame::*;
 pub use guest::*;
 pub use header::*;
 pub use ids::*;
+pub use island::*;
 pub use lock::*;
 pub use marker::*;
+pub use memory::*;
 pub use objects::*;
 pub use pool::Pool;
 pub use service::*;
+pub use stream::*;
+pub use terminal::*;
 pub use trace::*;
 pub use vectors::*;

@@ -46,6 +46,9 @@ pub trait PoolStruct: PoolSafe {
     const LAYOUT: StructLayout;
 }
 
+/// A byte of text.
+pub type AtomicByte = AtomicU8;
+
 /// A 32-bit word that a lock or a single writer protects: relaxed accesses.
 #[derive(Debug, Default)]
 #[repr(transparent)]
