@@ -20,8 +20,7 @@ pub fn forget_file(
     inode: &'static InodeRecord,
     pages: &Range<u64>,
 ) {
-    let file = context.raw(inode);
-    mappings.filter_map(|mapping| shared(mapping, file, pages)).for_each(|range| drop_pages(context, space, range));
+    shared(mappings, context.raw(inode), pages).for_each(|range| drop_pages(context, space, range));
 }
 
 /// Makes pages of a file read-only where a space shares it. As [`forget_file`].
@@ -32,16 +31,21 @@ pub fn write_protect_file(
     inode: &'static InodeRecord,
     pages: &Range<u64>,
 ) {
-    let file = context.raw(inode);
-    mappings.filter_map(|mapping| shared(mapping, file, pages)).for_each(|range| write_protect(context, space, range));
+    shared(mappings, context.raw(inode), pages).for_each(|range| write_protect(context, space, range));
 }
 
-/// Where a mapping has pages of a file that it shares.
-fn shared(mapping: &VmaRecord, file: u64, pages: &Range<u64>) -> Option<Range<u64>> {
-    let address = |page: u64| {
-        let within = page.saturating_mul(PAGE_SIZE).saturating_sub(mapping.offset.get());
-        mapping.start.get().saturating_add(within).min(mapping.end.get())
-    };
-    let is_its = mapping.inode.get() == file && mapping.flags.get() & VMA_SHARED != 0;
-    is_its.then(|| address(pages.start)..address(pages.end))
+/// Where mappings have pages of a file (pool address) that they share.
+fn shared(
+    mappings: impl Iterator<Item = &'static VmaRecord>,
+    file: u64,
+    pages: &Range<u64>,
+) -> impl Iterator<Item = Range<u64>> {
+    let is_its = move |mapping: &&VmaRecord| mapping.inode.get() == file && mapping.flags.get() & VMA_SHARED != 0;
+    mappings.filter(is_its).map(|mapping| {
+        let address = |page: u64| {
+            let within = page.saturating_mul(PAGE_SIZE).saturating_sub(mapping.offset.get());
+            mapping.start.get().saturating_add(within).min(mapping.end.get())
+        };
+        address(pages.start)..address(pages.end)
+    })
 }
