@@ -1,17 +1,15 @@
 //! Calls and answers that engines carry, where islands do not cache each other's memory: as `noncoherent`, and nobody sees a request or an answer before
 //! all of it has arrived, or sleeps when it has.
 
-use std::sync::Arc;
-
 use motet_layout::sync::Ordering;
-use motet_layout::{CALL_RETURNED, CoreId, DMA_CALL, DMA_NONE, ThreadRecord};
+use motet_layout::{CALL_RETURNED, CoreId, DMA_CALL, DMA_NONE};
 use motet_protocol::cores::core_record;
-use motet_protocol::direct::{self, Reach, Reply};
-use motet_protocol::{Context, dma, message, noncoherent, run_queue};
+use motet_protocol::direct::{self, Reply};
+use motet_protocol::{Context, dma, message, noncoherent};
 
-use crate::direct::{CALLEE, callee};
-use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, together};
-use crate::noncoherent::{RIGHT, Steps, calls, idle};
+use crate::direct::callee;
+use crate::harness::{Core, explore, must_be_caught};
+use crate::noncoherent::{Endless, RIGHT, Steps, calls, endless};
 
 const CARRIED: Steps = Steps {
     out: |core, _| &core.own_record().out_call.message[0],
@@ -100,64 +98,14 @@ fn writing_an_answer_over_one_under_way_is_caught() {
     must_be_caught(3000, calls(Steps { answer, ask: RIGHT.ask, out: RIGHT.out, ..CARRIED }, Some(slow), false));
 }
 
-/// A function that never ends by itself, and somebody on a third island who wants its thread, and looks for calls under way or does not.
-fn endless(finds: bool) -> impl Fn() + Clone + Send + Sync + 'static {
-    move || {
-        let (pool, base) = fresh_pool(2);
-        pool.header().uncached.set(1);
-        let objects = Objects::new(pool, base);
-        let bells = Arc::new(Bells::default());
-        let [server, caller, third] = [CALLEE, 1, 2].map(|island| Core::new(pool, island, &bells));
-        let thread = objects.thread(caller.core());
-        let raw = caller.raw(thread);
-        together(vec![
-            Box::new(move || {
-                noncoherent::reserve(&caller, callee()).expect("it is free");
-                caller.own_record().out_call.message[0].set(raw);
-                thread.core.store(u32::from(callee().0), Ordering::SeqCst);
-                if thread.attention.load(Ordering::SeqCst) != 0 {
-                    noncoherent::free(&caller, callee());
-                    run_queue::push(&caller, thread, callee());
-                } else {
-                    noncoherent::ask_by_engine(&caller, callee());
-                }
-            }),
-            Box::new(move || nudge(&third, thread, finds)),
-            Box::new(move || {
-                loop {
-                    if run_queue::next(&server).is_some() {
-                        return; // it looks at its attention word itself
-                    }
-                    let Some(caller) = idle(&server, RIGHT, false, true, || false) else { continue };
-                    if !direct::is_disturbed(&server, Some(caller), Reach::Noncoherent) {
-                        server.sleep(); // the function, until an interrupt
-                    }
-                    return direct::end_call(&server, Some(caller), Reach::Noncoherent);
-                }
-            }),
-        ]);
-    }
-}
-
-/// What `handover::nudge` does.
-fn nudge(core: &Core, thread: &'static ThreadRecord, finds: bool) {
-    thread.attention.store(1, Ordering::SeqCst);
-    let found = CoreId::from_raw(thread.core.load(Ordering::SeqCst)).expect("a core");
-    let is_it = |word| word == core.raw(thread);
-    let arrived = core_record(core, found).calls.iter().find(|slot| is_it(slot.message[0].get()));
-    let slot = arrived.or_else(|| if finds { noncoherent::departing(core, found, is_it) } else { None });
-    if let Some(slot) = slot {
-        noncoherent::mark_attention(slot);
-        core.ring(found);
-    }
-}
+const ENDLESS: Endless = Endless { steps: CARRIED, looks: true, checks: true, finds_departing: true };
 
 #[test]
 fn who_wants_a_threads_attention_finds_its_call_under_way() {
-    explore(1500, endless(true));
+    explore(1500, endless(ENDLESS));
 }
 
 #[test]
 fn looking_for_calls_that_have_arrived_alone_is_caught() {
-    must_be_caught(1500, endless(false));
+    must_be_caught(1500, endless(Endless { finds_departing: false, ..ENDLESS }));
 }

@@ -277,8 +277,25 @@ fn sleeping_without_saying_so_is_caught() {
     must_be_caught(1500, calls(Steps { look_no_longer: |_| (), ..RIGHT }, None, true));
 }
 
+/// What is done about a call of a function that never ends by itself.
+#[derive(Clone, Copy)]
+pub struct Endless {
+    /// How it is written and asked for.
+    pub steps: Steps,
+    /// Whether the called core looks whether it is disturbed before it runs the function.
+    pub looks: bool,
+    /// Whether the caller looks at the attention word before it asks.
+    pub checks: bool,
+    /// Whether somebody who wants the thread looks for calls that are under way, too.
+    pub finds_departing: bool,
+}
+
+impl Endless {
+    const RIGHT: Self = Self { steps: RIGHT, looks: true, checks: true, finds_departing: false };
+}
+
 /// A function that never ends by itself, and somebody on a third island who wants its thread.
-fn endless(looks: bool, checks: bool) -> impl Fn() + Clone + Send + Sync + 'static {
+pub fn endless(call: Endless) -> impl Fn() + Clone + Send + Sync + 'static {
     move || {
         let (pool, base) = fresh_pool(2);
         pool.header().uncached.set(1);
@@ -286,27 +303,16 @@ fn endless(looks: bool, checks: bool) -> impl Fn() + Clone + Send + Sync + 'stat
         let bells = Arc::new(Bells::default());
         let [server, caller, third] = [CALLEE, 1, 2].map(|island| Core::new(pool, island, &bells));
         let thread = objects.thread(caller.core());
-        let raw = caller.raw(thread);
         together(vec![
-            Box::new(move || {
-                let slot = noncoherent::reserve(&caller, callee()).expect("it is free");
-                slot.message[0].set(raw);
-                thread.core.store(u32::from(callee().0), Ordering::SeqCst);
-                if checks && thread.attention.load(Ordering::SeqCst) != 0 {
-                    noncoherent::free(&caller, callee());
-                    run_queue::push(&caller, thread, callee());
-                } else {
-                    noncoherent::ask(&caller, callee());
-                }
-            }),
-            Box::new(move || nudge(&third, pool, thread)),
+            Box::new(move || call_endless(&caller, thread, call)),
+            Box::new(move || nudge(&third, thread, call.finds_departing)),
             Box::new(move || {
                 loop {
                     if run_queue::next(&server).is_some() {
                         return; // it looks at its attention word itself
                     }
                     let Some(caller) = idle(&server, RIGHT, false, true, || false) else { continue };
-                    if !looks || !direct::is_disturbed(&server, Some(caller), Reach::Noncoherent) {
+                    if !call.looks || !direct::is_disturbed(&server, Some(caller), Reach::Noncoherent) {
                         server.sleep(); // the function, until an interrupt
                     }
                     return direct::end_call(&server, Some(caller), Reach::Noncoherent);
@@ -316,12 +322,26 @@ fn endless(looks: bool, checks: bool) -> impl Fn() + Clone + Send + Sync + 'stat
     }
 }
 
+fn call_endless(caller: &Core, thread: &'static ThreadRecord, call: Endless) {
+    let slot = noncoherent::reserve(caller, callee()).expect("it is free");
+    (call.steps.out)(caller, slot).set(caller.raw(thread));
+    thread.core.store(u32::from(callee().0), Ordering::SeqCst);
+    if call.checks && thread.attention.load(Ordering::SeqCst) != 0 {
+        noncoherent::free(caller, callee());
+        run_queue::push(caller, thread, callee());
+    } else {
+        (call.steps.ask)(caller);
+    }
+}
+
 /// What `handover::nudge` does.
-fn nudge(core: &Core, pool: Pool, thread: &'static ThreadRecord) {
+fn nudge(core: &Core, thread: &'static ThreadRecord, finds_departing: bool) {
     thread.attention.store(1, Ordering::SeqCst);
     let found = CoreId::from_raw(thread.core.load(Ordering::SeqCst)).expect("a core");
-    let slots = pool.header().cores[found.index()].calls.iter();
-    if let Some(slot) = slots.into_iter().find(|slot| slot.message[0].get() == core.raw(thread)) {
+    let is_it = |word| word == core.raw(thread);
+    let arrived = core_record(core, found).calls.iter().find(|slot| is_it(slot.message[0].get()));
+    let slot = arrived.or_else(|| if finds_departing { noncoherent::departing(core, found, is_it) } else { None });
+    if let Some(slot) = slot {
         noncoherent::mark_attention(slot);
         core.ring(found);
     }
@@ -329,15 +349,15 @@ fn nudge(core: &Core, pool: Pool, thread: &'static ThreadRecord) {
 
 #[test]
 fn who_wants_a_threads_attention_reaches_the_function_that_it_has_called() {
-    explore(1500, endless(true, true));
+    explore(1500, endless(Endless::RIGHT));
 }
 
 #[test]
 fn running_a_function_without_a_look_is_caught() {
-    must_be_caught(1500, endless(false, true));
+    must_be_caught(1500, endless(Endless { looks: false, ..Endless::RIGHT }));
 }
 
 #[test]
 fn asking_without_a_look_at_the_attention_word_is_caught() {
-    must_be_caught(1500, endless(true, false));
+    must_be_caught(1500, endless(Endless { checks: false, ..Endless::RIGHT }));
 }
