@@ -48,77 +48,128 @@ pub fn choose<M: Machine>(
         return fetch;
     }
     let Some(program) = cpu.object::<FatProgram>(space.fat.get()) else { return Fetch::Fault };
-    let function = registers::pc(&thread.frame);
-    let epoch = mm::epoch(cpu, space);
-    let pins = cpu.crossing.pins(cpu.crossing.reach());
-    let pin = match pins.get(function, epoch) {
-        Some(pin) => pin,
-        None => {
-            let Some(isa) = mm::pin_at(cpu, space, address) else { return Fetch::Fault };
-            let Some(pin) = fat::pin_of(cpu, program, function).filter(|pin| pin.isa == isa) else {
-                if let Some(pages) = mm::go_on_locally(cpu, space, address) {
-                    program.local_pages.fetch_add(pages, Ordering::Relaxed);
-                    return Fetch::Run;
-                }
-                let what = format_args!("it jumps into the middle of code for {}", isa.name());
-                return report::kill(cpu, thread, process, what);
-            };
-            let pin = Pinned { isa, strict: pin.strict, signature: pin.signature, program };
-            pins.put(function, epoch, pin);
-            pin
-        }
-    };
-    let isa = pin.isa;
-    let policies = CrossingPolicies::from_raw(process.crossing_policy.load(Ordering::Relaxed));
-    let mut may_wait = cpu.crossing.reach().is_noncoherent()
-        && !cpu.crossing.is_to_take_long_way(cpu.raw(thread))
-        && !back::moves_home(cpu, thread, space, isa);
-    if may_wait && policies.busy == CrossingPolicy::Wait && !cpu.crossing.awaited().is_empty() {
-        if let Some(fetch) = after_others(cpu, thread, process, space) {
-            return fetch;
-        }
-        may_wait = cpu.crossing.awaited().is_empty(); // it has waited for long
+    let fetched = Fetched { thread, process, space, program, address };
+    match fetched.function(cpu).and_then(|pin| fetched.call(cpu, &pin)) {
+        Ok(fetch) | Err(fetch) => fetch,
     }
-    let Some(core) = island_of(cpu, thread, isa) else {
-        if pin.strict || policies.missing == CrossingPolicy::End {
-            let what = format_args!("it calls a function for {}, of which no island is there", isa.name());
-            return report::kill(cpu, thread, process, what);
+}
+
+/// A thread of a program for several ISAs has fetched an instruction from where only another ISA may.
+#[derive(Clone, Copy)]
+struct Fetched {
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    space: &'static SpaceRecord,
+    program: &'static FatProgram,
+    address: u64,
+}
+
+impl Fetched {
+    /// The function that it calls, which this core knows from now on.
+    ///
+    /// # Errors
+    /// It calls none, and that has been dealt with.
+    fn function<M: Machine>(self, cpu: &Cpu<M>) -> Result<Pinned, Fetch> {
+        let function = registers::pc(&self.thread.frame);
+        let epoch = mm::epoch(cpu, self.space);
+        let pins = cpu.crossing.pins(cpu.crossing.reach());
+        if let Some(pin) = pins.get(function, epoch) {
+            return Ok(pin);
         }
-        program.local_pages.fetch_add(mm::run_locally(cpu, space, address), Ordering::Relaxed);
-        return Fetch::Run;
-    };
-    let is_busy = policies.busy != CrossingPolicy::Wait && has_other_work(cpu, core);
-    let target = match policies.busy {
-        CrossingPolicy::Local if is_busy && !pin.strict => cpu.id,
-        CrossingPolicy::End if is_busy => {
-            let what = format_args!("it calls a function for {}, all of whose cores are busy", isa.name());
-            return report::kill(cpu, thread, process, what);
-        }
-        CrossingPolicy::Wait | CrossingPolicy::Local | CrossingPolicy::End => core,
-    };
-    let tls = registers::tls_of(M::ISA, &thread.frame);
-    if thread_pointer(Some(program), M::ISA, tls, isa).is_none() {
-        let what =
-            format_args!("it calls a function for {} with thread pointer {tls:#x}, which is no address", isa.name());
-        return report::kill(cpu, thread, process, what);
+        let isa = mm::pin_at(cpu, self.space, self.address).ok_or(Fetch::Fault)?;
+        let Some(pin) = fat::pin_of(cpu, self.program, function).filter(|pin| pin.isa == isa) else {
+            if let Some(pages) = mm::go_on_locally(cpu, self.space, self.address) {
+                self.program.local_pages.fetch_add(pages, Ordering::Relaxed);
+                return Err(Fetch::Run);
+            }
+            return Err(self.end(cpu, format_args!("it jumps into the middle of code for {}", isa.name())));
+        };
+        let pin = Pinned { isa, strict: pin.strict, signature: pin.signature, program: self.program };
+        pins.put(function, epoch, pin);
+        Ok(pin)
     }
-    let is_free = target == cpu.id || noncoherent::is_free(cpu, target);
-    if may_wait && !is_free && cpu.crossing.turn().waits(cpu.raw(thread), cpu.now_ns()) {
-        return try_again(cpu, thread);
-    }
-    let made = Request::of(cpu, thread, space, function, &pin).and_then(|mut request| {
-        let read = |address| mm::read_word(cpu, space, address).ok();
-        let mut arguments = Arguments::default();
-        convention::arguments(M::ISA, &thread.frame, &pin.signature, read, &mut arguments).ok_or(Errno::EFAULT)?;
-        if target == cpu.id {
-            (request.isa, request.is_local) = (M::ISA, true);
+
+    /// Calls the function on the core that the process's policies say.
+    ///
+    /// # Errors
+    /// It is not called now, and that has been dealt with.
+    fn call<M: Machine>(self, cpu: &Cpu<M>, pin: &Pinned) -> Result<Fetch, Fetch> {
+        let Self { thread, space, .. } = self;
+        let policies = CrossingPolicies::from_raw(self.process.crossing_policy.load(Ordering::Relaxed));
+        let may_wait = self.may_wait(cpu, pin.isa, policies)?;
+        let target = self.target(cpu, pin, policies)?;
+        let tls = registers::tls_of(M::ISA, &thread.frame);
+        if thread_pointer(Some(self.program), M::ISA, tls, pin.isa).is_none() {
+            let isa = pin.isa.name();
+            let what = format_args!("it calls a function for {isa} with thread pointer {tls:#x}, which is no address");
+            return Err(self.end(cpu, what));
         }
-        make(cpu, thread, space, target, request, &arguments)
-    });
-    made.unwrap_or_else(|errno| {
-        signal::memory_fault(cpu, thread, address, errno);
-        Fetch::Run
-    })
+        let is_free = target == cpu.id || noncoherent::is_free(cpu, target);
+        if may_wait && !is_free && cpu.crossing.turn().waits(cpu.raw(thread), cpu.now_ns()) {
+            return Err(try_again(cpu, thread));
+        }
+        let function = registers::pc(&thread.frame);
+        let made = Request::of(cpu, thread, space, function, pin).and_then(|mut request| {
+            let read = |address| mm::read_word(cpu, space, address).ok();
+            let mut arguments = Arguments::default();
+            convention::arguments(M::ISA, &thread.frame, &pin.signature, read, &mut arguments).ok_or(Errno::EFAULT)?;
+            if target == cpu.id {
+                (request.isa, request.is_local) = (M::ISA, true);
+            }
+            make(cpu, thread, space, target, request, &arguments)
+        });
+        Ok(made.unwrap_or_else(|errno| {
+            signal::memory_fault(cpu, thread, self.address, errno);
+            Fetch::Run
+        }))
+    }
+
+    /// Whether the call may wait for its turn at a core. First it waits for threads of this core that are away, if it may.
+    ///
+    /// # Errors
+    /// It waits for these, or has been made meanwhile.
+    fn may_wait<M: Machine>(self, cpu: &Cpu<M>, isa: Isa, policies: CrossingPolicies) -> Result<bool, Fetch> {
+        let Self { thread, process, space, .. } = self;
+        let may_wait = cpu.crossing.reach().is_noncoherent()
+            && !cpu.crossing.is_to_take_long_way(cpu.raw(thread))
+            && !back::moves_home(cpu, thread, space, isa);
+        if !may_wait || policies.busy != CrossingPolicy::Wait || cpu.crossing.awaited().is_empty() {
+            return Ok(may_wait);
+        }
+        match after_others(cpu, thread, process, space) {
+            Some(fetch) => Err(fetch),
+            None => Ok(cpu.crossing.awaited().is_empty()), // if not, it has waited for long
+        }
+    }
+
+    /// The core that is to run the function.
+    ///
+    /// # Errors
+    /// The thread runs the function itself, or has been ended.
+    fn target<M: Machine>(self, cpu: &Cpu<M>, pin: &Pinned, policies: CrossingPolicies) -> Result<CoreId, Fetch> {
+        let isa = pin.isa.name();
+        let Some(core) = island_of(cpu, self.thread, pin.isa) else {
+            if pin.strict || policies.missing == CrossingPolicy::End {
+                let what = format_args!("it calls a function for {isa}, of which no island is there");
+                return Err(self.end(cpu, what));
+            }
+            let pages = mm::run_locally(cpu, self.space, self.address);
+            self.program.local_pages.fetch_add(pages, Ordering::Relaxed);
+            return Err(Fetch::Run);
+        };
+        let is_busy = policies.busy != CrossingPolicy::Wait && has_other_work(cpu, core);
+        match policies.busy {
+            CrossingPolicy::Local if is_busy && !pin.strict => Ok(cpu.id),
+            CrossingPolicy::End if is_busy => {
+                Err(self.end(cpu, format_args!("it calls a function for {isa}, all of whose cores are busy")))
+            }
+            CrossingPolicy::Wait | CrossingPolicy::Local | CrossingPolicy::End => Ok(core),
+        }
+    }
+
+    fn end<M: Machine>(self, cpu: &Cpu<M>, what: core::fmt::Arguments<'_>) -> Fetch {
+        report::kill(cpu, self.thread, self.process, what)
+    }
 }
 
 /// Over a link, a core has room for one answer, and another thread of this one is away: the call waits until that is back, as nothing is
