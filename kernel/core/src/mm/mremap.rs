@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_STACK, VMA_STORE, VMA_VIEW};
+use motet_layout::{InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_STACK, VMA_STORE, VMA_VIEW, VmaRecord};
 use motet_protocol::{
     Context,
     lock::lock,
@@ -27,80 +27,124 @@ const MREMAP_FIXED: u64 = 2;
 /// Bytes that one table of pages translates.
 const TABLE_SPAN: u64 = PAGE_SIZE * motet_paging::ENTRIES as u64;
 
+/// What a call asks for.
+struct Wanted {
+    old: Range<u64>,
+    new_len: u64,
+    /// Where it is to be; `None`: where it is, or where there is room.
+    target: Option<u64>,
+    may_move: bool,
+}
+
+impl Wanted {
+    /// # Errors
+    /// `EINVAL`.
+    fn of<M: Machine>(call: &Call<M>) -> Result<Self, Errno> {
+        let [old, old_len, new_len, flags, target, _] = call.args;
+        let (start, end) = page_range(old, old_len, Errno::EINVAL)?;
+        let new_len = new_len.checked_next_multiple_of(PAGE_SIZE).filter(|&len| len != 0 && len <= LEN_MAX);
+        let new_len = new_len.ok_or(Errno::EINVAL)?;
+        let (may_move, is_fixed) = (flags & MREMAP_MAYMOVE != 0, flags & MREMAP_FIXED != 0);
+        if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED) != 0 || is_fixed && !may_move || start == end {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Self { old: start..end, new_len, target: is_fixed.then_some(target), may_move })
+    }
+
+    /// Whether it stays where it is, and gets no longer.
+    fn shrinks(&self) -> bool {
+        self.target.is_none() && self.new_len <= self.old.end - self.old.start
+    }
+
+    /// By how much it gets longer.
+    fn growth(&self) -> u64 {
+        self.new_len.saturating_sub(self.old.end - self.old.start)
+    }
+}
+
 /// `mremap(old, old_length, new_length, flags, new)`.
 pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
-    let [old, old_len, new_len, flags, target, _] = call.args;
-    let (start, end) = page_range(old, old_len, Errno::EINVAL)?;
-    let new_len = new_len.checked_next_multiple_of(PAGE_SIZE).filter(|&len| len != 0 && len <= LEN_MAX);
-    let new_len = new_len.ok_or(Errno::EINVAL)?;
-    let fixed_alone = flags & (MREMAP_MAYMOVE | MREMAP_FIXED) == MREMAP_FIXED;
-    if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED) != 0 || fixed_alone || start == end {
-        return Err(Errno::EINVAL.into());
-    }
+    let wanted = Wanted::of(call)?;
+    let Range { start, end } = wanted.old;
     let space = space_of(call.cpu, call.process);
-    if flags & MREMAP_FIXED != 0 {
-        make_place(call, space, start..end, target, new_len)?;
+    if let Some(target) = wanted.target {
+        make_place(call, space, start..end, target, wanted.new_len)?;
     }
     let guard = lock(call.cpu, &space.lock);
     let mapped = vma::find(call.cpu, space, start);
-    let shrinks = flags & MREMAP_FIXED == 0 && new_len <= end - start;
     // A call that shrinks and has paused goes on, though not all is there any more.
-    let goes_on = shrinks && pieces::done(call).is_some();
+    let goes_on = wanted.shrinks() && pieces::done(call).is_some();
     let vma = mapped.filter(|vma| vma.end.get() >= end || goes_on).ok_or(Errno::EFAULT)?;
     if vma.flags.get() & (VMA_VIEW | VMA_STORE) != 0 {
         return Err(Errno::EINVAL.into());
     }
-    if shrinks {
+    if wanted.shrinks() {
         drop(guard);
-        pieces::unmap(call, space, start + new_len, end)?;
+        pieces::unmap(call, space, start + wanted.new_len, end)?;
         return Ok(start);
     }
-    // What grows from behind the file's part of a segment (`.bss`) is zero, as that is.
-    let is_all_file = vma.file_len.get() >= vma.end.get() - vma.start.get();
-    let file_left = vma.file_len.get().saturating_sub(start - vma.start.get());
-    let spec = VmaSpec {
-        start: end,
-        end: start + new_len,
-        flags: vma.flags.get() & !VMA_STACK,
-        inode: call.cpu.object::<InodeRecord>(vma.inode.get()),
-        offset: vma.offset.get() + (start - vma.start.get()),
-        file_len: if vma.inode.get() != 0 && is_all_file { new_len } else { file_left },
-        node: vma.node.get(),
-        view: View::default(),
-    };
-    limits::check(call, space, new_len.saturating_sub(end - start), vma.flags.get())?;
-    let above = vma::first_ending_after(call.cpu, space, end);
-    if flags & MREMAP_FIXED == 0
-        && vma.end.get() == end
-        && spec.end <= USER_END
-        && above.is_none_or(|above| above.start.get() >= start + new_len)
-    {
-        let grown = VmaSpec {
-            offset: spec.offset + (end - start),
-            file_len: spec.file_len.saturating_sub(end - start),
-            ..spec
-        };
-        vma::insert(call.cpu, space, &grown)?;
+    limits::check(call, space, wanted.growth(), vma.flags.get())?;
+    if wanted.target.is_none() && has_room_behind(call.cpu, space, vma, &wanted) {
+        vma::insert(call.cpu, space, &part(call.cpu, vma, end, end, wanted.growth()))?;
         return Ok(start);
     }
     // It may take up to three more on the way, as on Linux.
-    if flags & MREMAP_MAYMOVE == 0 || space.vma_count.get() + 3 >= vma::COUNT_MAX {
+    if !wanted.may_move || space.vma_count.get() + 3 >= vma::COUNT_MAX {
         return Err(Errno::ENOMEM.into());
     }
-    let to = if flags & MREMAP_FIXED != 0 {
-        unmap_locked(call.cpu, space, target, target + new_len)?;
-        target
-    } else {
-        place_for(call.cpu, space, start, new_len).ok_or(Errno::ENOMEM)?
+    Ok(move_to_place(call.cpu, space, vma, &wanted)?)
+}
+
+/// Whether a mapping can grow where it is.
+fn has_room_behind<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord, wanted: &Wanted) -> bool {
+    let Range { start: _, end } = wanted.old;
+    let new_end = end + wanted.growth();
+    let above = vma::first_ending_after(cpu, space, end);
+    vma.end.get() == end && new_end <= USER_END && above.is_none_or(|above| above.start.get() >= new_end)
+}
+
+/// A mapping of `len` bytes at `to` of what `vma` has, or would have if it were longer, from `from` on.
+fn part<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, from: u64, to: u64, len: u64) -> VmaSpec {
+    let within = from - vma.start.get();
+    // What grows from behind the file's part of a segment (`.bss`) is zero, as that is.
+    let is_all_file = vma.inode.get() != 0 && vma.file_len.get() >= vma.end.get() - vma.start.get();
+    VmaSpec {
+        start: to,
+        end: to + len,
+        flags: vma.flags.get() & !VMA_STACK,
+        inode: cpu.object::<InodeRecord>(vma.inode.get()),
+        offset: vma.offset.get() + within,
+        file_len: if is_all_file { len } else { vma.file_len.get().saturating_sub(within) },
+        node: vma.node.get(),
+        view: View::default(),
+    }
+}
+
+/// Moves a mapping, or a part of it, to where it is wanted, or where there is room: where that is.
+fn move_to_place<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    vma: &VmaRecord,
+    wanted: &Wanted,
+) -> Result<u64, Errno> {
+    let (Range { start, end }, new_len) = (wanted.old.clone(), wanted.new_len);
+    // Before anything is unmapped, of which it may be a neighbour.
+    let spec = part(cpu, vma, start, start, new_len);
+    let to = match wanted.target {
+        Some(target) => {
+            unmap_locked(cpu, space, target, target + new_len)?;
+            target
+        }
+        None => place_for(cpu, space, start, new_len).ok_or(Errno::ENOMEM)?,
     };
-    vma::insert(call.cpu, space, &VmaSpec { start: to, end: to + new_len, ..spec })?;
+    vma::insert(cpu, space, &VmaSpec { start: to, end: to + new_len, ..spec })?;
     let moved = start..end.min(start + new_len);
-    if residency::move_pages(call.cpu, space, moved, to, pieces::ENTRIES).is_err() {
-        unmap_locked(call.cpu, space, to, to + new_len)?;
-        return Err(Errno::ENOMEM.into());
+    if residency::move_pages(cpu, space, moved, to, pieces::ENTRIES).is_err() {
+        unmap_locked(cpu, space, to, to + new_len)?;
+        return Err(Errno::ENOMEM);
     }
-    vma::unmap(call.cpu, space, start, end)?;
-    drop_tables(call.cpu, space, start, end);
+    vma::unmap(cpu, space, start, end)?;
+    drop_tables(cpu, space, start, end);
     Ok(to)
 }
 
