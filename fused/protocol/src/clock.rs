@@ -1,7 +1,7 @@
-//! One order of readings, though each island has a clock of its own.
+//! The machine's clock: readings on all islands are in one order, though each island has a counter of its own.
 //!
-//! Islands set their clocks by the host's when they join, and their counters keep its pace; so they are microseconds apart.
-//! What makes readings never go back is one word for all, the latest reading: each reading raises it before anyone learns of
+//! Islands set their clocks by the host's when they join, and their counters run at its pace, so their clocks differ by microseconds.
+//! One word for all islands, the latest reading, keeps readings from going back: each reading raises the word before anyone learns of
 //! it, and is never less than what was there. `docs/protocols/time.md` says why that is enough.
 
 use motet_layout::sync::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ impl IslandClock {
         Self { latest_ns: &header.latest_reading_ns, offset_ns: &record.clock_offset_ns, counters: &record.counters }
     }
 
-    /// What is to be added to the island's counter (wrapping), in nanoseconds. Only ever raised once the island has joined.
+    /// The offset to add to the island's counter (wrapping), in nanoseconds. It is only raised once the island has joined.
     #[inline(always)]
     pub fn offset_ns(&self) -> u64 {
         self.offset_ns.load(Ordering::Relaxed)

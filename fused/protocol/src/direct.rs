@@ -1,11 +1,11 @@
-//! Direct hand-over: a core that sleeps is given a call in the cache line of its state, and answers there.
+//! Direct hand-over: a caller writes a call into the cache line of a sleeping core's state, and that core answers there.
 //!
 //! Handing a thread over through the run queue touches its record, its process and address space, the inbox and the
-//! lists of the other core: some thirty lines that both sides then miss. A call of a function needs a few words: which
-//! thread and space, where, stack and thread pointer, arguments. So a caller *claims* a sleeping core (its state goes from
-//! idle to claimed by compare-and-swap), writes the words beside the state, and publishes them with the state. The core
-//! runs the function, says that it sleeps again, and writes the results where the call was; the caller's core, which
-//! has remembered whom it called, takes them from there. So one line moves for a call, and the same line back.
+//! lists of the other core: some thirty lines that both sides then miss. A call of a function needs only a few words: the
+//! thread and its space, the function, stack and thread pointer, arguments. So a caller *claims* a sleeping core (its state goes from
+//! idle to claimed by compare-and-swap), writes the words beside the state, and publishes them with the state. The called core
+//! runs the function, stores that it sleeps again, and writes the results where the call was. The caller's core, which
+//! has noted whom it called, takes them from there. So one line moves for a call, and the same line back.
 //!
 //! | word `call` | who moves it there | what may happen next |
 //! |---|---|---|
@@ -14,19 +14,19 @@
 //! | [`CALL_RETURNED`] | the callee | the caller takes the results; or the callee takes them back |
 //! | [`CALL_TAKEN`] | the caller | it reads the results |
 //!
-//! In each state but one only one core moves the word; the others at most set or clear a mark in it. Who moves it away from
-//! returned, by compare-and-swap, has the thread: so it is taken exactly once, whoever dies meanwhile ([`crate::orphans`]). A
+//! In each state but one only one core moves the word; the others at most set or clear a mark in it. The core that moves it away from
+//! returned, by compare-and-swap, has the thread. So the thread is taken exactly once, whoever dies meanwhile ([`crate::orphans`]). A
 //! core whose results wait may sleep, and be woken, but not be claimed.
 //!
-//! Where islands do not cache each other's memory ([`Reach::Noncoherent`]), nobody claims a core: a call is left in a slot of its record, which
-//! it looks at when it has nothing to do ([`crate::noncoherent`]). What the callee says is written into the record
-//! of the caller's core (`answer`, `answer_message`), so that each reads its own memory only; a core then makes one such call at a
-//! time, and the call word is the callee's own. There, a function may also *call back*: one of its caller's island. That is an
-//! answer, too: the thread goes on with that function on the caller's core, and when it returns, the called core is called to go on
-//! with the first. No island dies there (timed runs end with it).
+//! Where islands do not cache each other's memory ([`Reach::Noncoherent`]), nobody claims a core: the caller leaves the call in a slot of the callee's record, which
+//! the callee reads when it has nothing to do ([`crate::noncoherent`]). The callee writes its answer into the record
+//! of the caller's core (`answer`, `answer_message`), so that each reads its own memory only. A core then makes one such call at a
+//! time, and the call word is the callee's own. There, a function may also *call back* a function of its caller's island. That is an
+//! answer, too: the thread goes on with that function on the caller's core, and when it returns, the called core is called again to go on
+//! with the first. No island dies there (timed runs end when one does).
 //!
-//! While a function runs in this way, the thread's record belongs to the caller's core, which has written there what
-//! others look for (the core that runs it), so that signals find it: whoever wants its attention marks the call and rings.
+//! While a function runs in this way, the thread's record belongs to the caller's core, which has stored there which core runs
+//! the thread. So signals find it: whoever wants its attention marks the call and rings.
 //!
 //! Protocol page: `docs/protocols/crossing.md`.
 
@@ -191,7 +191,7 @@ pub fn is_about_to_sleep(context: &impl Context, core: CoreId) -> bool {
 }
 
 impl Claim {
-    /// Not coherent: this core's engine is to carry the call. It is through with all that it was to carry before.
+    /// Not coherent: lets this core's engine carry the call. The engine has finished with all that it carried before.
     pub fn by_engine(self, context: &impl Context) -> Self {
         context.await_transfer(context.own_record().dma_ends_ns.get());
         Self { by_engine: true, ..self }
@@ -206,8 +206,8 @@ impl Claim {
         Message::of(self.record, context.core(), self.reach)
     }
 
-    /// Says whose call it is, and whether this core is going to look for its end ([`has_outcome`]) and need not be rung. From
-    /// now on, who wants the thread's attention can mark the call.
+    /// Stores whose call it is, and whether this core will poll for its end ([`has_outcome`]) and need not be rung. From
+    /// now on, whoever wants the thread's attention can mark the call.
     #[inline(always)]
     pub fn prepare(&self, context: &impl Context, polled: bool) {
         if self.reach.is_noncoherent() {
@@ -229,7 +229,7 @@ impl Claim {
         self.finish(context, CORE_CALLED);
     }
 
-    /// There is no call after all: the core wakes and looks for work, which may have come meanwhile.
+    /// Withdraws the claim without a call: the core wakes and looks for work, which may have come meanwhile.
     pub fn withdraw(self, context: &impl Context) {
         if self.reach.is_noncoherent() {
             return noncoherent::free(context, self.core);
@@ -245,7 +245,7 @@ impl Claim {
     }
 }
 
-/// This core was called, and has read the message: who called. `None`: the record is damaged.
+/// The core that has called this one, which has read the message. `None`: the record is damaged.
 pub fn caller(context: &impl Context) -> Option<CoreId> {
     match CallState::of(context.own_record().call.load(Ordering::Acquire)) {
         Some(CallState::Given(caller)) => Some(caller),
@@ -284,8 +284,8 @@ pub fn reply_of(context: &impl Context, callee: CoreId, reach: Reach) -> &'stati
     }
 }
 
-/// The called function has returned, and its results are in the [`reply`]: gives them to `caller`, and announces that this
-/// core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). It runs no thread before [`end_idle`]. Rings the
+/// Gives `caller` the results of the called function, which are in the [`reply`], and announces that this
+/// core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). The core runs no thread before [`end_idle`]. Rings the
 /// caller's core unless that polls.
 ///
 /// `false`: somebody has marked the call, and this core still has the thread, and is awake.
@@ -306,7 +306,7 @@ pub fn give_back(context: &impl Context, caller: CoreId, state: u32, reach: Reac
     true
 }
 
-/// As [`give_back`], where islands do not cache each other's memory: of what kind the answer is that lies in the caller's record.
+/// As [`give_back`], where islands do not cache each other's memory: stores the kind of the answer, which lies in the caller's record.
 #[must_use]
 #[inline(always)]
 pub fn answer(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> bool {
@@ -366,7 +366,7 @@ fn wake(context: &impl Context, core: CoreId, polls: bool) {
     }
 }
 
-/// The function that this core was called to run goes on as an ordinary thread of this core: `caller` no longer waits
+/// Ends a call whose function goes on as an ordinary thread of this core: `caller` no longer waits
 /// for results.
 pub fn end_call(context: &impl Context, caller: Option<CoreId>, reach: Reach) {
     let record = context.own_record();
@@ -442,14 +442,14 @@ pub fn is_taken(context: &impl Context) -> bool {
     context.own_record().answer.load(Ordering::Relaxed) != CALL_NONE
 }
 
-/// Coherent: this core stops looking for the end of the call that it has made to `callee`, and is to be rung. `false`: it has ended. (Not coherent, a core
-/// says that for all its calls: [`noncoherent::look_no_longer`].)
+/// Coherent: stores that this core stops polling for the end of its call to `callee`, and is to be rung. `false`: the call has ended. (Not coherent, a core
+/// stores that for all its calls: [`noncoherent::look_no_longer`].)
 pub fn stop_polling(context: &impl Context, callee: CoreId) -> bool {
     let call = core_record(context, callee).call.fetch_and(!CALL_POLLED, Ordering::SeqCst);
     CallState::Given(context.core()).is_in(call)
 }
 
-/// This core has read what `callee` has given it, and has said that the thread is here; or it has nothing to wait for.
+/// Releases the call to `callee`: this core has read the answer and recorded that the thread is here; or it has nothing to wait for.
 #[inline(always)]
 pub fn release(context: &impl Context, callee: CoreId, reach: Reach) {
     match reach {

@@ -1,13 +1,13 @@
-//! The engine of a core: transfers what the core has written into its own record to another core's memory. By Flick's protocol
-//! that is a descriptor (ISCA '20, section IV-B); by [`crate::noncoherent`], a call or an answer, where that is faster than stores.
+//! The engine of a core: it transfers what the core has written into its own record to another core's memory. By Flick's protocol
+//! that is a descriptor (ISCA '20, section IV-B); by [`crate::noncoherent`] it is a call or an answer, where a transfer is faster than stores.
 //!
-//! A core writes a descriptor into its own record (`dma_out`), says which of the receiver's two places it is for, and starts the
-//! engine. That copies the descriptor and then sets the receiver's status to the time at which it arrives; the receiver
-//! clears the status once it has read it. A place that is not clear takes none, so no descriptor is lost or overwritten.
+//! A core writes a descriptor into its own record (`dma_out`), stores for which of the receiver's two places it is, and starts the
+//! engine. The engine copies the descriptor and then sets the receiver's status to the time at which it arrives; the receiver
+//! clears the status once it has read it. A place whose status is not clear takes none, so no descriptor is lost or overwritten.
 //!
-//! Of a call or an answer, the engine writes the message, then when it arrives, and then the word that says that it is there, as if it
-//! had been stored. There is always room, as the place is the sender's by `noncoherent`. When all has arrived, the receiver is interrupted, unless it looks
-//! and has seen it: so nobody who falls asleep meanwhile misses it.
+//! For a call or an answer, the engine writes the message, then the time at which it arrives, and then the word that says that it is there, as if it
+//! had been stored. There is always room, because by `noncoherent` the place belongs to the sender. When all has arrived, the engine interrupts the receiver, unless that polls
+//! and has seen it. So no receiver that falls asleep meanwhile misses it.
 //!
 //! On timed machines the simulator is the engine: copying costs no core anything, and the time is that of `[model.dma]`. On others, the
 //! sender's core copies.
@@ -40,9 +40,9 @@ const MESSAGE_WORDS_MAX: u8 = 22;
 /// As a result of [`words_from`]: no message is so long.
 pub const NEVER: u8 = u8::MAX;
 
-/// From how many words on a message from one island to cores of another one goes by the sender's engine, because that is faster: the receiver
-/// can see it earlier. Stores take the sender's time one after the other; the last one still has its way before it, which a transfer's time includes. A
-/// doorbell, where there is one, follows either.
+/// The number of words from which on a message from one island to cores of another one goes by the sender's engine, because the receiver
+/// can see it earlier than stores. Stores take the sender's time one after the other, and the last one still has to cross the link, which a transfer's time includes. A
+/// doorbell, where there is one, follows in both cases.
 pub fn words_from(header: &PoolHeader, from: IslandId, to: IslandId) -> u8 {
     let (sender, receiver) = (&header.islands[from.index()], &header.islands[to.index()]);
     match header.calls_by.get() {
@@ -71,7 +71,7 @@ pub const fn claimed_by(sender: CoreId) -> u64 {
     CLAIMED + sender.0 as u64
 }
 
-/// The engine of `sender`, whose record is `from`, transfers what that says to `to`, where it arrives at `arrives_ns`. `false`: there is no room, or
+/// Transfers, as the engine of `sender`, what the record `from` of `sender` says to `to`, where it arrives at `arrives_ns`. `false`: there is no room, or
 /// nothing to transfer.
 pub fn transfer(sender: CoreId, from: &CoreRecord, to: &CoreRecord, arrives_ns: u64) -> bool {
     let is_taken = match from.dma_place.get() {
@@ -186,7 +186,7 @@ pub fn arrival(own: &'static CoreRecord, place: u32) -> Option<(&'static Descrip
     (arrives_ns != 0 && arrives_ns < CLAIMED).then(|| (&own.dma_in[place as usize], arrives_ns))
 }
 
-/// The core has read its descriptor: there is room for another one.
+/// Clears the status of a place, whose descriptor the core has read.
 pub fn clear(own: &CoreRecord, place: u32) {
     own.dma_arrives_ns[place as usize].store(0, Ordering::Release);
 }

@@ -1,8 +1,8 @@
-//! Transfer engines: one for each island, told by descriptors in a ring what to copy within the pool.
+//! Transfer engines (DMA): each island has one, and descriptors in a ring tell it what to copy within the pool.
 //!
-//! Kernels write descriptors and move `tail`; the engine carries them out in order and moves `head`; kernels take the completions. On
-//! timed machines the simulator is the engine, on others a thread of the host. A descriptor is a claim: the engine refuses what is
-//! wrong with it, and says so.
+//! Kernels write descriptors and move `tail`; the engine executes them in order and moves `head`; kernels take the completions. On
+//! timed machines the simulator is the engine, on others a thread of the host. The engine checks each descriptor, and refuses a wrong
+//! one with an error.
 //!
 //! | word | written by | when |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | the bytes, the completion, then `head` | the engine | while `head != tail` |
 //! | `taken` | a kernel that holds `lock` | while `taken != head`, after it has read the completion |
 //!
-//! Whoever holds references to the frames of a transfer lets go of them when its completion has been taken, and not before.
+//! References to the frames of a transfer are dropped when its completion has been taken, and not before.
 //!
 //! Protocol page: `docs/protocols/dma.md`.
 
@@ -124,8 +124,8 @@ pub struct Served {
     pub ring: Option<CoreId>,
 }
 
-/// The engine carries out its next descriptor. `moved` is told of every piece that was copied: from where, to where, how many bytes; `ends_ns`
-/// says when a transfer of so many bytes ends (0: now). `None`: there is nothing to do. One thread at a time is the engine.
+/// Executes the engine's next descriptor. Calls `moved` for every piece that was copied, with source, destination and bytes; `ends_ns`
+/// returns when a transfer of so many bytes ends (0: now). `None`: there is nothing to do. One thread at a time is the engine.
 pub fn serve(
     pool: Pool,
     engine: &DmaEngine,

@@ -1,13 +1,13 @@
 //! The interrupt controller of a guest on AArch64: a GICv3 with one security state, ids 0 to 95, without messages (Arm IHI 0069).
 //!
-//! A core of the guest acknowledges and ends interrupts by itself, from the list registers of the core that runs it: [`load`] puts there
-//! what it has to know of, [`store`] takes it back, before and after it runs. All else is here: what devices ask for ([`set_line`]), what
-//! the guest's operating system writes into the distributor and the redistributors, and interrupts from core to core. What makes
-//! something pending for a core answers with those cores ([`Cores`]): if one runs, it has to stop and be loaded again, if it waits, it
-//! waits no more.
+//! A core of the guest acknowledges and ends interrupts by itself, in the list registers of the core that runs it. Before it runs, [`load`] puts its
+//! interrupts there; afterwards, [`store`] takes them back. All else is here: the lines of devices ([`set_line`]), the registers of the distributor and
+//! the redistributors, which the guest's operating system writes, and interrupts from core to core. A function that makes an interrupt
+//! pending returns the cores that have one now ([`Cores`]): such a core has to stop and be loaded again if it runs, and to wake if it
+//! waits.
 //!
-//! Level-triggered interrupts ask for a stop when the guest ends them, as their device may ask still. So do all, if there are more than
-//! there are list registers.
+//! Level-triggered interrupts make the guest stop when it ends them, because their device may still raise the line. So do all interrupts, if there are more than
+//! list registers.
 
 mod registers;
 
@@ -43,7 +43,7 @@ const CORE_PRIORITY: u32 = 24;
 #[must_use]
 pub struct Cores(pub u32);
 
-/// Makes it as after a reset, for a guest with `cores` cores: all interrupts off, of group 0 and not pending.
+/// Resets the controller, for a guest with `cores` cores: all interrupts are off, of group 0 and not pending.
 ///
 /// # Panics
 /// More than [`GUEST_GIC_CORES`].
@@ -61,8 +61,8 @@ pub fn reset(gic: &GuestGic, cores: usize) {
     gic.routes.iter().for_each(|route| route.set(0));
 }
 
-/// A device asks for interrupt `id` (of core `core`, if it is a core's own), or ceases to. An edge-triggered one is pending from the
-/// moment that it asks. Ids that there are not are ignored.
+/// Raises or lowers a device's line for interrupt `id` (of core `core`, if it is a core's own). An edge-triggered interrupt is pending from the
+/// moment that the line is raised. Unknown ids are ignored.
 pub fn set_line(gic: &GuestGic, core: usize, id: u32, asks: bool) -> Cores {
     change(gic, || {
         let Some((bank, bit)) = find(gic, core, id) else { return };
@@ -74,7 +74,7 @@ pub fn set_line(gic: &GuestGic, core: usize, id: u32, asks: bool) -> Cores {
     })
 }
 
-/// A core writes ICC_SGI1R_EL1: an interrupt for other cores, or some.
+/// Sends interrupts to other cores, as a core's write of ICC_SGI1R_EL1 says.
 pub fn software_interrupt(gic: &GuestGic, from: usize, value: u64) -> Cores {
     let (list, id, to_others) = (value & 0xffff, value >> 24 & 0xf, value >> 40 & 1 != 0);
     // Affinities above the lowest are 0, and so is the range of a core among the first 16.
@@ -90,7 +90,7 @@ pub fn software_interrupt(gic: &GuestGic, from: usize, value: u64) -> Cores {
 }
 
 /// Whether a core that waits has an interrupt to take: one that is pending, and that neither the controller nor the core's own interface,
-/// as it is in `system`, holds back.
+/// as it is in `system`, masks.
 pub fn is_due(gic: &GuestGic, core: usize, system: &GuestSystem) -> bool {
     let control = system.words[INTERRUPT_CONTROL].get();
     all(|index| candidates(gic, core, index)).any(|id| {
@@ -121,7 +121,7 @@ pub fn load(gic: &GuestGic, core: usize, system: &GuestSystem) {
     }
 }
 
-/// Takes them back.
+/// Takes the interrupts in the list registers back.
 pub fn store(gic: &GuestGic, core: usize, system: &GuestSystem) -> Cores {
     change(gic, || {
         for word in &system.words[LIST..LIST + LIST_LEN] {

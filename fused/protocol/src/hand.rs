@@ -1,14 +1,13 @@
-//! References in hand: counts of references that no death of a core gets wrong.
+//! References in hand: reference counts that stay right when a core dies.
 //!
-//! A core that has taken a reference to an open file and not put it anywhere yet, or that has emptied a descriptor and not dropped the
-//! reference yet, has it *in hand*. Each core writes down in its record what it has in hand, so that whoever reclaims it drops that: otherwise
-//! an end of a pipe would stay open for ever. Nobody stops meanwhile, and nothing is counted again.
+//! A core that has taken a reference to an open file and not stored it anywhere yet, or that has emptied a descriptor and not dropped the
+//! reference yet, has the reference *in hand*. Each core notes in its record what it has in hand, so that whoever reclaims the core drops that. Otherwise
+//! an end of a pipe would stay open for ever. No core has to stop for this, and nothing is counted anew.
 //!
-//! A count is a word with its owner above: who changes it owns it for the few stores that this takes, and writes what it is about
-//! to do between the owner and the new count. So of a dead owner it is known that the count is as it was; of a dead core whose
-//! note says that it changes a count that it does not own, that the count is changed. Who finds a dead owner undoes its note and goes on: nobody
-//! waits for the reclamation. Moves between the hand and a place (a descriptor, say) are told by the place's own word.
-//!
+//! A count is a word with its owner above: the core that changes it owns it for the few stores that this takes, and notes what it is about
+//! to do between taking the owner and storing the new count. So if the owner is dead, the count is unchanged; if a dead core's
+//! note says that it changes a count that it does not own, the count is changed. Whoever finds a dead owner undoes its note and goes on; nobody
+//! waits for the reclamation. For moves between the hand and a place (a descriptor, say), the place's own word says whether they have happened.
 //! Protocol page: `docs/protocols/hand.md`. Model: `fused/protocol/tests/model/hand.rs`.
 
 use motet_layout::{
@@ -118,7 +117,7 @@ pub enum Found {
     Table(&'static FilesRecord),
 }
 
-/// Takes a reference, which is in hand then. The object has another one meanwhile.
+/// Takes a reference, which is then in hand. The object has another reference meanwhile.
 pub fn take<T: Counted>(context: &impl Context, object: &'static T) {
     let count = begin(context, object);
     let note = write(context, note_of(context, object, TAKING));
@@ -126,7 +125,7 @@ pub fn take<T: Counted>(context: &impl Context, object: &'static T) {
     change(note, note_of(context, object, HELD));
 }
 
-/// A new object, which nobody else knows, has its first reference, in hand.
+/// Takes the first reference, in hand, of a new object that nobody else knows.
 pub fn take_first<T: Counted>(context: &impl Context, object: &'static T) {
     object.refs().store(1, Ordering::Relaxed);
     in_order();
@@ -149,8 +148,8 @@ pub fn drop_one<T: Counted>(context: &impl Context, object: &'static T) -> bool 
     is_last
 }
 
-/// An object whose last reference this core has dropped is closed, as far as others wait for that: should this core die now, only its memory is
-/// lost. All that was done before may be done twice.
+/// Notes that an object is closed, whose last reference this core has dropped: if this core dies now, only the object's memory is
+/// lost. Everything that was done before this call may be done twice.
 pub fn closed<T: Counted>(context: &impl Context, object: &'static T) {
     change(find(context, note_of(context, object, LAST)), 0);
 }
@@ -203,7 +202,7 @@ pub fn disown<T: Counted>(context: &impl Context, object: &'static T) {
     }
 }
 
-/// Finds out which counts a dead core had changed that it was changing: those that its notes name, as it owns none any more.
+/// Settles the counts that a dead core was changing: those that its notes name were changed, as it owns none any more.
 pub fn settle_counts(context: &impl Context, dead: CoreId) {
     for note in &core_record(context, dead).hand {
         let before = note.load(Ordering::Acquire);
@@ -222,7 +221,7 @@ pub fn place(context: &impl Context, dead: CoreId) -> Option<Place> {
     is_moving.then(|| Place::from_raw(record.hand_place.load(Ordering::Acquire)))
 }
 
-/// Finds out what a dead core was moving it had moved: `there` is the address of the object that its place has.
+/// Settles the moves of a dead core: whether they have happened is seen by `there`, the address of the object that its place has.
 pub fn settle_moves(context: &impl Context, dead: CoreId, there: PoolAddr) {
     for note in &core_record(context, dead).hand {
         let before = note.load(Ordering::Acquire);

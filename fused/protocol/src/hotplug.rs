@@ -1,12 +1,12 @@
-//! Cores that are taken out of use at run time, and come back.
+//! Hot removal: cores that are taken out of use at run time, and come back.
 //!
-//! Somebody asks ([`ask_to_leave`]): a word in the core's record, and a ring. The core says that it is *out* ([`leave`]), gives everything that
-//! it has to others, and sleeps ([`may_sleep`]). Nobody chooses a core that is out. Who has chosen it before pushes onto its inbox, then looks at its
-//! state, sees that it is out, and rings it (`run_queue::wake_core`); the core, which has stored its state first, looks at its inbox
-//! before each sleep. One of the two sees the other, and what has come late goes on to another core.
+//! Somebody asks ([`ask_to_leave`]), by a word in the core's record and a ring. The core stores that it is *out* ([`leave`]), gives all its
+//! threads to others, and sleeps ([`may_sleep`]). Nobody chooses a core that is out. A waker that has chosen it before pushes the thread onto its inbox, then reads its
+//! state, sees that it is out, and rings it (`run_queue::wake_core`). The core has stored its state first, and looks at its inbox
+//! before each sleep. So one of the two sees the other, and a thread that has come late goes on to another core.
 //!
-//! For shoot-downs a core that is out is as one that idles: neither rung nor waited for. It drops its translations before it runs user code
-//! again ([`come_back`]). To whoever reclaims an island it is as any core that lives: it is rung, and passes.
+//! A shoot-down treats a core that is out as an idle one: it neither rings it nor waits for it. The core drops its translations before it runs user code
+//! again ([`come_back`]). The reclamation of an island treats it as any core that lives: it is rung, and passes.
 //!
 //! Protocol page: `docs/protocols/hotplug.md`.
 
@@ -16,12 +16,12 @@ use motet_layout::{CORE_AWAKE, CORE_OFFLINE, CORE_OUT, CoreId};
 
 use crate::{Context, cores, cores::core_record, run_queue::has_no_thread, shootdown};
 
-/// It is the last one of its island that is in use and has not been asked to leave.
+/// The core is the last one of its island that is in use and has not been asked to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IsLast;
 
-/// Asks a core to leave, unless it has been asked. The caller holds the tree lock, so that of two that ask for the last two cores of an island one
-/// fails, and rings the core afterwards.
+/// Asks a core to leave, unless it has been asked. The caller rings the core afterwards. It holds the tree lock, so that of two callers that ask the last two cores
+/// of an island, one fails.
 ///
 /// # Errors
 /// [`IsLast`].
@@ -49,7 +49,7 @@ pub fn is_asked(context: &impl Context) -> bool {
     context.own_record().leaves.load(Ordering::Relaxed) != 0
 }
 
-/// Whether what a core was asked for last has been done.
+/// Whether a core has done what it was last asked to: to leave, or to come back.
 pub fn is_done(context: &impl Context, core: CoreId) -> bool {
     let record = core_record(context, core);
     let wanted = record.leaves.load(Ordering::SeqCst) != 0;
@@ -57,7 +57,7 @@ pub fn is_done(context: &impl Context, core: CoreId) -> bool {
     wanted == is_out || cores::is_dead(context, core)
 }
 
-/// This core, which is awake, says that it is out. From now on it runs no user code, and gives what comes to others.
+/// Stores that this core, which is awake, is out. From now on it runs no user code, and gives threads that come to others.
 pub fn leave(context: &impl Context) {
     let record = context.own_record();
     debug_assert!(record.state.load(Ordering::Relaxed) == CORE_AWAKE);
@@ -70,7 +70,7 @@ pub fn may_sleep(context: &impl Context) -> bool {
     has_no_thread(context) && context.own_record().leaves.load(Ordering::SeqCst) != 0 && !shootdown::is_asked(context)
 }
 
-/// This core takes threads again. Shoot-downs asked meanwhile must be served before it runs user code.
+/// Stores that this core takes threads again. It must serve shoot-downs asked meanwhile before it runs user code.
 pub fn come_back(context: &impl Context) {
     context.own_record().state.store(CORE_AWAKE, Ordering::Release);
     then_look(); // whether a shoot-down was asked

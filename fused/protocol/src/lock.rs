@@ -1,12 +1,12 @@
-//! The cross-ISA lock: one 64-bit word, 0 when free, otherwise 1 + the holder's core index, and in the upper half how often its island had died
-//! when it started. So a word that a dead core has left stays a dead one's when its island has joined again ([`crate::rejoin`]).
+//! The cross-ISA spin lock: one 64-bit word, 0 when free, otherwise 1 + the holder's core index, and in the upper half how often the holder's island had died
+//! when the holder started. So the word that a dead core has left is still recognised when its island has joined again ([`crate::rejoin`]).
 //!
-//! Test-and-test-and-set: one compare-and-swap when free, plain loads while held. The word names its holder, so that who
-//! waits for a dead island's lock learns it, takes it over and repairs what it protects ([`crate::recover`]). Kernels take locks with
+//! Test-and-test-and-set: one compare-and-swap when free, plain loads while held. The word names its holder, so a core that
+//! waits for a dead island's lock sees that, takes the lock over and repairs what it protects ([`crate::recover`]). Kernels take locks with
 //! interrupts masked and never sleep with one held.
 //!
-//! The order is that of [`LockClass`]; `docs/protocols/lock.md` says it in words. Debug builds and models check it: each core's record says what the core
-//! holds, and taking a lock out of order panics with both classes. Other kernels have none of this.
+//! The lock order is that of [`LockClass`]; `docs/protocols/lock.md` explains it. Debug builds and models check it: each core's record says which classes the core
+//! holds, and taking a lock out of order panics with both classes. Released kernels do not check.
 
 use motet_layout::sync::{AtomicU64, Ordering};
 
@@ -62,7 +62,7 @@ pub fn lock<'a, const CLASS: u32>(context: &impl Context, lock: &'a Lock<CLASS>)
     Guard::new(context, lock.class(), word)
 }
 
-/// Takes the lock if it is free. Who does not wait may do so in any order.
+/// Takes the lock if it is free. As it never waits, it may be called in any lock order.
 pub fn try_lock<'a, const CLASS: u32>(context: &impl Context, lock: &'a Lock<CLASS>) -> Option<Guard<'a>> {
     let word = lock.word();
     word.compare_exchange(0, holder_word(context), Ordering::Acquire, Ordering::Relaxed).ok()?;
@@ -77,7 +77,7 @@ pub fn holder<const CLASS: u32>(lock: &Lock<CLASS>) -> Option<CoreId> {
     }
 }
 
-/// Whether the core that holds the lock has died, so that nobody ever lets go of it.
+/// Whether the core that holds the lock has died, so that nobody will release it.
 pub fn is_left<const CLASS: u32>(context: &impl Context, lock: &Lock<CLASS>) -> bool {
     has_died(context, lock.word().load(Ordering::Relaxed))
 }

@@ -1,12 +1,12 @@
 //! Physical memory of the pool: a global allocator of blocks over per-island allocators of frames.
 //!
 //! After Stramash, section 6.3: the pool is cut into blocks of a configurable size. An island owns whole blocks and
-//! allocates frames from its own; when more than [`PRESSURE_PERCENT`] of its frames are in use it asks for one block
-//! more, and it gives entirely free blocks back while it stays below. Unlike there, nothing is sent: the block table is
-//! in the pool, and a frame is freed into its block by whichever island drops the last reference.
+//! allocates frames from its own. When more than [`PRESSURE_PERCENT`] of its frames are in use, it takes one more block;
+//! it returns entirely free blocks while its use stays below that. Unlike in Stramash, islands send each other nothing: the block table is
+//! in the pool, and whichever island drops the last reference to a frame frees it into its block.
 //!
-//! Where memory lies matters to machines that say so ([`set_near`]): an island takes blocks near to it first, then such
-//! as are near to none, and others' memory only when there is nothing else.
+//! On machines that say where memory lies ([`set_near`]), an island takes blocks near to it first, then blocks
+//! near to no island, and memory near to others only when there is nothing else.
 //!
 //! Invariants: a frame is free in the bitmap exactly if its count is 0 and its block is owned; `free` of a block is the
 //! number of its bits set; a block's bits, `free` and `next` are guarded by its owner's lock, ownership by the global one. Everything else

@@ -1,8 +1,8 @@
-//! The message in the line of a core's state: in which state the call is that the core was given, whose it is, and for which
+//! The message in the line of a core's state: the state of the call that the core was given, whose call it is, and for which
 //! thread.
 //!
-//! This is what the pieces of the protocol of [`crate::direct`] that lie below it know of calls: a core that wakes
-//! ([`crate::run_queue`]), and who settles what dead islands have left ([`crate::orphans`]).
+//! This is all that pieces of [`crate::direct`]'s protocol below it know of calls: a core that wakes
+//! ([`crate::run_queue`]), and the code that settles what dead islands have left ([`crate::orphans`]).
 
 use motet_layout::sync::Ordering;
 
@@ -100,7 +100,7 @@ pub(crate) fn claimer(state: u32) -> Option<CoreId> {
     if phase(state) == CORE_CLAIMED { owner(state) } else { None }
 }
 
-/// The core that has claimed this one has died, and publishes nothing any more: this core is as if it had not been claimed.
+/// Undoes the claim of a dead core, which will publish nothing any more: this core is as if it had not been claimed.
 pub(crate) fn undo_claim(context: &impl Context, claimer: CoreId) {
     let record = core_record(context, context.core());
     if CallState::Given(claimer).is_in(record.call.load(Ordering::Acquire)) {

@@ -1,11 +1,10 @@
 //! Calls to cores whose memory this island does not cache: by stores alone, or by the caller's engine ([`crate::dma`]), whichever is faster.
 //!
-//! An atomic operation beyond a link need not be whole, and a read takes as long as the way there and back. So nobody claims a
-//! core there. Each core has a *slot* for each island ([`CallSlot`]): a core of that island writes a call and then its request there,
-//! and the callee, which reads its own memory only, takes the request when it has nothing else to do. What becomes of it is stored into
-//! the record of the caller's core (`answer`): taken ([`CALL_GIVEN`]), and then one of the ends of [`crate::direct`]. Who has the
-//! island's slot of a core, the cores of one island settle among themselves, in their own memory.
-//!
+//! An operation that is atomic in own memory need not be atomic over a link, and a read takes as long as the way there and back. So nobody claims a
+//! core there. Each core has a *slot* for each island ([`CallSlot`]). A core of that island writes a call and then its request into the slot.
+//! The callee, which reads its own memory only, takes the request when it has nothing else to do. Its answers are stored into
+//! the record of the caller's core (`answer`): first that the call is taken ([`CALL_GIVEN`]), and then one of the ends of [`crate::direct`]. The cores of one
+//! island settle among themselves, in their own memory, which of them has the island's slot of a core.
 //! | word | stored by | what it says |
 //! |---|---|---|
 //! | `request` | the caller; 0 by the callee | a call waits here; 0: it is taken, or has been withdrawn |
@@ -13,13 +12,13 @@
 //! | `attention` | anybody; 0 by the callee | somebody wants the thread |
 //! | `to_be_rung` | the core, in the record of every other island | it does not look at its words, and is to be rung |
 //!
-//! A core that looks no longer says so, and *then* looks once more; who writes something for it looks at that word afterwards. Both stores
-//! may be under way at the same time, so the first one reads its words back: a read does not overtake stores of its own, and its answer
+//! A core that stops polling stores that it does (`to_be_rung`), and *then* looks once more; whoever writes something for it reads that word afterwards. Both stores
+//! may be under way at the same time, so the core first reads its words back: a read does not overtake stores of its own, and its answer
 //! does not overtake those of the other side (PCI Express base specification, 2.4.1). Only cores of islands that poll have to do so;
 //! others are always rung.
 //!
 //! A call that an engine carries is written into the record of the caller's core (`out_call`) and copied from there, `request` last. Until it has
-//! arrived, the slot does not say whose it is: who wants the thread's attention looks there, too ([`departing`]). An answer
+//! arrived, the slot does not name the thread, so whoever wants the thread's attention looks into that record, too ([`departing`]). An answer
 //! goes the same way. All other words are stored.
 //!
 //! Protocol page: `docs/protocols/crossing.md`.
@@ -35,7 +34,7 @@ use crate::{
     message::CallState,
 };
 
-/// What the cores of `island` ask of `callee`.
+/// The slot of `callee` for calls of the cores of `island`.
 #[inline(always)]
 pub fn slot(context: &impl Context, callee: CoreId, island: IslandId) -> &'static CallSlot {
     &core_record(context, callee).calls[island.index()]
@@ -55,13 +54,13 @@ pub fn is_free(context: &impl Context, callee: CoreId) -> bool {
     context.island_record().slot_owners[callee.index()].load(Ordering::Relaxed) == 0
 }
 
-/// The slot is the next caller's: nothing was asked, or it has been answered.
+/// Frees the slot for the next caller: nothing was asked, or the call has been answered.
 #[inline(always)]
 pub fn free(context: &impl Context, callee: CoreId) {
     context.island_record().slot_owners[callee.index()].store(0, Ordering::Release);
 }
 
-/// Asks for the call that has been written.
+/// Stores the request for the call that has been written.
 #[inline(always)]
 pub fn ask(context: &impl Context, callee: CoreId) {
     let request = CallState::Given(context.core()).word();
@@ -91,14 +90,14 @@ pub fn departing(context: &impl Context, callee: CoreId, is_it: impl Fn(u64) -> 
     Some(slot(context, callee, caller.island()))
 }
 
-/// This core has waited for long: it wants its call back. It waits for the answer nevertheless, and afterwards
+/// Withdraws this core's call, for which it has waited for long. It waits for the answer nevertheless, and afterwards
 /// calls [`end_withdrawal`].
 pub fn withdraw(context: &impl Context, callee: CoreId) {
     slot(context, callee, context.core().island()).withdrawn.store(1, Ordering::Release);
     ring(context, callee); // whatever it does
 }
 
-/// The call that this core wanted back has been answered, in one way or another: before the slot is [free](free).
+/// Ends a withdrawal, after the call has been answered in one way or the other, and before the slot is [free](free).
 pub fn end_withdrawal(context: &impl Context, callee: CoreId) {
     slot(context, callee, context.core().island()).withdrawn.store(0, Ordering::Release);
 }
@@ -176,7 +175,7 @@ pub fn give_back_withdrawn(context: &impl Context) {
     }
 }
 
-/// `core` is to look at what was stored for it.
+/// Rings `core`, if it does not poll, for what was stored for it.
 #[inline(always)]
 pub fn tell(context: &impl Context, core: CoreId) {
     if context.polls(core.island()) {
@@ -194,8 +193,8 @@ fn ring(context: &impl Context, core: CoreId) {
     count(&context.counters().doorbells_rung);
 }
 
-/// This core, of an island that polls, is to be rung for what is stored for it from now on, because it is about to sleep, or to run
-/// something while it waits for an answer. It has to look once more, whether there is anything already.
+/// Stores that this core, of an island that polls, is to be rung from now on, because it is about to sleep, or to run
+/// something while it waits for an answer. The caller has to look once more whether something has come already.
 pub fn look_no_longer(context: &impl Context) {
     say(context, 1);
     let islands = &context.pool().header().islands;
@@ -206,7 +205,7 @@ pub fn look_no_longer(context: &impl Context) {
     then_look();
 }
 
-/// This core looks again: before it looks first.
+/// Stores that this core polls again. Called before it looks for the first time.
 pub fn look_again(context: &impl Context) {
     say(context, 0);
     then_look();
@@ -229,7 +228,7 @@ pub fn is_wanted(context: &impl Context, caller: CoreId) -> bool {
     context.own_record().calls[caller.island().index()].attention.load(Ordering::Relaxed) != 0
 }
 
-/// The thread of `caller`'s call becomes an ordinary one of this core, and looks at its attention word itself.
+/// Clears the mark of `caller`'s call, whose thread becomes an ordinary one of this core and reads its attention word itself.
 pub fn take_attention(context: &impl Context, caller: CoreId) {
     let attention = &context.own_record().calls[caller.island().index()].attention;
     if attention.load(Ordering::Relaxed) != 0 {

@@ -1,15 +1,15 @@
 //! Islands that die while the machine goes on: who owns the threads that were there, or on their way.
 //!
-//! The host turns the dead island's cores off and says that it is lost. From then on nobody begins to give them anything,
-//! but what was begun before may still be under way. So one core, the *reclaimer*, waits until every living core has
+//! The host sets the dead island's cores to offline and stores that it is dead. From then on no core begins to give them a thread,
+//! but hand-overs that have begun before may still be under way. So one core, the *reclaimer*, waits until every living core has
 //! [passed](crate::shootdown::pass) a place where it has no thread in transit ([`wait_for_all`]), and then looks:
 //!
-//! - A thread that is said to be on a dead core is nobody's ([`is_orphaned`]), with one exception:
-//! - Results that a dead core has given belong to the core that called, if that lives: it is rung, as the dead core may not
-//!   have come to that.
+//! - A thread that is recorded on a dead core belongs to no living one ([`is_orphaned`]), with one exception:
+//! - Results that a dead core has given belong to the core that called, if that lives: the reclaimer rings it, as the dead core may have
+//!   died before it did.
 //! - Results for a dead core, or a function that runs for one, are settled by the call's word ([`settle_calls`]).
 //!
-//! - A thread whose descriptor a dead core was sending to a living one is nobody's, unless that has arrived ([`settle_transfers`]).
+//! - A thread whose descriptor a dead core was sending to a living one belongs to nobody, unless the descriptor has arrived ([`settle_transfers`]).
 //! - A thread that a dead core was bringing to a living one, which has not found it in its inbox, is brought there
 //!   ([`is_stranded`]).
 //! - Places in living cores' inboxes that a dead core had counted, and never filled, count no longer ([`forget_places`]).
@@ -32,7 +32,7 @@ use crate::{
     run_queue::{all_of, collect, half_of},
 };
 
-/// Says (again) that the cores of an island are off: one of them may have been given a call meanwhile.
+/// Sets the cores of a dead island to offline (again): one of them may have been given a call meanwhile.
 pub fn turn_off(context: &impl Context, island: IslandId) {
     for index in 0..CORES_PER_ISLAND_MAX {
         core_record(context, CoreId::new(island, index)).state.store(CORE_OFFLINE, Ordering::Release);
@@ -40,14 +40,14 @@ pub fn turn_off(context: &impl Context, island: IslandId) {
     then_look(); // at the calls that they have been given
 }
 
-/// Begins a reclamation: from when it has passed, each core that lives counts those that it brings to others apart from those before
+/// Begins a reclamation: once a living core has passed, it counts the threads that it brings to others apart from those before
 /// ([`forget_places`]).
 pub fn begin_reclaiming(context: &impl Context) {
     context.pool().header().reclamations.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Every core that lives has passed twice since the reclamation began: first none brought any more what it had counted before, then that had left the
-/// inboxes. What is still counted of then are places that dead cores never filled.
+/// Clears the places in inboxes that dead cores had counted and never filled. Every living core has passed twice since the reclamation began: after the first time,
+/// none brought threads any more that it had counted before; after the second, these had left the inboxes. All that is still counted from before is of dead cores.
 pub fn forget_places(context: &impl Context) {
     let before = half_of(context.pool().header().reclamations.load(Ordering::Relaxed).wrapping_sub(1));
     for core in all_cores(context) {
@@ -80,7 +80,7 @@ pub fn wait_for_all(context: &impl Context) {
     collect(context);
 }
 
-/// Settles what calls between dead cores and living ones have come to. Every core that lives has passed.
+/// Settles calls between dead cores and living ones. Every core that lives has passed.
 pub fn settle_calls(context: &impl Context) {
     for core in cores() {
         let record = core_record(context, core);
@@ -137,7 +137,7 @@ pub fn is_stranded(context: &impl Context, thread: &ThreadRecord) -> bool {
     phase(state) == THREAD_IN_TRANSIT && owner(state).is_some_and(|carrier| is_dead(context, carrier))
 }
 
-/// Whether a thread that is not blocked is nobody's, because the core that it is on has died. Calls are settled, and every
+/// Whether a thread that is not blocked belongs to no living core, because the core that it is on has died. Calls are settled, and every
 /// core that lives has passed.
 pub fn is_orphaned(context: &impl Context, thread: &'static ThreadRecord) -> bool {
     loop {

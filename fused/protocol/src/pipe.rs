@@ -66,8 +66,8 @@ pub fn open(context: &impl Context, pipe: &'static PipeRecord, ends: u32, closed
     }
 }
 
-/// Closes ends, those that are not closed in the opener's word yet: returns which. After the last one that reads, writers are woken: their writes fail; after
-/// the last one that writes, readers are: they see the end of the stream. The references stay, for the caller to [`put`].
+/// Closes those of the ends that are not closed in the opener's word yet, and returns them. When the last reader closes, writers are woken, whose writes fail; when
+/// the last writer closes, readers are woken, who see the end of the stream. The references stay, for the caller to [`put`].
 pub fn close(context: &impl Context, pipe: &'static PipeRecord, ends: u32, closed: &AtomicU32) -> u32 {
     let ended = change(context, pipe, closed, 0, ends);
     if ended & READER != 0 && pipe.readers.load(Ordering::Acquire) == 0 {

@@ -1,8 +1,8 @@
 //! Which thread of a core runs next: users share a core fairly, and one user's threads run by nice value.
 //!
-//! Ready threads stand in groups, one for each user who has any on this core. The next thread is the first of the group
+//! Ready threads are in groups, one for each user who has any on this core. The next thread is the first of the group
 //! whose user this core has served least. A user who comes back after a while begins at the level of those who are there
-//! already, so nobody saves up time. However many threads a user has, another one's thread so waits for about as many time
+//! already, so nobody saves up time. So however many threads a user has, another user's thread waits for about as many time
 //! slices as there are users. When there are more users than groups, those for whom there was no room share the last one.
 //!
 //! Within a group a thread stands before the first that is nicer; one that has used up its slice goes behind all.
@@ -12,7 +12,7 @@
 //!
 //! A core whose machine file says so has one group, and its threads stand in the order in which they came.
 //!
-//! All of it belongs to the core: nobody else reads or writes it, but for the number of threads.
+//! The queue belongs to the core: no other core reads or writes it, except the number of threads.
 
 use motet_layout::sync::Ordering;
 
@@ -112,7 +112,7 @@ pub fn first(context: &impl Context, record: &CoreRecord) -> Option<&'static Thr
     context.object(group(record, index).filter(|_| mask != 0)?.first.get())
 }
 
-/// A thread is taken that has not been among the ready ones.
+/// Counts a thread as taken that has not been in the queue.
 #[inline]
 pub fn take_past(context: &impl Context, record: &CoreRecord, thread: &ThreadRecord) {
     let index = group_for(context, record, thread);
@@ -120,7 +120,7 @@ pub fn take_past(context: &impl Context, record: &CoreRecord, thread: &ThreadRec
     record.ready_running.set(index as u32);
 }
 
-/// The core has served the thread that it [took](take) last for so long.
+/// Charges the time for which the core has run the thread that it [took](take) last.
 #[inline]
 pub fn charge(record: &CoreRecord, ran_ns: u64) {
     if let Some(group) = group(record, record.ready_running.get() as usize) {

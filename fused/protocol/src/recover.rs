@@ -1,12 +1,12 @@
-//! Locks that an island has died with: what they protect is repaired from what is written.
+//! Repair of locks that an island has died with: what they protect is derived from what is written.
 //!
-//! Who waits for such a lock takes it over ([`crate::lock`]) and comes here, with whatever other locks it has. So a repair takes none but those
-//! that come later in the order, and looks only at what the lock protects, at single words that are true at any time, and at what the dead
-//! core alone could change. It may be begun again, should the repairer die, too.
+//! A core that waits for such a lock takes it over ([`crate::lock`]) and calls this module, with whatever other locks it holds. So a repair takes only locks
+//! that come later in the order. It reads only what the lock protects, single words that are true at any time, and what only the dead core
+//! could change. If the repairer dies, too, the repair can begin again.
 //!
-//! That works because the code under the lock writes in an order that leaves, after each store, either the old state or the new one to be told:
-//! one word is the truth, and everything else follows from it. Between such words stands [`in_order`](motet_layout::in_order). What is
-//! neither there nor gone (a frame just taken, an object just given back) is lost; that is bounded by what a core holds at a time.
+//! This works because the code under the lock writes in such an order that after each store either the old state or the new one can be derived:
+//! one word is the truth, and everything else follows from it. Between such stores stands [`in_order`](motet_layout::in_order). Memory that is
+//! neither in use nor free at that moment (a frame just taken, an object just given back) is lost; that is bounded by what a core holds at a time.
 //!
 //! Protocol page: `docs/protocols/lock.md`, with the table of all classes.
 
@@ -19,7 +19,7 @@ use motet_layout::{
 
 use crate::{Context, fs, memory, pipe, slab, threads, timer, wait};
 
-/// Repairs what a lock protects that a dead core held and this one has taken over. `false`: nobody knows how.
+/// Repairs what a lock protects that a dead core held and this one has taken over. `false`: there is no repair for it.
 pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool {
     let pool = context.pool();
     let header = pool.header();

@@ -1,4 +1,4 @@
-//! Islands that have died, are started again and join the machine as it is.
+//! Rejoining: islands that have died are started again and join the running machine.
 //!
 //! | who | step |
 //! |---|---|
@@ -8,9 +8,9 @@
 //! | its first core | takes what the dead one has left in the records of its cores ([`take_records`]), says that it has joined ([`join`]), starts the others |
 //! | each core | says that it is awake, as one that comes back ([`crate::hotplug`]) |
 //!
-//! Nobody gives anything to a core that is off, so until it says that it is awake its record is the new core's alone. What is left of the dead
-//! core are locks, whose words say that they are of an earlier life ([`crate::lock`]), and tickets of shoot-downs, which the new core serves as any other.
-//! A death at any of these steps is a death as any: the host says again that the island is lost.
+//! No core gives anything to a core that is offline, so until it stores that it is awake its record belongs to the new core alone. Two things of the dead
+//! core are left: locks, whose words show that they are of an earlier life ([`crate::lock`]), and tickets of shoot-downs, which the new core serves as any other.
+//! A death at any of these steps is a death like any other: the host declares the island dead again.
 //!
 //! Protocol page: `docs/protocols/hotplug.md`.
 
@@ -28,7 +28,7 @@ use crate::{
     slab,
 };
 
-/// The host says that an island has died, once nothing of it runs any more. Afterwards it rings the first core, unless that is the dead one.
+/// Declares an island dead, once nothing of it runs any more. The host calls it, and then rings the first core, unless that is the dead one.
 pub fn declare_dead(header: &PoolHeader, island: IslandId) {
     for index in 0..CORES_PER_ISLAND_MAX {
         header.cores[CoreId::new(island, index).index()].state.store(CORE_OFFLINE, Ordering::Release);
@@ -39,7 +39,7 @@ pub fn declare_dead(header: &PoolHeader, island: IslandId) {
     header.died.store(1, Ordering::Release);
 }
 
-/// The first island has ended what ran on these islands (a bit each): they are forgotten, and may join again.
+/// Ends the reclamation of these islands (a bit each), whose processes the first island has ended: they may join again.
 pub fn finish_reclaiming(context: &impl Context, reclaimed: u32) {
     let islands = || (0..context.island_count()).filter(|island| reclaimed >> island & 1 != 0);
     // Who ends a space waits until nobody has it active, and for dead cores only as long as they are dead.
@@ -61,7 +61,7 @@ pub fn is_gone(header: &PoolHeader, island: IslandId) -> bool {
     header.islands[island.index()].state.load(Ordering::Acquire) == ISLAND_GONE
 }
 
-/// The host is about to start an island again, that [is gone](is_gone).
+/// Stores that the host is about to start an island again, that [is gone](is_gone).
 pub fn begin(header: &PoolHeader, island: IslandId) {
     header.islands[island.index()].state.store(ISLAND_REJOINING, Ordering::Release);
 }
@@ -71,8 +71,8 @@ pub fn is_rejoining(context: &impl Context) -> bool {
     context.island_record().state.load(Ordering::Acquire) == ISLAND_REJOINING
 }
 
-/// The first core of an island that has been started again takes what the dead cores have left in their records: nothing waits in them, and nobody
-/// calls. Timers stay, should there be any. All are in use, also those that had been taken out.
+/// Resets the records of an island's cores, which has been started again; its first core calls this. Nothing waits in these records, and nobody
+/// calls. Timers stay, should there be any. All cores are in use, also those that had been taken out.
 pub fn take_records(context: &impl Context) {
     let record = context.island_record();
     record.hidden_leave.store(0, Ordering::Relaxed);
@@ -119,7 +119,7 @@ fn forget_group(group: &ReadyGroup) {
     group.rank_max.set(0);
 }
 
-/// The first core says that its island has joined again. Its cores are off still: each says that it is awake when it is about to look what has come.
+/// Stores that the island has joined again; its first core calls this. Its cores are still offline: each stores that it is awake just before it looks what has come.
 pub fn join(context: &impl Context) {
     context.island_record().state.store(ISLAND_JOINED, Ordering::Release);
     then_look(); // at what other islands have become: who reclaims one counts this among the living from now on

@@ -2,9 +2,9 @@
 //!
 //! A wake-up is a store: the waker pushes the thread onto the inbox of the thread's core (a lock-free stack in the
 //! pool) and rings that core only if it sleeps. The core takes the whole inbox at once and keeps its [ready](crate::ready)
-//! threads to itself. Idling is a Dekker-style handshake: the core says "idle", then looks at its inbox again; the waker pushes,
-//! then looks whether the core is idle. One of the two sees the other. Whoever moves the core from idle to awake rings,
-//! so a core is rung at most once each time it says "idle".
+//! threads to itself. Idling is a Dekker-style handshake: the core stores "idle", then looks at its inbox again; the waker pushes,
+//! then looks whether the core is idle. One of the two sees the other. The waker that moves the core from idle to awake rings,
+//! so a core is rung at most once each time it stores "idle".
 //!
 //! Protocol page: `docs/protocols/wake-up.md`.
 
@@ -274,7 +274,7 @@ pub fn append_last(context: &impl Context, thread: &'static ThreadRecord) {
     ready::add(context, record, thread, Place::Last);
 }
 
-/// As [`append`], for a thread that a more urgent one has interrupted: before its equals.
+/// As [`append`], for a thread that a more urgent one has preempted: before its equals.
 pub fn append_first(context: &impl Context, thread: &'static ThreadRecord) {
     ready::add(context, context.own_record(), thread, Place::First);
 }
@@ -352,7 +352,7 @@ pub fn end_idle_noncoherent(context: &impl Context, first: usize) -> Option<Core
     caller
 }
 
-/// A polling core gives up and is about to sleep. `false`: there is work.
+/// Stores that this core, which has polled, is about to sleep. `false`: there is work.
 pub fn poll_to_sleep(context: &impl Context) -> bool {
     let record = context.own_record();
     let slept = record.state.compare_exchange(CORE_POLLING, CORE_IDLE, Ordering::SeqCst, Ordering::Relaxed).is_ok();
@@ -475,7 +475,7 @@ fn place_elsewhere(context: &impl Context, thread: &ThreadRecord, last: CoreId) 
     cores::all_cores(context).filter(may_run).min_by_key(|&core| load(context, core)).unwrap_or(near)
 }
 
-/// Takes what is in this core's inbox: nobody carries it any more.
+/// Takes all threads out of this core's inbox, so that none of them is in transit any more.
 pub fn collect(context: &impl Context) {
     drain_inbox(context, core_record(context, context.core()));
 }

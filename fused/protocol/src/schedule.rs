@@ -42,7 +42,7 @@ impl Schedule {
         self.0 & 0xff
     }
 
-    /// Whether it comes before all ordinary ones.
+    /// Whether threads of this policy come before all ordinary ones.
     #[inline(always)]
     pub fn is_realtime(self) -> bool {
         self.priority() != 0
@@ -75,7 +75,7 @@ pub fn of(thread: &ThreadRecord) -> Schedule {
     Schedule(thread.schedule.load(Ordering::Relaxed))
 }
 
-/// Schedules a thread so from now on.
+/// Sets how a thread is scheduled.
 pub fn set(thread: &ThreadRecord, schedule: Schedule) {
     thread.schedule.store(schedule.0, Ordering::Relaxed);
 }

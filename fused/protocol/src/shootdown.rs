@@ -1,14 +1,14 @@
-//! Translation shoot-down across islands.
+//! Translation shoot-down across islands: making other cores drop translations from their TLBs.
 //!
 //! The initiator edits page-table entries, then asks every core that has the space active: it raises the core's "asked"
-//! ticket and rings it, and waits until "done" has reached the ticket. Requests merge: a target drops all its user
-//! translations once for however many were asked. A core that idles runs no user code, and serves what was asked before
+//! ticket, rings the core, and waits until "done" has reached the ticket. Requests merge: a target drops all its user
+//! translations once for however many requests. A core that idles runs no user code, and serves what was asked before
 //! it runs user code again, so it is neither rung nor waited for; the two orders "raise, then look whether idle" and
 //! "leave idle, then look whether asked" cannot both miss.
 //!
-//! Edits of page tables that take something back are made within [`edit`] and need its [`Stale`], which owns what they
-//! take out, pages and tables, until the shoot-down is complete. So nothing can be released too early, and no shoot-down
-//! can be forgotten: the compiler refuses it. Code that moves a page and drops it when there is no table for it,
+//! Edits of page tables that remove pages or rights are made within [`edit`] and need its [`Stale`], which owns what they
+//! remove, pages and tables, until the shoot-down is complete. So nothing can be released too early, and no shoot-down
+//! can be forgotten: the compiler refuses it. It refuses code that moves a page and drops it when there is no table for it,
 //!
 //! ```compile_fail,E0308
 //! # use motet_paging::Table;
@@ -318,7 +318,7 @@ pub fn shoot_down(context: &impl Context, space: &SpaceRecord, flush_own: impl F
     wait_for(context, &tickets[..asked]);
 }
 
-/// Carries out what was asked of this core: calls `flush` (drop all user translations) if anything was.
+/// Serves shoot-downs that were asked of this core: calls `flush` (drop all user translations) if any was.
 #[inline(always)]
 pub fn serve(context: &impl Context, flush: impl FnOnce()) {
     let record = context.own_record();

@@ -1,7 +1,7 @@
 //! Byte streams between the machine and the host: console input and output, the command's standard streams.
 //!
-//! One side produces, one consumes; neither waits for the other here. A side that must sleep first says so
-//! ([`producer_waits`], [`consumer_waits`]), which looks once more; the other side rings when its operation tells it to.
+//! One side produces, one consumes; neither waits for the other here. A side that must sleep first stores that
+//! ([`producer_waits`], [`consumer_waits`]) and looks once more; the other side rings when its operation tells it to.
 //! Inside the machine there are many producers or consumers: each operation takes the stream's lock. The host is alone
 //! on its side and may act without it ([`Side::Host`]).
 
@@ -106,7 +106,7 @@ pub fn consume_bytes(context: &impl Context, side: Side, stream: &HostStream, in
     drain(stream, into.len(), |ring, done, here| context.pool().read(ring, &mut into[done..done + here]))
 }
 
-/// Produces bytes for who may look, at any time ([`replay`]): the oldest make room.
+/// Produces bytes for readers that may come at any time ([`replay`]): the newest bytes replace the oldest.
 pub fn record(context: &impl Context, stream: &HostStream, from: &[u8]) -> Moved {
     let _guard = lock(context, &stream.lock);
     let kept = &from[from.len().saturating_sub(stream.capacity.get() as usize)..];
@@ -136,7 +136,7 @@ pub fn replay(context: &impl Context, stream: &HostStream, position: &mut u64, i
     (lost, len)
 }
 
-/// Says that who [replays](replay) is about to sleep, and has got everything up to `position`. `true`: it may; the producer will ring.
+/// Stores that the reader that [replays](replay) is about to sleep, and has got everything up to `position`. `true`: it may; the producer will ring.
 #[must_use]
 pub fn replay_waits(stream: &HostStream, position: u64) -> bool {
     stream.consumer_waiting.store(1, Ordering::Release);
@@ -144,21 +144,21 @@ pub fn replay_waits(stream: &HostStream, position: u64) -> bool {
     stream.head.load(Ordering::Acquire) == position
 }
 
-/// The producer adds no more. `true`: ring the consumer.
+/// Stores that the producer adds no more. `true`: ring the consumer.
 #[must_use]
 pub fn close(stream: &HostStream) -> bool {
     stream.closed.store(1, Ordering::Release);
     take_waiting(&stream.consumer_waiting)
 }
 
-/// The consumer takes no more. `true`: ring the producer.
+/// Stores that the consumer takes no more. `true`: ring the producer.
 #[must_use]
 pub fn leave(stream: &HostStream) -> bool {
     stream.gone.store(1, Ordering::Release);
     take_waiting(&stream.producer_waiting)
 }
 
-/// Says that the producer is about to sleep for room for `len` bytes, at most the stream's capacity. `true`: it may; the
+/// Stores that the producer is about to sleep for room for `len` bytes, at most the stream's capacity. `true`: it may; the
 /// consumer will ring, perhaps before there is so much. `false`: there is room.
 #[must_use]
 pub fn producer_waits(stream: &HostStream, len: usize) -> bool {
@@ -167,7 +167,7 @@ pub fn producer_waits(stream: &HostStream, len: usize) -> bool {
     !writable(stream, len)
 }
 
-/// Says that the consumer is about to sleep for bytes. `true`: it may; the producer will ring. `false`: there are some.
+/// Stores that the consumer is about to sleep for bytes. `true`: it may; the producer will ring. `false`: there are some.
 #[must_use]
 pub fn consumer_waits(stream: &HostStream) -> bool {
     stream.consumer_waiting.store(1, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Deadlines: one ordered list per core, in the pool, so that any island can cancel what another has armed.
+//! Timers: an ordered list of deadlines per core, in the pool, so that any island can cancel a timer that another one has armed.
 
 use motet_layout::sync::Ordering;
 

@@ -1,7 +1,7 @@
 //! Waiting and waking, across islands.
 //!
-//! A thread that must wait: [`prepare`]; [`enqueue`] in each queue that may bring the event; look at the condition once
-//! more; then either [`finish`] (it holds now) or [`commit`] (block). A waker changes the condition, then calls
+//! A thread that must wait calls [`prepare`], and [`enqueue`] for each queue that may bring the event. Then it looks at the condition once
+//! more, and calls either [`finish`] (the condition holds now) or [`commit`] (block). A waker changes the condition, then calls
 //! [`wake`]. A waker that meets the thread between prepare and commit moves it back to running, and commit fails: the
 //! thread looks again. No wake-up is lost and none is doubled; only the winner of the compare-and-swap on the thread's
 //! state hands it over.

@@ -1,12 +1,12 @@
-//! Interest lists: a file that changes tells the lists that watch it which of their files that was.
+//! Interest lists (`epoll`): a file that changes tells the lists that watch it that it has changed.
 //!
-//! A watch has a node in each queue of its file that tells of what it asks for, from when it is made until it goes. Who wakes
-//! such a queue leaves the node there, puts the watch onto its list's *ready list*, a stack, and wakes those who wait for the list.
-//! Who looks through a list takes that stack ([`take_ready`]) and asks the files of the watches that were there, so files
-//! of which nothing was heard cost nothing.
+//! A watch (a file in a list) has a node in each queue of its file that brings events which it asks for, as long as it exists. A waker of
+//! such a queue leaves the node there, pushes the watch onto its list's *ready list*, a stack, and wakes the threads that wait for the list.
+//! Whoever looks through a list takes that stack ([`take_ready`]) and asks the files of the watches on it. So files
+//! without events cost nothing.
 //!
-//! A watch counts as off the stack before its file is asked. What changes before that is seen then; what changes after
-//! puts the watch there again.
+//! A watch counts as off the stack before its file is asked. An earlier change is then seen; a later one
+//! pushes the watch again.
 //!
 //! Protocol page: `docs/protocols/wake-up.md`.
 

@@ -1,4 +1,4 @@
-//! What kernels do: give interfaces to clients, tell the FPGA of traps and ends, and take away what clients must not write any more.
+//! The kernels' side of the FPGA: giving interfaces to clients, reporting traps and ends, and taking registers away from clients.
 
 use motet_layout::{
     FPGA_FREE, FPGA_INTERFACES, FPGA_LEFT, FPGA_TAKEN, FPGA_USED, Fpga, FpgaInterface, Frame, PAGE_SHIFT, PAGE_SIZE,

@@ -1,8 +1,8 @@
-//! Transfers of virtual machines: in all of the machine's memory, checked page by page, as an IOMMU does (`docs/protocols/fpga.md`).
+//! Transfers of virtual machines: to and from all of the machine's memory, checked page by page, as an IOMMU does (`docs/protocols/fpga.md`).
 //!
-//! What is checked against are the machine's tables of the second stage, of whichever island has the page. They are read without a lock: nothing is
-//! taken out of them as long as the machine lives, and who ends it waits for the transfer that is under way ([`end`]). A page that no table has is
-//! asked of the kernels ([`take_wanted`]); the frame is computed again when they have answered.
+//! The FPGA looks pages up in the machine's second-stage tables, those of whichever island has the page. It reads them without a lock: no leaf is
+//! removed from them as long as the machine lives, and the end of the machine waits for the transfer that is under way ([`end`]). If no table has a page, the FPGA
+//! asks the kernels for it ([`take_wanted`]), and computes the frame again when they have answered.
 
 use core::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What regions were and when: for reports. Nobody decides by it.
+//! The history of regions (which accelerator, for whom, in which state, when), for reports. No decision depends on it.
 
 use motet_layout::{FPGA_CHANGES, FPGA_STATES, Fpga};
 

@@ -1,11 +1,11 @@
-//! The FPGA that clients share: what regions, their monitor and their manager do (Ker-ONE, section 4).
+//! The FPGA that clients share: regions, their monitor and their manager (Ker-ONE, section 4).
 //!
-//! Kernels tell it by words of [`FpgaInterface`] of stores that have trapped and of clients that have gone, clients by the start flags of their
-//! registers. Whoever is the FPGA (a thread of the host, or the simulator) calls [`Device::run`], one at a time ([`acquire`]). What
-//! accelerators compute is behind [`Logic`]: here a region is what computes one frame after the other, and can be stopped between two.
+//! Kernels report by words of [`FpgaInterface`] that stores have trapped and that clients have gone; clients start jobs by the start flags of their
+//! registers. The executor of the FPGA (a thread of the host, or the simulator) calls [`Device::run`], one thread at a time ([`acquire`]). What
+//! accelerators compute is behind [`Logic`]: here a region computes one frame after the other, and can be stopped between two.
 //!
-//! [`monitor`] knows the states of regions and searches; [`manager`] executes what it finds, and its interrupt routines go on with it. Nothing
-//! that a program or another island has written is believed: numbers are looked up, and words that mean nothing are as none.
+//! [`monitor`] has the states of regions and the search; [`manager`] executes what the search finds, continued by its interrupt routines. The FPGA checks all
+//! that programs or other islands have written: numbers are looked up, and words without a meaning are treated as none.
 //!
 //! Protocol page: `docs/protocols/fpga.md`.
 

@@ -1,4 +1,4 @@
-//! What the words of registers, regions and interfaces mean.
+//! The words of registers, regions and interfaces, encoded and decoded.
 
 use super::{InterfaceId, RegionId};
 

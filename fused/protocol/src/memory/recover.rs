@@ -1,5 +1,5 @@
-//! What the death of a core has left half done: who owns which block, and which frames are free, are single words. Everything else is
-//! counted again. A frame that was just taken or given back is lost: nobody knows which.
+//! Repair of the allocator after a core's death. Which island owns which block, and which frames are free, are single words; everything else is
+//! counted again. A frame that was just being taken or freed is lost: nothing says which.
 
 use motet_layout::{DISTANCES, MemoryState, sync::Ordering};
 

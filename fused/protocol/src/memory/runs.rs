@@ -1,8 +1,8 @@
-//! Runs of frames: several that lie one after the other, aligned, for what hardware wants so (roots of guests' page tables, memory that a
+//! Runs of frames: several contiguous, aligned frames, for hardware that needs them (roots of guests' page tables, memory that a
 //! device is given).
 //!
-//! A run lies in one block, so it is under one island's lock like a single frame, and its frames are frames like all others: each has one
-//! reference, and goes back by itself with [`release_frame`](super::release_frame).
+//! A run lies in one block, so one island's lock guards it like a single frame. Its frames are frames like all others: each has one
+//! reference, and is freed alone with [`release_frame`](super::release_frame).
 
 use motet_layout::sync::Ordering;
 use motet_layout::{Frame, IslandMemory, Pool};

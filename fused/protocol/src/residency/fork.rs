@@ -1,4 +1,4 @@
-//! Giving a child the pages of its parent.
+//! Copying pages to a forked child.
 
 use core::ops::Range;
 
@@ -21,7 +21,7 @@ const PAGES_AT_ONCE: u32 = 16;
 const PAGE_COST: u64 = 300;
 
 /// Lets `each` copy ranges from a space to a child of its own, which nobody uses yet and whose home is the actor's island. The
-/// parent's lock is held. Nobody can store to what both have when this comes back.
+/// parent's lock is held. When this returns, no core can store to pages that both have.
 ///
 /// # Errors
 /// Those of `each`. The child has what was copied before.
@@ -56,7 +56,7 @@ pub struct Copying<'a, 'b, C> {
 }
 
 impl<C: Mmu> Copying<'_, '_, C> {
-    /// Gives the child the pages of a range. Both have them until one of them stores, unless the mapping is shared.
+    /// Gives the child the pages of a range. Both have each page until one of them stores to it, unless the mapping is shared.
     ///
     /// # Errors
     /// There was no frame for a table: it has a part of them.

@@ -1,4 +1,4 @@
-//! Putting pages where a fault needs them: into the home's table, and from there into the faulting island's.
+//! Entering pages for faults: into the home's table, and from there into the faulting island's.
 
 use core::ops::Range;
 
@@ -18,8 +18,8 @@ use crate::{
 /// What synchronising fetches with a frame costs, which copies it onto itself, in instructions.
 const SYNC_COST: u64 = 1_666;
 
-/// Puts a page into a space that has none there. The reference to the frame is the leaf's from now on. With `executes` the actor's
-/// island may then execute it, as far as the attributes say.
+/// Enters a page into a space that has none there. The caller's reference to the frame becomes the leaf's. With `executes` the actor's
+/// island may then execute the page, as far as the attributes permit.
 ///
 /// # Errors
 /// There was no frame for a table. If the home has the page nevertheless, a fault will find it there; otherwise the reference
@@ -42,9 +42,9 @@ pub fn insert(
     inserted
 }
 
-/// Gives the actor's island a page that the home has, or is to have, with these attributes, which allow no less than what the home
-/// has. The home's table comes first: should there be no memory for the other, the authority has the page, and this island will look
-/// there again.
+/// Enters a page that the home has into the table of the actor's island, with these attributes, which allow no less than the home's
+/// leaf; the home's leaf is widened to them. The home's table comes first: if there is no memory for the other, the authority has the page, and this island will
+/// find it there later.
 ///
 /// # Errors
 /// There was no frame for a table.
@@ -88,8 +88,8 @@ fn fill_home_alone(
     enter(context, space, (&home.table, home.island), page, leaf).map(|_| ())
 }
 
-/// Gives the space a copy of a page in the page's place, which the caller has filled, with a reference, and the actor's island, too.
-/// Nobody reads or executes what was there before when this comes back, and its reference is released.
+/// Replaces a page by a copy, which the caller has filled, with a reference, in the home's table and in that of the actor's island.
+/// When this returns, no core reads or executes the old page, and its reference is released.
 ///
 /// # Errors
 /// There was no frame for a table of the actor's island: the home has the copy.
@@ -123,7 +123,7 @@ pub fn break_copy(
     fill(context, space, home, page, Leaf { frame: copy.into(), attr }, executes)
 }
 
-/// Shows what another leaf of the space owns at `page`, on the actor's island alone: a leaf that is [`Kind::Borrowed`].
+/// Shows at `page` the frame of another leaf of the space, on the actor's island alone, by a leaf that is [`Kind::Borrowed`].
 ///
 /// # Errors
 /// There is no table of the island, or no frame for one below it.
@@ -146,8 +146,8 @@ pub fn show(
     Ok(())
 }
 
-/// Allows stores to a page that the actor's island, which is the home, may load from, if `may` says so of its frame. Whether that is
-/// so now.
+/// Allows stores to a page from which the actor's island, which is the home, may load, if `may` permits it for its frame. Returns whether stores are
+/// allowed now.
 #[inline(always)]
 pub fn allow_stores(context: &impl Mmu, space: &SpaceRecord, page: u64, may: impl FnOnce(Frame) -> bool) -> bool {
     let island = context.core().island();
@@ -174,7 +174,7 @@ pub fn synchronise(context: &impl Mmu, space: &SpaceRecord, range: Range<u64>) {
     });
 }
 
-/// Takes back what caches of the home's table say of a range.
+/// Removes a range from the other islands' tables, which are caches of the home's.
 pub(super) fn forget_elsewhere(
     context: &impl Mmu,
     space: &SpaceRecord,

@@ -1,4 +1,4 @@
-//! What a leaf is to its space.
+//! Kinds of leaves: who else uses a leaf's frame.
 
 use motet_paging::{Attr, Leaf};
 
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// What a leaf's attributes are for both sides after a fork, and whether the child has it.
+    /// The attributes of a leaf for both sides after a fork, and whether the child has the leaf.
     #[inline(always)]
     pub(super) const fn forked(attr: Attr, is_shared_mapping: bool) -> (Attr, bool) {
         match Self::of(attr) {

@@ -2,11 +2,11 @@
 //!
 //! Every island that uses a space has a page table of it, in its own format, in the pool. The table of the space's *home*
 //! is the authority: each resident page has a leaf there, which holds the reference to its frame. The other islands' tables
-//! are caches of it. A fault fills them from the home's (remote walk), or puts a page into the home's first (remote
-//! insertion); whoever takes something away takes it from all of them, waits for the shoot-down, and releases it then.
+//! are caches of it. A fault fills them from the home's table (remote walk), or first enters a page into the home's (remote
+//! insertion). Whoever removes pages removes them from all tables, waits for the shoot-down, and then releases them.
 //!
-//! Nothing else edits tables of programs. Kernels know VMAs, decide what a fault puts where, and whether it may; then they
-//! call one of these, with the space's lock held:
+//! Nothing else edits page tables of programs. Kernels know VMAs, and decide which page a fault enters where, and whether it may; then they
+//! call one of these functions, with the space's lock held:
 //!
 //! | file | operations |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! The reverse map: from pages of a file to where a space has them mapped. Mappings say it, so there is nothing to keep for each
-//! page; a space has a page of a file at no address that its mappings of the file do not give.
+//! The reverse map: from pages of a file to the addresses where a space has them mapped. It is derived from the mappings, so nothing is kept for each
+//! page; a space has a page of a file only at addresses that its mappings of the file give.
 
 use core::ops::Range;
 
@@ -10,8 +10,8 @@ use super::{
     withdraw::{drop_pages, write_protect},
 };
 
-/// Unmaps pages that a file no longer has where a space shares it, so that whoever uses them next looks whether they are there.
-/// Private mappings keep what they have: a program that runs from the file goes on. `mappings`: all of the space, whose lock is
+/// Unmaps pages that a file no longer has, where a space shares the file, so that the next access to them faults.
+/// Private mappings keep their pages: a program that runs from the file goes on. `mappings`: all of the space, whose lock is
 /// held.
 pub fn forget_file(
     context: &impl Mmu,

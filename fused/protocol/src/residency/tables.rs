@@ -1,4 +1,4 @@
-//! Which tables a space has, and whose they are.
+//! Page tables of a space: which there are, for which island, and the home's.
 
 use core::ops::Range;
 
@@ -58,13 +58,13 @@ impl Home {
         self.island
     }
 
-    /// The page resident at an address, whatever may be done with it. The space's lock is held.
+    /// The page resident at an address, whatever its rights. The space's lock is held.
     #[inline]
     pub fn leaf(&self, page: u64) -> Option<Leaf> {
         self.table.leaf(page)
     }
 
-    /// Where a piece of work on a range ends that is to take a bounded time: [`Table::end_of_piece`].
+    /// The end of the first piece of work on a range, if a piece is to take a bounded time: [`Table::end_of_piece`].
     pub fn end_of_piece(&self, range: Range<u64>, budget: u64) -> u64 {
         self.table.end_of_piece(range, budget)
     }
@@ -132,7 +132,7 @@ pub fn ensure_table(context: &impl Mmu, space: &SpaceRecord) -> Result<(), OutOf
     ensure_root(context, space).map(|_| ()).ok_or(OutOfFrames)
 }
 
-/// The actor's island is about to use a space whose home's root lacks the kernel's half: fills it, if that is the actor's.
+/// Fills the kernel half of the home's root of a space that the actor's island is about to use, if it is missing and the root is the actor's.
 #[cold]
 pub fn prepare(context: &impl Mmu, space: &SpaceRecord) {
     let island = context.core().island();

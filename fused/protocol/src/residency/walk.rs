@@ -1,12 +1,12 @@
-//! Remote walk: what an island's table says, read by any kernel. Readers need no lock; what they find is good until their core
-//! serves a shoot-down, if that has the space active, and otherwise as long as the space's lock is held.
+//! Remote walk: any kernel reads any island's page table of a space. Readers need no lock. What they find stays valid until their core
+//! serves a shoot-down, if the core has the space active, and otherwise as long as the space's lock is held.
 
 use motet_layout::{PoolAddr, SpaceRecord, sync::Ordering};
 use motet_paging::{Leaf, Table};
 
 use super::{Home, Mmu, table};
 
-/// The byte of the pool that programs on the actor's island read at an address. `None`: a fault is to be served.
+/// The byte of the pool that programs on the actor's island read at an address. `None`: they would fault.
 #[inline(always)]
 pub fn readable(context: &impl Mmu, space: &SpaceRecord, address: u64) -> Option<PoolAddr> {
     match table(context, space, context.core().island()) {
@@ -15,7 +15,7 @@ pub fn readable(context: &impl Mmu, space: &SpaceRecord, address: u64) -> Option
     }
 }
 
-/// The byte of the pool that programs on the actor's island write at an address. `None`: a fault is to be served.
+/// The byte of the pool that programs on the actor's island write at an address. `None`: they would fault.
 #[inline(always)]
 pub fn writable(context: &impl Mmu, space: &SpaceRecord, address: u64) -> Option<PoolAddr> {
     match table(context, space, context.core().island()) {

@@ -1,5 +1,5 @@
-//! Taking ranges back, in the tables of all islands. Where these come back, no core translates by what was taken, and what it
-//! referred to is released.
+//! Removing pages and rights from ranges, in the tables of all islands. When these functions return, no core translates by what was removed, and the pages
+//! are released.
 
 use core::ops::Range;
 
@@ -18,7 +18,7 @@ const TABLE_SPAN: u64 = PAGE_SIZE * motet_paging::ENTRIES as u64;
 /// What moving a piece of pages costs, in instructions.
 const MOVED_COST: u64 = 5_000;
 
-/// Unmaps the pages of a range everywhere, with the tables that the range alone needs.
+/// Unmaps the pages of a range in the tables of all islands, with those tables that only the range needs.
 pub fn unmap(context: &impl Mmu, space: &SpaceRecord, range: Range<u64>) {
     let home = Home::of(context, space);
     edit(context, space, &home, |stale| {
@@ -31,7 +31,7 @@ pub fn unmap(context: &impl Mmu, space: &SpaceRecord, range: Range<u64>) {
     });
 }
 
-/// Unmaps the pages of a range everywhere; the tables stay.
+/// Unmaps the pages of a range in the tables of all islands; the tables stay.
 pub fn drop_pages(context: &impl Mmu, space: &SpaceRecord, range: Range<u64>) {
     let home = Home::of(context, space);
     edit(context, space, &home, |stale| {
@@ -48,7 +48,7 @@ pub struct Part {
     pub access: Attr,
 }
 
-/// Gives the resident pages of parts of a space what is allowed there from now on; execution comes back with faults. With
+/// Reduces the rights of the resident pages of parts of a space to those allowed from now on; the right to execute comes back with faults. With
 /// `is_new_code` islands synchronise their fetches with the pages before they next execute them.
 pub fn protect(context: &impl Mmu, space: &SpaceRecord, parts: impl Iterator<Item = Part>, is_new_code: bool) {
     let home = Home::of(context, space);
@@ -78,7 +78,7 @@ pub(super) fn write_protect(context: &impl Mmu, space: &SpaceRecord, range: Rang
     });
 }
 
-/// Takes back what some islands [show](super::show) in a range.
+/// Removes the pages that some islands [show](super::show) in a range.
 pub fn hide(context: &impl Mmu, space: &SpaceRecord, range: Range<u64>, whose: impl Fn(IslandId) -> bool) {
     edit(context, space, &Home::of(context, space), |stale| {
         for (_, table) in tables(context, space).filter(|(island, _)| whose(*island)) {
@@ -87,8 +87,8 @@ pub fn hide(context: &impl Mmu, space: &SpaceRecord, range: Range<u64>, whose: i
     });
 }
 
-/// Moves the pages of a range to `to`, where none are, with their references. `piece`: how much of it is done before the core looks
-/// what else is due, as [`Home::end_of_piece`] counts it.
+/// Moves the pages of a range to `to`, where none are, with their references. `piece`: how much of it is done before the core checks
+/// for due work, as [`Home::end_of_piece`] counts it.
 ///
 /// # Errors
 /// There was no frame for a table: all pages are where they were.

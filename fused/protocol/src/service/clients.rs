@@ -1,4 +1,4 @@
-//! What kernels do: give pages of registers to processes and windows to threads, and tell the core of their ends.
+//! The kernels' side of the service core: giving pages of registers to processes and windows to threads, and reporting their ends.
 
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, Frame, ISLAND_JOINED, IslandRecord, PAGE_SHIFT, Pool, PoolAddr, PoolHeader,

@@ -1,9 +1,9 @@
-//! The service core: what it does when a thread asks for something.
+//! The service core: how it executes requests of threads.
 //!
-//! A thread stores a [`Request`] in its window and loads the [`Answer`]; kernels tell the core by [`ServiceClient`]s whose windows there are
-//! and whose threads have ended. Whoever executes the core's operations (the simulator at the store, or a thread of the host) calls
-//! [`Device::serve`] and [`Device::control`], one at a time ([`acquire`]). Nothing that a program or another island has written is
-//! believed: numbers are looked up in tables, and lists are followed only as far as they can be long.
+//! A thread stores a [`Request`] in its window and loads the [`Answer`]. Kernels tell the core by [`ServiceClient`]s whose windows there are
+//! and whose threads have ended. The executor of the core's operations (the simulator at the store, or a thread of the host) calls
+//! [`Device::serve`] and [`Device::control`], one at a time ([`acquire`]). The core checks all that programs or other islands have written:
+//! numbers are looked up in tables, and lists are followed only up to their greatest possible length.
 //!
 //! Protocol page: `docs/protocols/service.md`.
 

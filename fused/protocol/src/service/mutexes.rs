@@ -1,4 +1,4 @@
-//! Mutexes. Those of a thread that ends are others', who are told so.
+//! Mutexes. When a thread ends, its mutexes go to others, and their next owners are told so.
 
 use motet_layout::ServiceMutex;
 

@@ -1,6 +1,6 @@
-//! The memory of a device that is a thread: what the kernel has found and kept for it, and nothing else.
+//! The memory of a device that is a thread: the pages that the kernel has found and keeps for it, and no others.
 //!
-//! Every access is looked up in the device's table, as an IOMMU does. A table is a claim: its entries are checked when they are used.
+//! The device looks up every access in its table, as an IOMMU does, and checks each table entry when it uses it.
 
 use motet_layout::{
     HARDWARE_LEAF_PAGES, HARDWARE_WRITES, HardwareLeaf, HardwareRegion, HardwareTable, PAGE_SHIFT, PAGE_SIZE, Pool,

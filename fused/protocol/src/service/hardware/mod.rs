@@ -1,7 +1,7 @@
-//! Devices that compute, as threads: what they ask for and when.
+//! Devices that compute, as threads: their steps, and when each is due.
 //!
-//! A device has a window of registers as any thread does, stores its requests there and is served by the same [`Device::serve`]. So whoever
-//! joins it, or waits for a mutex that it has, does not know what it is. Whoever executes the core's operations is the device, too, one step after the other
+//! A device has a window of registers as any thread does, stores its requests there, and [`Device::serve`] serves it like others. So a thread that
+//! joins it, or waits for a mutex that it has, does not know what it is. The executor of the core's operations also makes the device's steps, one after the other
 //! ([`Device::run_hardware`]): a thread of the host, or on timed machines the simulator when a step is due ([`next`]).
 //!
 //! ```text
