@@ -1,5 +1,5 @@
-//! The gate: instructions where functions that another ISA has called return to. They make a system call, [`CALL_RETURN`], which says that
-//! to the kernel: on some ISAs that takes much less than a fault.
+//! The gate: the instructions to which functions return that another ISA has called. They make a system call, [`CALL_RETURN`], which tells
+//! the kernel of the return; on some ISAs that takes much less than a fault.
 //!
 //! The system call must not take a result's register. x86-64's number lies in that of the first result, which therefore goes to r8. The
 //! kernel knows a return by the number and the program counter.

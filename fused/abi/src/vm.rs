@@ -1,6 +1,6 @@
-//! `/dev/vm`: what a monitor and the kernel say to each other. The same on every ISA. An open file of it is a virtual machine.
+//! `/dev/vm`: the interface between a monitor and the kernel, the same on every ISA. An open file of it is a virtual machine.
 //!
-//! What is written to it is what its console shows to the host (`motet vm console`); what is read from it is what the host has typed.
+//! Bytes that are written to the file are its console's output for the host (`motet vm console`); reads return what the host has typed.
 //!
 //! All structures are words of 64 bits.
 

@@ -9,8 +9,8 @@ pub const LINE_SIZE: usize = 64;
 
 /// First address past user space. 47 bits on every ISA, less one guard page (as on Linux x86-64).
 pub const USER_END: u64 = 0x0000_7fff_ffff_f000;
-/// Whether the bits of an address above the 48 that are translated repeat the highest of those: x86-64 faults when it is to keep another
-/// one in a segment's base (Intel SDM volume 1, section 3.3.7.1).
+/// Whether the bits of an address above the 48 that are translated repeat the highest of those. x86-64 faults when another
+/// address is loaded into a segment's base (Intel SDM volume 1, section 3.3.7.1).
 #[inline(always)]
 pub const fn is_canonical(address: u64) -> bool {
     (address << 16).cast_signed() >> 16 == address.cast_signed()

@@ -1,4 +1,4 @@
-//! Threads that cross instruction sets: what a call has to come back to, and where a thread is meanwhile.
+//! Calls across instruction sets: the record of what a call has to come back to, and where the thread is meanwhile.
 
 use crate::{Cell32, Cell64, UserFrame, pool_struct};
 

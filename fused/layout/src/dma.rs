@@ -1,4 +1,4 @@
-//! Transfer engines: registers and descriptors, and what a program has asked for (`docs/protocols/dma.md`). Engines of cores
+//! Transfer engines: their registers and descriptors, and what programs have asked them for (`docs/protocols/dma.md`). Engines of cores
 //! (`motet_protocol::dma`): what they transfer.
 
 use crate::sync::AtomicU64;

@@ -1,7 +1,7 @@
 //! The FPGA: regions that accelerators are loaded into, and that clients share (`docs/protocols/fpga.md`).
 //!
-//! A client sees the page of registers of its interface, and its data section, which is all that an accelerator reads and writes for it.
-//! What the FPGA and its manager know stands elsewhere, where no program can see it.
+//! A client sees the page of registers of its interface, and its data section, which is all the memory that an accelerator reads and writes for it.
+//! The state of the FPGA and its manager is elsewhere, where no program can see it.
 
 use crate::{
     Cell32, Cell64, FpgaLock, WaitQueue, pool_struct,

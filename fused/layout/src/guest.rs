@@ -1,4 +1,4 @@
-//! Guests: virtual machines (`docs/vms.md`), and what a core of one is, beside its [`UserFrame`].
+//! Guests: virtual machines (`docs/vms.md`), and the state of a guest's core beside its [`UserFrame`].
 
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::{AtomicByte, Cell32, Cell64, HostStream, InterruptsLock, SpaceRecord, UserFrame, WaitQueue, pool_struct};

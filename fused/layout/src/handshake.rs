@@ -1,11 +1,11 @@
 //! "Store, then look": how two sides meet without a lock.
 //!
-//! One side says something and then looks at what the other says: "I am about to sleep; is there work?", while the other does the
-//! same the other way round: "there is work; does it sleep?". At least one of them must see the other's store. That is the litmus test *store
-//! buffering* (SB), and every processor that Motet knows fails it with plain stores and loads: a store waits in the core's
+//! One side stores a word and then loads the word of the other side: "I am about to sleep; is there work?". The other side does the
+//! same the other way round: "there is work; does it sleep?". At least one of them must see the other's store. This is the litmus test *store
+//! buffering* (SB), and every processor that Motet runs on fails it with plain stores and loads: a store waits in the core's
 //! buffer while the loads after it are done (x86-64: Intel SDM 3A, 9.2.3.4; AArch64: Arm ARM, B2.3; RISC-V: Unprivileged ISA, RVWMO).
 //!
-//! Between the store and the look belongs [`then_look`], on *both* sides, and it is the only way that Motet has for it:
+//! So [`then_look`] stands between the store and the load, on *both* sides. Motet has no other way to do this:
 //!
 //! ```
 //! # use motet_layout::{handshake::then_look, sync::{AtomicU32, Ordering}};
@@ -28,7 +28,8 @@
 
 use crate::sync::{Ordering, fence};
 
-/// What the caller has stored before is seen by everybody whose store the caller's next loads do not see, if they do the same.
+/// Orders the caller's earlier stores before its later loads. If both sides call it between their store and their load, at least one of them sees the
+/// other's store.
 #[inline(always)]
 pub fn then_look() {
     fence(Ordering::SeqCst);

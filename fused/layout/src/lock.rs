@@ -1,4 +1,4 @@
-//! Words that are locks, and what each protects (`docs/protocols/lock.md`).
+//! Words that are locks, and the class of each, which says what it protects (`docs/protocols/lock.md`).
 
 use crate::{PoolSafe, sync::AtomicU64};
 
@@ -87,7 +87,7 @@ pub struct Lock<const CLASS: u32>(AtomicU64);
 impl<const CLASS: u32> PoolSafe for Lock<CLASS> {}
 
 impl<const CLASS: u32> Lock<CLASS> {
-    /// What it protects.
+    /// The lock's class, which says what it protects.
     pub const fn class(&self) -> LockClass {
         LockClass::ALL[CLASS as usize]
     }
@@ -99,8 +99,8 @@ impl<const CLASS: u32> Lock<CLASS> {
     }
 }
 
-/// What the caller has written before is there before what it writes next, for whoever finds its core dead in between and repairs what its
-/// locks protected. Costs nothing: a core's stores before the instruction at which it died have all been done, in whatever order, and
+/// Orders the caller's earlier stores before its later ones, for a core that finds the caller's core dead in between and repairs what its
+/// locks protected. It costs nothing: all stores of a core before the instruction at which it died have been done, in whatever order, and
 /// none behind it; so only the compiler must keep the order.
 #[inline(always)]
 pub fn in_order() {

@@ -1,7 +1,7 @@
 //! The service core: operating-system services of programs as a device (`docs/protocols/service.md`).
 //!
-//! Programs see pages of registers. What the core knows (threads, mutexes, ...) stands behind them, where no program can see it, so that
-//! all who execute the core's operations (every island's simulator, or a thread of the host) have one state.
+//! Programs see pages of registers. The core's state (threads, mutexes, ...) is behind them in the pool, where no program can see it. So
+//! all executors of the core's operations (every island's simulator, or a thread of the host) share one state.
 
 use crate::{
     Cell32, Cell64,

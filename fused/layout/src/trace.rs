@@ -1,4 +1,4 @@
-//! The trace: what each core ran and whom it woke, for the host to read while the machine runs.
+//! The trace: which thread each core ran and whom it woke, for the host to read while the machine runs.
 
 use crate::sync::AtomicU64;
 

@@ -1,4 +1,4 @@
-//! Vector registers beyond those of the base instruction set: where a thread's are while no core holds them.
+//! Vector registers beyond those of the base instruction set: where a thread's values are while no core holds them.
 //!
 //! Their length differs from core to core, so they are not in the thread's frame but in an area of their own, of as many frames of the
 //! pool as they need, which are not next to each other. The frame says where it is ([`UserFrame::vectors`]) and whether its values are

@@ -1,4 +1,4 @@
-//! What may be done with a page, independently of any ISA.
+//! The rights of a page, independently of any ISA.
 
 use core::ops::BitOr;
 

@@ -1,4 +1,4 @@
-//! Where an island sees the pool.
+//! The map from the pool's frames to an island's physical addresses.
 
 use motet_layout::{PAGE_SIZE, PoolAddr, PoolRange};
 

@@ -1,4 +1,4 @@
-//! Formats of the second stage: from what a guest takes for physical addresses to an island's.
+//! Formats of the second stage: from a guest's physical addresses to an island's.
 //!
 //! Their tables translate all addresses from 0 to [`Stage2::end`], and their roots may be longer than a page: [`Stage2::root_bytes`]
 //! says how long, and that is their alignment, too. Attributes mean what they mean in user tables; a guest divides what it is given

@@ -1,8 +1,8 @@
-//! What edits take out of page tables, and who answers for it.
+//! Pages and tables that edits remove from page tables, and the type that owns them until a shoot-down.
 //!
-//! Hardware and lock-free walkers may use an entry until the shoot-down after it was taken back, and a frame that it named
-//! until then, too: a page as well as a table. So edits that take something back hand all of it to a [`Withdrawal`], and
-//! what a table says of a frame is a [`Mapped`], which nobody can release.
+//! Hardware and lock-free walkers may use an entry until the shoot-down that follows its removal, and so the frame that it named,
+//! which may be a page or a table. So edits that remove entries hand all these frames to a [`Withdrawal`], and
+//! a frame that is read from a table is a [`Mapped`], which nobody can release.
 
 use core::ops::Range;
 
