@@ -1,9 +1,9 @@
 //! Guests: EL2 with the virtualization host extensions (Arm ARM, D8.9 "FEAT_VHE"). The kernel is in EL2, programs in its EL0, guests
 //! in EL1 and EL0 of their own.
 //!
-//! With HCR_EL2.E2H, registers of EL1 are those of EL2 by the same names, so the rest of this HAL does not know in which it is; the
-//! guest's have names of their own here (`_EL12`, `_EL02`). TGE says who is in EL0: 1 a program, 0 a guest. VM stays 1, as it means
-//! nothing to programs, and QEMU would drop all translations whenever it changes.
+//! With HCR_EL2.E2H, the names of EL1's registers mean those of EL2, so the rest of this HAL does not know in which level it runs; the
+//! guest's registers have names of their own here (`_EL12`, `_EL02`). TGE says whether EL0 runs a program (1) or a guest (0). VM stays 1, because it has no effect
+//! on programs, and QEMU would drop all translations whenever it changes.
 //!
 //! A guest has floating point, but no SVE. Its timer is the core's virtual timer, its interrupts are those in the core's list
 //! registers; ID registers and others that it has only in part are in [`registers`].

@@ -1,5 +1,5 @@
-//! Damage: a word of what belongs to a call across instruction sets changes, or one that links a kernel's records, as if another island had
-//! gone wrong.
+//! Damage: it changes a word of a call across instruction sets, or a word that links a kernel's records, as if another island had
+//! written it wrongly.
 
 use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{

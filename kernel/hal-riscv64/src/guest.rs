@@ -1,8 +1,8 @@
 //! Guests: the hypervisor extension (privileged architecture, "H" Extension). The kernel is in HS-mode, guests in VS- and VU-mode.
 //!
-//! A guest is entered and left by the code that enters and leaves programs ([`trap`]); what makes it a guest is that `hstatus.SPV` and
-//! `sstatus.SPP` are set before, and its system registers are in the core. Of what guests do not have (vectors, the time, timers of
-//! their own) they learn by illegal instructions, or the kernel by traps.
+//! A guest is entered and left by the code that enters and leaves programs ([`trap`]). It is a guest because `hstatus.SPV` and
+//! `sstatus.SPP` are set before, and its system registers are in the core. Instructions for features that guests do not have (vectors, the time, timers of
+//! their own) are illegal in the guest, or trap to the kernel.
 
 use core::{arch::asm, sync::atomic::Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! What one core keeps for itself.
+//! The private data of one core.
 
 use core::{
     arch::asm,

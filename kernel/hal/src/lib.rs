@@ -151,23 +151,23 @@ pub trait Machine: Sync + 'static {
     /// The active address space is used. Extended state (floating point, vectors) is not touched: what is loaded stays.
     fn run_user(&self, frame: &'static UserFrame) -> Trap;
 
-    /// The format of the tables that translate what guests on this core take for physical addresses; `None`: there are no guests on this
-    /// core, and none of the two calls below is made.
+    /// The format of the second-stage tables, which translate guests' physical addresses, on this core; `None`: there are no guests on this
+    /// core, and neither of the two calls below is made.
     fn guest_format(&self) -> Option<Stage2> {
         None
     }
 
     /// Runs a guest with the registers of `frame` and `system` until a trap ([`Trap::Interrupt`] or [`Trap::Guest`]), and puts the
-    /// registers back. Its physical memory is what the tables at `root` translate, which are of
-    /// [`guest_format`](Self::guest_format). Its floating-point registers are what is loaded, as a program's; it has no vector registers.
+    /// registers back. The tables at `root`, which are of [`guest_format`](Self::guest_format), translate its physical addresses.
+    /// Its floating-point registers are those that are loaded, as a program's; it has no vector registers.
     fn run_guest(&self, _frame: &'static UserFrame, _system: &'static GuestSystem, _root: Frame) -> Trap {
         Trap::IllegalInstruction { word: 0 }
     }
 
-    /// As [`run_guest`](Self::run_guest), but traps may be served before the guest's registers leave the core, where the core can do so:
-    /// `serve` says whether it has, and the guest goes on; or nothing has happened, and the trap is returned. It finds in `frame` the
-    /// program counter behind a call, and the registers that C functions need not keep; and interrupts of the guest in `system`, of which
-    /// it may change only them. An interrupt has been acknowledged.
+    /// As [`run_guest`](Self::run_guest), but traps may be served before the guest's registers leave the core, where the core can do so.
+    /// If `serve` returns `true`, it has served the trap and the guest goes on; otherwise nothing has happened, and the trap is returned. It finds in `frame` the
+    /// program counter behind a call, and the registers that C functions need not keep; and in `system` the guest's interrupts, which are the only
+    /// words there that it may change. An interrupt has been acknowledged.
     fn run_guest_with(
         &self,
         frame: &'static UserFrame,
@@ -178,19 +178,19 @@ pub trait Machine: Sync + 'static {
         self.run_guest(frame, system, root)
     }
 
-    /// When the guest's own timer interrupts it, or has done so, on the clock of [`counter_ns`](Self::counter_ns); `u64::MAX`: it does not,
-    /// or guests have no such timer. It stops the guest when it fires ([`Trap::Interrupt`]), but not again before it is set anew or the
+    /// The time at which the guest's own timer fires, or has fired, on the clock of [`counter_ns`](Self::counter_ns); `u64::MAX`: it does not fire,
+    /// or guests have no such timer. The timer stops the guest when it fires ([`Trap::Interrupt`]), but not again before it is set anew or the
     /// guest has handled the interrupt that the kernel makes of it.
     fn guest_timer_ns(&self, _system: &'static GuestSystem) -> u64 {
         u64::MAX
     }
 
-    /// Whether it has done so by now. If so, it does not stop the guest again, as said above; if not, it will.
+    /// Whether the guest's timer has fired by now. If so, it does not stop the guest again, as said above; if not, it will.
     fn has_guest_timer_fired(&self, _system: &'static GuestSystem) -> bool {
         false
     }
 
-    /// Where guests read counters of their own: from now on they show this core's plus `offset_ns` (wrapping). To be called before the guest
+    /// Sets the offset of a guest's counter, where guests have one: from now on it shows this core's counter plus `offset_ns` (wrapping). To be called before the guest
     /// runs, as it may have run on another island.
     fn set_guest_clock(&self, _system: &'static GuestSystem, _offset_ns: u64) {}
 
@@ -205,60 +205,60 @@ pub trait Machine: Sync + 'static {
         ns
     }
 
-    /// A time after which it shows so many.
+    /// A time after which the guest's counter shows so many ticks.
     fn guest_ticks_ns(&self, ticks: u64) -> u64 {
         ticks
     }
 
-    /// The interrupts that are pending in a guest that does not run. This call and the next two are of ISAs whose guests have interrupt
-    /// lines (RISC-V). AArch64's have what the list registers among their [`GuestSystem`] say.
+    /// The interrupts that are pending in a guest that does not run. This call and the next two are for ISAs whose guests have interrupt
+    /// lines (RISC-V). On AArch64 the list registers in [`GuestSystem`] have the interrupts.
     fn guest_interrupts(&self, _system: &'static GuestSystem) -> GuestInterrupts {
         GuestInterrupts::EMPTY
     }
 
-    /// From now on, these are pending in it. When it runs, it may itself say that some are not any more.
+    /// Sets the interrupts that are pending in a guest. When the guest runs, it may itself clear some.
     fn set_guest_interrupts(&self, _system: &'static GuestSystem, _interrupts: GuestInterrupts) {}
 
-    /// Whether one is pending that ends its wait for interrupts.
+    /// Whether an interrupt is pending that ends the guest's wait for interrupts.
     fn is_guest_interrupted(&self, _system: &'static GuestSystem) -> bool {
         true
     }
 
-    /// Lets a guest take an exception when it runs, at the instruction that `frame` is at.
+    /// Makes a guest take an exception when it next runs, at the program counter of `frame`.
     fn raise_in_guest(&self, _frame: &'static UserFrame, _system: &'static GuestSystem, _exception: GuestException) {}
 
-    /// Lends a guest the floating-point registers: those of `guest` when it runs, be they loaded now or when it uses them first. What
-    /// they held is stored. `false`: this core does not do that, and nothing has happened.
+    /// Lends a guest the floating-point registers: when it runs they have the values of `guest`, loaded now or at their first use. Their present values
+    /// are stored. `false`: this core does not do that, and nothing has happened.
     fn lend_ext(&self, _guest: &'static UserFrame, _system: &'static GuestSystem) -> bool {
         false
     }
 
-    /// Takes the registers back, which [`lend_ext`](Self::lend_ext) has lent; `frame` is of the thread that runs. If they are not its own any
+    /// Takes back the registers that [`lend_ext`](Self::lend_ext) has lent; `frame` is that of the thread that runs. If their values are not the thread's own any
     /// more, they are [withheld](Self::withhold_ext).
     fn take_back_ext(&self, _guest: &'static UserFrame, _frame: &'static UserFrame) {}
 
-    /// The extended registers are not those of the thread with this frame, which runs from now on: its first instruction that uses them is illegal
-    /// ([`get_ext`](Self::get_ext)), and [`save_ext`](Self::save_ext) stores nothing. Until the next [`load_ext`](Self::load_ext). `false`:
-    /// this core does not do that.
+    /// Withholds the extended registers from the thread with this frame, which runs from now on, because their values are not the thread's. Until the next
+    /// [`load_ext`](Self::load_ext), the thread's first instruction that uses them is illegal ([`get_ext`](Self::get_ext)), and [`save_ext`](Self::save_ext) stores nothing.
+    /// `false`: this core does not do that.
     fn withhold_ext(&self, _frame: &'static UserFrame) -> bool {
         false
     }
 
-    /// The thread with this frame has met an illegal instruction: loads its registers if they were withheld. Whether they were.
+    /// Loads the registers of the thread with this frame, which has stopped at an illegal instruction, if they were withheld. Returns whether they were.
     fn get_ext(&self, _frame: &'static UserFrame) -> bool {
         false
     }
 
-    /// Drops this core's translations of guests: to be called on each core that may have run one by tables that say less now, or that are
-    /// no more.
+    /// Drops this core's translations of guests: to be called on each core that may have run a guest by tables that permit less now, or that
+    /// do not exist any more.
     fn flush_guests(&self) {}
 
     /// Stores this core's extended state into `frame.ext`, and open vector registers into the frame's area if it has one, and sets
     /// `ext_valid`.
     fn save_ext(&self, frame: &'static UserFrame);
 
-    /// As [`Machine::save_ext`], but of a thread that calls a function: stores at least what C functions preserve. The
-    /// other registers in `frame.ext` may be any that the thread once had.
+    /// As [`Machine::save_ext`], but for a thread that calls a function: stores at least the registers that C functions preserve. The
+    /// other registers in `frame.ext` may have any values that the thread once had.
     fn save_kept_ext(&self, frame: &'static UserFrame) {
         self.save_ext(frame);
     }
@@ -273,13 +273,13 @@ pub trait Machine: Sync + 'static {
         0
     }
 
-    /// How they lie in the area that a thread must have before they are opened for it ([`motet_layout::VectorArea`], `VECTORS_*`); 0: a
-    /// thread needs none, they are in its frame, or there are none.
+    /// The format of the area that a thread must have before the vector registers are opened for it ([`motet_layout::VectorArea`], `VECTORS_*`); 0: a
+    /// thread needs no area, because the values are in its frame, or because there are no such registers.
     fn vector_format(&self) -> u32 {
         0
     }
 
-    /// From now on, [`vector_bytes`](Self::vector_bytes) of this core is 0.
+    /// Hides this core's vector registers: from now on, its [`vector_bytes`](Self::vector_bytes) is 0.
     fn withhold_vectors(&self) {}
 
     /// Lets user code use these vector registers on this core, which has some, until [`close_vectors`](Self::close_vectors) or the next
@@ -295,17 +295,17 @@ pub trait Machine: Sync + 'static {
     /// As [`save_ext`](Self::save_ext), and closes the vector registers, unless the HAL says why not.
     fn close_vectors(&self, _frame: &'static UserFrame) {}
 
-    /// Whether they are open.
+    /// Whether the vector registers are open.
     fn are_vectors_open(&self) -> bool {
         false
     }
 
-    /// Whether they are open, and user code may have written them since they were opened, or stored last.
+    /// Whether the vector registers are open, and user code may have written them since they were opened, or stored last.
     fn are_vectors_modified(&self) -> bool {
         self.are_vectors_open()
     }
 
-    /// Whether instructions of the base ISA would change what the thread of `frame` has in its vector registers. Then they are to be open
+    /// Whether instructions of the base ISA would change the values in the vector registers of the thread of `frame`. Then they must be open
     /// whenever it runs.
     fn must_have_vectors(&self, _frame: &'static UserFrame) -> bool {
         false
@@ -321,7 +321,7 @@ pub trait Machine: Sync + 'static {
         0
     }
 
-    /// Places for the threads that cores of this island send, in all.
+    /// The number of places for threads that cores of this island send.
     fn hidden_places(&self) -> usize {
         PLACES_MAX
     }
@@ -347,12 +347,12 @@ pub trait Machine: Sync + 'static {
     /// Calls all threads home that this core has sent, and waits until none is away.
     fn bring_home(&self) {}
 
-    /// Makes the frame of a thread that is home its own again, and says what has stopped it.
+    /// Takes a thread home: its frame is the thread's own again. Returns the trap that has stopped it.
     fn take_home(&self, _place: usize, _frame: &'static UserFrame) -> Trap {
         Trap::IllegalInstruction { word: 0 }
     }
 
-    /// Takes the hidden hart of this number, of those of this island, out of use; its thread comes home ([`Interrupts::REMOVED`]). Or has it back.
+    /// Takes a hidden hart of this island out of use, by its number, or brings it back. If it is taken out, its thread comes home ([`Interrupts::REMOVED`]).
     /// Waits until that is done. `false`: it is the last one in use, or lost.
     fn employ_hidden(&self, _number: usize, _employed: bool) -> bool {
         false
@@ -382,7 +382,7 @@ pub trait Machine: Sync + 'static {
     /// rewrites every word of the frame onto itself.
     fn sync_instructions(&self, frame: Frame);
 
-    /// Fills a frame with zeroes: page tables and new pages begin with that.
+    /// Fills a frame with zeroes, as page tables and new pages begin.
     #[inline(always)]
     fn zero_frame(&self, frame: Frame) {
         self.pool().zero_frame(frame);
