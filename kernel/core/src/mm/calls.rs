@@ -258,8 +258,8 @@ pub(super) struct Changed {
     pub result: Result<(), Errno>,
 }
 
-/// Gives VMAs a new protection, as far as that is possible. Their pages keep what they have until [`protect_pages`]; faults
-/// see the VMA, so nothing more is given than what the new protection allows. Errors are those of [`protect`].
+/// Gives VMAs a new protection, as far as that is possible. Their pages keep their rights until [`protect_pages`]; faults
+/// use the VMA, so they give no more than the new protection allows. Errors are those of [`protect`].
 pub(super) fn protect_vmas<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
@@ -288,7 +288,7 @@ pub(super) fn protect_vmas<M: Machine>(
     Changed { end: covered, is_new_code, result }
 }
 
-/// Gives the resident pages of a range what their VMAs allow, and waits until nobody uses more.
+/// Reduces the rights of a range's resident pages to what their VMAs allow, and waits until no core uses more.
 pub(super) fn protect_pages<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
@@ -301,7 +301,7 @@ pub(super) fn protect_pages<M: Machine>(
     residency::protect(cpu, space, parts, is_new_code);
 }
 
-/// Takes `[start, end)` out of a space whose lock is held.
+/// Unmaps `[start, end)` of a space whose lock is held.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -364,7 +364,7 @@ fn choose_address<M: Machine>(
     vma::find_free(cpu, space, len, space.mmap_top.get()).ok_or(Errno::ENOMEM)
 }
 
-/// Where a mapping goes whose address is given.
+/// The range of a mapping whose address is given.
 pub(super) fn fixed_range(address: u64, len: u64) -> Result<(u64, u64), Errno> {
     let (start, end) = page_range(address, len, Errno::EINVAL)?;
     if start < LOWEST { Err(Errno::EPERM) } else { Ok((start, end)) }

@@ -82,8 +82,8 @@ pub enum ToRegisters {
     Unknown,
 }
 
-/// As [`serve`] for a store, if that is to registers of the FPGA which this core has mapped and which are connected, or can be at once. This is the
-/// whole of an allocation without reconfiguration, so it is to be short. `asks`: the thread, if the store is to be a request otherwise.
+/// As [`serve`] for a store to registers of the FPGA which this core has mapped, if they are connected or can be connected at once. This is all that
+/// an allocation without reconfiguration needs, so it has to be short. `asks`: the thread, if the store is to be a request otherwise.
 #[inline]
 pub fn serve_store_to_registers<M: Machine>(
     cpu: &Cpu<M>,
@@ -119,7 +119,7 @@ fn grant_again<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, frame: 
     Some(id)
 }
 
-/// Whether [`serve`] has failed with this because a mapped file does not have the page, which is a `SIGBUS`.
+/// Whether this error of [`serve`] means that a mapped file does not have the page, which is a `SIGBUS`.
 pub fn lacks_page(errno: Errno) -> bool {
     matches!(errno, Errno::ENXIO | Errno::ENOSPC)
 }

@@ -29,7 +29,7 @@ pub fn check<M: Machine>(call: &Call<M>, space: &SpaceRecord, len: u64, flags: u
     if is_data(flags) { check_data(call, space, len, flags) } else { Ok(()) }
 }
 
-/// As [`check`], for a range that is going to be protected so.
+/// As [`check`], for a range that is going to get this protection.
 pub fn check_protection<M: Machine>(
     call: &Call<M>,
     space: &SpaceRecord,

@@ -1,7 +1,7 @@
 //! Address spaces.
 //!
-//! Here is what a space *means*: its VMAs, what a fault puts where, and who may. Which page is where, in the page tables of all
-//! islands, is [`residency`]'s, which alone edits them.
+//! This module decides what a space contains: its VMAs, which page a fault enters where, and who may access it. Page tables, of all
+//! islands, are edited by [`residency`] alone.
 
 pub mod advice;
 pub mod calls;
@@ -46,8 +46,8 @@ pub fn space_of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> &'static S
     cpu.pool.at(PoolAddr(process.space.load(Ordering::Relaxed)))
 }
 
-/// Where the byte at `address` lies in the pool, for an access by the kernel on behalf of a thread of the space. Faults
-/// the page in.
+/// Translates a user address: returns where the byte at `address` lies in the pool, for an access by the kernel on behalf of a thread of
+/// the space. Faults the page in.
 ///
 /// The answer is good until this core serves a shoot-down: use it at once (see [`Cpu::pinned`]). Shoot-downs ask only cores
 /// that have the space active, so this one has, or nobody else uses the space yet; otherwise see [`with_resolved`].
@@ -89,7 +89,7 @@ fn serve_for_kernel<M: Machine>(
     served.map_err(|errno| if fault::lacks_page(errno) || errno == Errno::EAGAIN { Errno::EFAULT } else { errno })
 }
 
-/// Calls `with` with where the byte at `address` lies in the pool, for a space that this core need not have active. Nobody
+/// Translates an address of a space that this core need not have active, and calls `with` with the byte's place in the pool. Nobody
 /// unmaps the page meanwhile: the space's lock is held.
 ///
 /// # Errors

@@ -1,11 +1,11 @@
-//! Work on ranges of a space, in pieces after which the core looks what else is due (`call` explains).
+//! Work on ranges of a space, done in pieces, so that a call about a large range does not hold the core for long (`call` explains).
 //!
-//! The space's lock is held for a piece. What others see in between is what they would see of a slow call on a machine with
-//! more cores, and nothing that was given back is ever half there: `munmap` proceeds upwards; `mprotect` changes the VMAs
-//! first, which is what faults look at, and then the pages; what replaces a range (`MAP_FIXED`) first puts an
-//! inaccessible range in its place, piece by piece, so that nobody else is given a part of it, and then replaces that at once.
+//! The space's lock is held for one piece at a time. What other cores see in between is what they would see of a slow call on a machine with
+//! more cores, and no page that was freed is ever half there. `munmap` proceeds upwards. `mprotect` changes the VMAs first, which faults look at, and
+//! then the pages. A call that replaces a range (`MAP_FIXED`) first puts an inaccessible range in its place, piece by piece, so that no other
+//! mapping gets a part of it, and then replaces that at once.
 //!
-//! How far the call has come is in the thread's `progress`: an address.
+//! The thread's `progress` says how far the call has come: an address.
 
 use core::sync::atomic::Ordering;
 
@@ -37,13 +37,13 @@ const ENDED_PIECE: u64 = BUDGET;
 /// In `progress`: the pages' turn has come.
 const IS_AT_PAGES: u64 = 1;
 
-/// The address up to which the call had come when it paused.
+/// Returns the address up to which the call had come when it paused.
 pub fn done<M: Machine>(call: &Call<M>) -> Option<u64> {
     let progress = call.thread.progress.get();
     (progress != 0).then_some(progress & !(PAGE_SIZE - 1))
 }
 
-/// Everything below `at` is done: lets what is due be done first.
+/// Pauses the call, which has done everything below `at`, if other work is due.
 ///
 /// # Errors
 /// [`Stop::Again`].
@@ -108,7 +108,7 @@ fn each<M: Machine>(
     Ok(())
 }
 
-/// The end of a dispatch of a call that keeps more than `progress`: the next call finds nothing of it.
+/// Clears what a call keeps beside `progress`, if this dispatch ends the call.
 pub fn end<M: Machine, R>(call: &Call<M>, result: Result<R, Stop>) -> Result<R, Stop> {
     if !matches!(result, Err(Stop::Again)) {
         call.thread.scratch.iter().for_each(|word| word.set(0));
@@ -124,7 +124,7 @@ pub fn unmap<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, start: u64
     of(call, space, start, end, |start, end| calls::unmap_locked(call.cpu, space, start, end))
 }
 
-/// Sees to it that what is left to unmap of a range is one piece, without making any of it free.
+/// Makes what is left to unmap of a range one piece, without making any of it free.
 ///
 /// # Errors
 /// `EPERM` when programs may not replace it; `ENOMEM`; [`Stop::Again`].
@@ -236,8 +236,8 @@ pub fn sync<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, start: u64,
     Ok(())
 }
 
-/// A process has ended: takes what is much out of a space that nobody else uses, so that its release takes a bounded time. `false`: something
-/// else is due, and much is left. The space must not be active on this core.
+/// Frees most of the space of a process that has ended, if nobody else uses the space, so that releasing the rest takes a bounded time. `false`: other
+/// work is due, and much is left. The space must not be active on this core.
 pub fn give_up<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, is_due: impl Fn() -> bool) -> bool {
     let is_much = || space.resident.load(Ordering::Relaxed) > LITTLE_PAGES || space.vma_count.get() > LITTLE_VMAS;
     // The program's text tells others where its threads were.

@@ -1,4 +1,4 @@
-//! Where memory lies: `mbind` and `move_pages` with islands as nodes.
+//! Where memory lies (NUMA placement): `mbind` and `move_pages`, with islands as nodes.
 
 use motet_abi::Errno;
 use motet_hal::Machine;

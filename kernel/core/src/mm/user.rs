@@ -1,4 +1,4 @@
-//! User memory as a system call sees it: copied by way of the pool, page by page.
+//! User memory as a system call accesses it: copied through the pool's mapping, page by page.
 
 use motet_abi::{Errno, registers};
 use motet_hal::{Access, Machine};

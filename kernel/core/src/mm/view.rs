@@ -1,9 +1,9 @@
-//! Text that differs by ISA: each island sees, at the same addresses, what was compiled for it.
+//! Text that differs by ISA: each island sees, at the same addresses, the code that was compiled for its ISA.
 //!
 //! A program's text of each ISA lies in a *store*, an ordinary mapping of the file at addresses that nothing else uses and
-//! that the program cannot change. What the program calls its text is a *view* without pages of its own: an island's
+//! that the program cannot change. At the addresses that the program uses for its text there is a *view*, which has no pages of its own: an island's
 //! table shows there the frames of its ISA's store. Leaves of views are *borrowed*, in the home's table, too: they hold
-//! no reference, the store's do.
+//! no reference; the store's leaves do.
 
 use motet_abi::Errno;
 use motet_hal::Machine;
@@ -16,7 +16,7 @@ use motet_protocol::{Context, lock::lock, residency, slab};
 use super::vma;
 use crate::cpu::Cpu;
 
-/// Where the store of an ISA has what a view shows at `address`.
+/// Returns the address at which the store of an ISA has what a view shows at `address`.
 pub fn store_address(vma: &VmaRecord, isa: Isa, address: u64) -> Option<u64> {
     let start = vma.store.get(isa as usize - 1).map_or(0, |store| store.get());
     (start != 0).then(|| start + (address - vma.start.get()))
@@ -94,7 +94,7 @@ pub fn extend_view<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, en
     true
 }
 
-/// Programs do not take stores away.
+/// Refuses changes of a range that has a store in it.
 ///
 /// # Errors
 /// `EPERM` when one lies in the range.
@@ -104,7 +104,7 @@ pub fn check_no_store<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64,
     if space.fat.get() != 0 && vma::within(cpu, space, start..end).any(is_store) { Err(Errno::EPERM) } else { Ok(()) }
 }
 
-/// Text of several ISAs cannot be written, and stores keep their protection.
+/// Refuses protections that would make text of several ISAs writable, or change a store's protection.
 ///
 /// # Errors
 /// `EPERM`, `EACCES`.

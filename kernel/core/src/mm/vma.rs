@@ -1,4 +1,4 @@
-//! VMAs: what the ranges of a space mean. They are in a tree by address (`motet_protocol::range_tree`), under the space's
+//! VMAs: the ranges of a space, and what each contains. They are in a tree by address (`motet_protocol::range_tree`), under the space's
 //! lock.
 //!
 //! A record and its tree slot both say where it starts and ends: only this file changes that.
@@ -42,7 +42,7 @@ pub struct VmaSpec {
 }
 
 impl VmaSpec {
-    /// What a VMA is.
+    /// The contents of a VMA, decoded.
     pub fn of<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord) -> Self {
         Self {
             start: vma.start.get(),
@@ -90,7 +90,7 @@ pub struct View {
 }
 
 impl View {
-    /// What a VMA shows.
+    /// What a view shows, decoded.
     pub fn of(vma: &VmaRecord) -> Self {
         Self {
             store: core::array::from_fn(|isa| vma.store[isa].get()),
@@ -197,7 +197,7 @@ pub fn ranges<'a, M: Machine>(cpu: &'a Cpu<M>, space: &'a SpaceRecord) -> impl I
     within(cpu, space, 0..u64::MAX).map(|vma| vma.start.get()..vma.end.get())
 }
 
-/// Inserts a VMA. Makes one of it and its neighbours if they are alike.
+/// Inserts a VMA, and merges it with its neighbours if they are alike.
 ///
 /// # Errors
 /// `ENOMEM`, also when the range is not free (an executable may ask for the stack's place).
@@ -294,7 +294,7 @@ pub fn for_each_within<M: Machine>(
     within(cpu, space, start..end).try_for_each(each)
 }
 
-/// Makes one of neighbours that are alike, within a range and at its borders.
+/// Merges neighbours that are alike, within a range and at its borders.
 pub fn join_within<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) {
     let mut at = first_ending_after(cpu, space, start.saturating_sub(1));
     while let Some(vma) = at.filter(|vma| vma.end.get() <= end) {
@@ -351,7 +351,7 @@ pub fn resize<M: Machine>(
     Ok(())
 }
 
-/// A VMA was added, taken away, or means something else than before: what cores remember of the space is no longer true.
+/// Invalidates what cores have cached of the space, because a VMA was added, removed or changed.
 /// The space's lock is held.
 pub fn changed<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     space.epoch.store(space.epoch.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -432,7 +432,7 @@ fn end_change(space: &SpaceRecord) {
     space.changing.set(0);
 }
 
-/// A core has died while it changed the tree: the space has no VMAs any more. Those that can be found are freed; nodes of the tree are lost.
+/// Removes all VMAs of a space, because a core has died while it changed the tree. Those that can be found are freed; nodes of the tree are lost.
 /// The space's lock is held, or nobody else uses it.
 pub fn give_up<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     // Some may be there twice. Who has been freed is not what the tree says.
