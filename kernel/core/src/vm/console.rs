@@ -1,8 +1,8 @@
-//! A virtual machine's console, as the host sees it (`motet vm console`): the file of the machine.
+//! A virtual machine's console, as the host sees it (`motet vm console`): it is the file of the machine.
 //!
-//! What the monitor writes to the file is kept, the last bytes of it, for the host to show; what it reads from it is what the host has typed.
-//! The monitor has a console of its own beside that: its standard input and output. The host uses a record as long as `is_attached` says so: that of
-//! a machine that has ended stays until then, so that nothing of what it has written last is lost.
+//! The kernel keeps the last bytes that the monitor has written to the file, for the host to show. The monitor reads from the file what the host has typed.
+//! Beside that, the monitor has its own standard input and output. The host uses a machine's record as long as `is_attached` says so: the record of
+//! a machine that has ended stays until then, so that its last output is not lost.
 
 use motet_abi::Errno;
 use motet_hal::Machine;
@@ -55,7 +55,7 @@ pub fn read<M: Machine>(call: &Call<M>, vm: &'static VmRecord, nonblocking: bool
     streams::read_stream(call, &vm.console_in, nonblocking, into)
 }
 
-/// Writes what the host may show. Nobody waits for that.
+/// Writes bytes for the host to show. The monitor never waits for that.
 pub fn write<M: Machine>(call: &Call<M>, vm: &'static VmRecord, from: &mut Cursor<M>) -> SysResult {
     from.resume(call.thread.progress.get())?;
     let mut bytes = [0; PIECE];
@@ -78,7 +78,7 @@ pub fn write<M: Machine>(call: &Call<M>, vm: &'static VmRecord, from: &mut Curso
 const ENDS: u32 = 1;
 const HAS_ENDED: u32 = 2;
 
-/// A machine ends: strikes it off the list. `true`: the host uses its console, so it [stays](leave).
+/// Removes a machine that ends from the list. `true`: the host uses its console, so its record [stays](leave).
 pub fn stays<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) -> bool {
     let _guard = lock(cpu, &cpu.pool.header().vms_lock);
     let stays = vm.is_attached.load(Ordering::Acquire) != 0;
@@ -90,7 +90,7 @@ pub fn stays<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) -> bool {
     stays
 }
 
-/// A machine has ended that [stays]: the host takes what was written last, and then rings.
+/// Leaves the record of a machine that has ended to the host, which takes the last output and then rings ([stays]).
 pub fn leave<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     {
         let _guard = lock(cpu, &cpu.pool.header().vms_lock);
@@ -101,7 +101,7 @@ pub fn leave<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     host_rang(cpu);
 }
 
-/// The host has rung: it has typed something, or has let the console of a machine go that has ended.
+/// Serves a ring of the host: something was typed, or the host has left the console of a machine that has ended.
 pub fn host_rang<M: Machine>(cpu: &Cpu<M>) {
     let header = cpu.pool.header();
     let mut left = 0;

@@ -1,5 +1,6 @@
-//! The time and the timer of AArch64's guests in timed machines, where the core's counter shows the host's time: their registers trap, and show the
-//! machine's (`docs/simulator.md`). The timer's words of [`GuestSystem`](motet_layout::GuestSystem) are used here alone then.
+//! The time and the timer of AArch64 guests in timed machines. There the core's counter shows the host's time, so these registers trap, and the kernel
+//! answers with the machine's time (`docs/simulator.md`). Only in this case does the kernel use the timer's words of
+//! [`GuestSystem`](motet_layout::GuestSystem).
 
 use motet_hal::{Machine, SystemRegister};
 use motet_layout::aarch64_guest::{TIMER_CONTROL, TIMER_DEADLINE};
@@ -22,7 +23,7 @@ const MASKED: u64 = 2;
 const FIRED: u64 = 4;
 
 impl<M: Machine> Running<'_, M> {
-    /// The guest accesses such a register: served. `false`: it is another one.
+    /// Serves the guest's access to a register of the time or the timer. `false`: it is another register.
     pub fn access_time(&self, access: SystemRegister) -> bool {
         if !self.cpu.is_timed() {
             return false;

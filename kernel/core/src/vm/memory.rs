@@ -1,9 +1,9 @@
-//! Memory of virtual machines: which files' pages are where, and the tables that translate by that.
+//! Memory of virtual machines: which pages of which files it is, and the second-stage tables that map them.
 //!
-//! An island's table is filled by faults. Its leaves hold references to their frames, so what becomes of the file meanwhile does not matter:
-//! a page that it loses is still the guest's where that has it. Nothing is taken out of a table as long as the machine lives (but registers of
-//! accelerators become read-only: [`accelerators`](super::accelerators)); in the end all
-//! cores that may have translations of it are told by the protocol of shoot-downs, before a frame is given back.
+//! Faults fill an island's table. Its leaves hold references to their frames, so changes of the file meanwhile do not matter:
+//! a page that the file loses stays the guest's where its table has it. No leaf is removed from a table as long as the machine lives (registers of
+//! accelerators become read-only, though: [`accelerators`](super::accelerators)). At its end, a shoot-down reaches all
+//! cores that may have translations of it, before a frame is freed.
 
 use motet_layout::sync::Ordering;
 
@@ -117,7 +117,7 @@ pub enum Found {
     Refused,
 }
 
-/// The root of this island's table, made if there is none, of a machine that this core is about to run.
+/// The root of this island's table of a machine that this core is about to run. Makes the table if there is none.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -157,7 +157,7 @@ pub fn tables<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) -> impl Iterator<
     islands.filter_map(|island| guest::table_of(cpu.pool, vm, island))
 }
 
-/// Enters a page, of which the caller gives a reference, in a table. `false`: there is no memory for that, and the reference is released.
+/// Enters a page in a table, with the caller's reference to it. `false`: there is no memory for that, and the reference is released.
 pub fn enter<M: Machine>(
     cpu: &Cpu<M>,
     vm: &VmRecord,
@@ -210,7 +210,7 @@ pub fn serve_fault<M: Machine>(
     if enter(cpu, vm, &table, (page, frame), all) { Found::Memory } else { Found::Exhausted }
 }
 
-/// Gives everything back that a machine has, which nobody runs any more. Its records stay.
+/// Frees the memory and tables of a machine that nobody runs any more. Its records stay.
 pub fn end<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     let inode = |region: &VmRegion| cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
     // Nobody makes registers read-only any more in tables that are about to go.

@@ -1,9 +1,8 @@
 //! `/dev/vm`: virtual machines (`docs/vms.md`).
 //!
-//! An open file of it is a virtual machine. The process that has it is its monitor: it gives memory and models devices. A core of the
-//! machine ([`VcpuRecord`]) runs while a thread of the monitor is in the system call for that: what a thread may be (killed, stopped, moved,
-//! made nicer), the core may, and the scheduler knows nothing of guests. Nothing of it is kept outside of the pool between two dispatches of
-//! that call.
+//! An open file of it is a virtual machine. The process that has opened the file is its monitor: it gives memory and models devices. A core of the
+//! machine ([`VcpuRecord`]) runs while a thread of the monitor is in the system call `RUN`. So whatever happens to a thread (it is killed, stopped, moved,
+//! made nicer) happens to the core, and the scheduler need not know guests. Between two dispatches of that call, all of a guest's state is in the pool.
 
 mod accelerators;
 pub mod console;
@@ -66,7 +65,7 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecor
     Ok(record)
 }
 
-/// Ends a virtual machine: its file is closed, so that no thread is in a call that uses it, though some may wait to be told that.
+/// Ends a virtual machine whose file is closed. So no thread is in a call that uses it, though some may still wait to learn of its end.
 pub fn close<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     let stays = console::stays(cpu, vm);
     // Nodes of threads that still wait must not stay linked in memory that becomes another's.
@@ -88,7 +87,7 @@ fn free<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     slab::free(cpu, vm);
 }
 
-/// The host has rung: consoles have got what was typed, and machines that it wants to end do so, as by SIGKILL.
+/// Serves a ring of the host: wakes readers of consoles, and ends, as by SIGKILL, machines that the host has marked.
 #[cold]
 pub fn host_rang<M: Machine>(cpu: &Cpu<M>) {
     cpu.pool.header().vms_asked.swap(0, Ordering::Acquire);
@@ -142,7 +141,7 @@ fn strike_off<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     link(vm.prev.get(), |vm| &vm.next, vm.next.get());
 }
 
-/// Repairs the list of virtual machines, when a core has died with its lock: its links forward say which there are.
+/// Repairs the list of virtual machines, when a core has died with its lock held: the forward links say which machines there are.
 pub fn recover<M: Machine>(cpu: &Cpu<M>) {
     let mut previous = 0;
     let mut at = cpu.object::<VmRecord>(cpu.pool.header().vms.get());

@@ -46,7 +46,7 @@ enum Answer {
     Later(Next),
 }
 
-/// A core as it is before it begins.
+/// Gives a core the state that it has before it begins.
 pub fn reset(vcpu: &VcpuRecord) {
     vcpu.system.words[AFFINITY].set(vcpu.index.get().into());
 }

@@ -1,7 +1,7 @@
-//! Traps that are served while the guest's registers stay in the core: what real-time systems do in each tick, and what they read most.
+//! Traps of a guest that are served while its registers stay in the core: those of each tick of real-time systems, and their most frequent reads.
 //!
-//! Nothing here waits, takes locks or lets go of the guest. To others the core executes its guest meanwhile: whoever wants something of it
-//! rings it, and the interrupt is pending when the guest goes on.
+//! Nothing here waits, takes locks or lets go of the guest. To other cores, the core executes its guest meanwhile: whoever wants something of the guest
+//! rings the core, and the interrupt is pending when the guest goes on.
 
 use motet_hal::{GuestInterrupts, GuestTrap, Interrupts, Machine, Trap};
 use motet_layout::{Isa, sync::Ordering};
@@ -13,7 +13,7 @@ use super::{
 use crate::{console, cpu::Cpu};
 
 impl<M: Machine> Running<'_, M> {
-    /// Whether a trap is served, and the guest goes on; or nothing has happened.
+    /// Serves a trap, if that can be done here: then `true`, and the guest goes on. `false`: nothing has changed.
     #[inline(always)]
     pub fn serve_quickly(&self, trap: Trap) -> bool {
         match trap {
@@ -73,8 +73,8 @@ impl<M: Machine> Running<'_, M> {
     }
 }
 
-/// Whether these interrupts are the timer's, and nothing else's. In timed machines the simulator rings for timers: if a kernel or a device had rung, it would
-/// have said so; what the host rings for, it says first.
+/// Whether these interrupts are the timer's, and nothing else's. In timed machines the simulator rings for timers: a kernel, a device or the host stores
+/// the reason before it rings, so without such a word the ring is the timer's.
 #[inline(always)]
 pub fn is_timer_alone<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> bool {
     if !cpu.is_timed() {

@@ -1,7 +1,7 @@
-//! A core of a virtual machine runs: what its thread does in that system call.
+//! A core of a virtual machine runs: the system call `RUN` of its thread.
 //!
-//! The call ends when something needs the monitor. It pauses whenever the real core is interrupted, and waits when the guest does; each time
-//! it is dispatched again, and finds all that it needs in the pool.
+//! The call returns when something needs the monitor. It pauses whenever the real core is interrupted, and waits when the guest waits. Each time
+//! it is dispatched again, it finds all that it needs in the pool.
 
 use motet_layout::sync::Ordering;
 
@@ -81,7 +81,7 @@ pub struct Running<'a, M: Machine> {
     begun_ns: u64,
 }
 
-/// `ioctl(RUN)`: the calling thread is a core.
+/// `ioctl(RUN)`: the calling thread runs a core of the machine.
 ///
 /// # Errors
 /// `EINVAL`: there is no such core; `EBUSY`: another thread is it; `ENODEV`: this core runs no guests; `EINTR`: a signal has a handler; `ENOMEM`; `EFAULT`.
@@ -102,7 +102,7 @@ pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64)
     result
 }
 
-/// Whether a thread needs nothing but to go on with its guest.
+/// Whether a thread can go on with its guest at once, as nothing else is to be done for it.
 #[inline(always)]
 pub fn may_go_on(thread: &ThreadRecord) -> bool {
     thread.guest.get() != 0
@@ -112,7 +112,7 @@ pub fn may_go_on(thread: &ThreadRecord) -> bool {
         && thread.moves.uses_vectors.get() == 0
 }
 
-/// As [`run`], where the thread is in the middle of it ([`ThreadRecord::guest`]): the shortest way back to its guest. Unless it waits or is paused, the
+/// As [`run`], for a thread that is in the middle of that call ([`ThreadRecord::guest`]): the shortest way back to its guest. Unless the call waits or pauses, the
 /// caller drops what the thread keeps ([`let_go`]).
 ///
 /// # Errors
@@ -124,7 +124,7 @@ pub fn go_on<M: Machine>(call: &Call<M>) -> SysResult {
     dispatch(call, vm, vcpu, exit_address)
 }
 
-/// The call that a thread was in the middle of has ended, however that was: the machine's file that it kept meanwhile, if it did, in hand.
+/// Takes the machine's file that a thread has kept during its call, if it has, into this core's hand: the call has ended, in whatever way.
 pub fn let_go<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'static FileRecord> {
     let kept = &thread.guest_file;
     let file = cpu.object::<FileRecord>(kept.get())?;
@@ -399,7 +399,7 @@ impl<M: Machine> Running<'_, M> {
         Next::Run
     }
 
-    /// The guest goes on behind an instruction of so many bytes.
+    /// Moves the guest's program counter behind an instruction of so many bytes.
     pub fn skip(&self, bytes: u64) {
         self.vcpu.frame.pc.set(self.vcpu.frame.pc.get().wrapping_add(bytes));
     }
@@ -442,7 +442,7 @@ impl<M: Machine> Running<'_, M> {
         deadline_ns != 0 && deadline_ns <= self.cpu.now_ns()
     }
 
-    /// Has the real core interrupted when the guest's timer is due.
+    /// Programs the real core's timer to interrupt when the guest's timer is due.
     pub fn set_timer(&self) {
         let deadline_ns = self.vcpu.timer_ns.get();
         if deadline_ns != 0 && !self.is_timer_due() {
@@ -450,7 +450,7 @@ impl<M: Machine> Running<'_, M> {
         }
     }
 
-    /// The real core's timer has interrupted for the guest's, and for nothing else: the thread's slice goes on. (Otherwise a guest that is
+    /// Whether the real core's timer has interrupted only for the guest's timer: then the thread's slice goes on. (Otherwise a guest that is
     /// interrupted often would have shorter slices than others.)
     pub fn is_own_timers(&self) -> bool {
         let (cpu, now_ns) = (self.cpu, self.cpu.now_ns());

@@ -1,4 +1,4 @@
-//! What RISC-V guests ask for: the Supervisor Binary Interface, version 2.0, and the machine's time. Chapters are those of its specification.
+//! Firmware calls of RISC-V guests: the Supervisor Binary Interface, version 2.0, and the machine's time. Chapters are those of its specification.
 
 use motet_layout::sync::Ordering;
 
@@ -85,7 +85,7 @@ pub fn call<M: Machine>(running: &Running<M>) -> Next {
     Next::Run
 }
 
-/// Serves a call that concerns the timer, or asks what there is; `false`: it is another one.
+/// Serves a call about the timer, or one that asks which extensions there are; `false`: it is another call.
 pub fn call_quickly<M: Machine>(running: &Running<M>) -> bool {
     let registers = &running.vcpu.frame.regs;
     match (registers[A7].get(), registers[A6].get()) {
@@ -112,7 +112,7 @@ fn give<M: Machine>(running: &Running<M>, error: i64, value: u64) {
 const OF_CALL: u32 = 0;
 const OF_LEGACY_CALL: u32 = 1;
 
-/// The monitor has answered a call.
+/// Takes the monitor's answer to a call.
 pub fn take_answer<M: Machine>(running: &Running<M>, kind: u32, value: u64) {
     match kind {
         OF_LEGACY_CALL => running.vcpu.frame.regs[A0].set(value),

@@ -1,7 +1,7 @@
-//! Interrupts of AArch64 guests: their interrupt controller ([`motet_protocol::gic`]) beside what runs them.
+//! Interrupts of AArch64 guests: the connection of their interrupt controller ([`motet_protocol::gic`]) to the code that runs them.
 //!
-//! Before a core of the guest runs, the list registers are filled; when it has stopped, they are taken back. What happens meanwhile and
-//! concerns it stops it, or wakes its thread ([`disturb`]). The guest's timer is a line, which is looked at each time.
+//! Before a core of the guest runs, the kernel fills the list registers; when it has stopped, the kernel takes them back. An interrupt that becomes pending
+//! meanwhile stops the core, or wakes its thread ([`disturb`]). The guest's timer is a line of the controller, which is read each time.
 
 use motet_hal::{Access, GuestAccess, Machine, SystemRegister};
 use motet_layout::{GUEST_GIC_CORES, VmRecord};
@@ -28,7 +28,7 @@ const TIMER: u32 = 27;
 /// ICC_SGI1R_EL1, as instructions encode it.
 const SOFTWARE_INTERRUPT: u16 = 3 << 14 | 12 << 7 | 11 << 3 | 5;
 
-/// The machine has so many cores from now on: none before.
+/// Gives the machine its cores, of which it had none before.
 pub fn set_cores<M: Machine>(cpu: &Cpu<M>, vm: &VmRecord, cores: usize) {
     let _guard = lock(cpu, &vm.gic_lock);
     if cores == 1 {
@@ -38,7 +38,7 @@ pub fn set_cores<M: Machine>(cpu: &Cpu<M>, vm: &VmRecord, cores: usize) {
     }
 }
 
-/// A device asks for an interrupt that the cores share, or ceases to. `false`: there is none of the id.
+/// Raises or lowers the line of a device's interrupt, which the cores share. `false`: there is none of the id.
 pub fn set_line<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, id: u32, asks: bool) -> bool {
     if !(FIRST_SHARED..INTERRUPTS).contains(&id) {
         return false;
@@ -71,7 +71,7 @@ impl<M: Machine> Running<'_, M> {
         tell(self.cpu, self.vm, Cores(cores & !(1 << self.own_number())));
     }
 
-    /// Before the guest runs.
+    /// Fills the list registers, before the guest runs.
     pub fn load_interrupts(&self) {
         let (machine, system) = (self.cpu.machine, &self.vcpu.system);
         if self.cpu.is_timed() {
@@ -87,7 +87,7 @@ impl<M: Machine> Running<'_, M> {
         gic::load(&self.vm.gic, self.own_number(), system);
     }
 
-    /// When it has stopped.
+    /// Takes the list registers back, when the guest has stopped.
     pub fn store_interrupts(&self) {
         let cores = {
             let _guard = lock(self.cpu, &self.vm.gic_lock);
@@ -96,7 +96,7 @@ impl<M: Machine> Running<'_, M> {
         self.tell_others(cores);
     }
 
-    /// Whether a guest that waits has an interrupt to take; if not, when its timer fires, by the machine's time: 0, it does not.
+    /// Whether a guest that waits has an interrupt to take. If not, the error is the machine's time at which its timer fires, or 0: never.
     pub fn look_for_interrupts(&self) -> Result<(), u64> {
         let (machine, system) = (self.cpu.machine, &self.vcpu.system);
         let has_fired = if self.cpu.is_timed() { self.is_timer_due() } else { machine.has_guest_timer_fired(system) };
@@ -115,7 +115,7 @@ impl<M: Machine> Running<'_, M> {
         }
     }
 
-    /// The guest writes a register of the interrupt interface that concerns other cores. `false`: it is another register.
+    /// Serves the guest's write of the register that sends interrupts to other cores. `false`: it is another register.
     pub fn send_interrupt(&self, access: SystemRegister) -> bool {
         if access.number != SOFTWARE_INTERRUPT || !access.is_write {
             return false;
@@ -129,7 +129,7 @@ impl<M: Machine> Running<'_, M> {
         true
     }
 
-    /// The guest accesses a register of the controller: served. `false`: the address is another device's.
+    /// Serves the guest's access to a register of the controller. `false`: the address is another device's.
     pub fn access_controller(&self, access: GuestAccess, register: u8, address: u64) -> bool {
         let Some(place) = Place::of(address, self.vm.vcpu_count.load(motet_layout::sync::Ordering::Relaxed) as usize)
         else {
