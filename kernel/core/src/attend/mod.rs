@@ -36,7 +36,8 @@ pub enum Attention {
     Gone,
 }
 
-/// Acts on what may be waiting for the running thread. A function of its own: inlined, it made every thread that begins to run prepare for it.
+/// Handles what the running thread's attention word may stand for: signals, stops, its end. It is not inlined, because inlined it slowed down
+/// the start of every thread.
 #[cold]
 #[inline(never)]
 pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Attention {

@@ -18,7 +18,7 @@ const AGREEMENT_NS: i64 = 5_000;
 /// But they compare them no more often than this: on a busy host each comparison may take a time slice of several processes.
 const CLOCK_SAMPLES_MAX: usize = 32;
 
-/// Runs this core of the kernel; returns never. The first core of an island joins the machine and starts the others;
+/// Runs this core of the kernel; never returns. The first core of an island joins the machine and starts the others;
 /// the first island starts the first process once all have joined. An island that has died before joins a machine that runs
 /// ([`rejoin`]).
 pub fn run<M: Machine>(machine: &'static M) -> ! {

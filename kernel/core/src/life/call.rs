@@ -36,14 +36,14 @@ pub fn serve_syscall<M: Machine>(
     conclude(cpu, thread, process, result)
 }
 
-/// The thread no longer waits, if it did.
+/// Ends the thread's wait, if it waited.
 #[inline(always)]
 pub fn end_wait<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     wait::finish(cpu, thread);
     timer::disarm(cpu, &thread.timer);
 }
 
-/// A dispatch of a system call is over. `None`: the thread no longer belongs to this core.
+/// Ends a dispatch of a system call, by its result. `None`: the thread no longer belongs to this core.
 #[inline(always)]
 pub fn conclude<M: Machine>(
     cpu: &Cpu<M>,
@@ -102,7 +102,7 @@ fn pause<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> 
     pause_outside(cpu, thread)
 }
 
-/// The call that the thread is in pauses.
+/// Notes in the thread that its system call pauses.
 #[inline(always)]
 pub fn note_pause(thread: &ThreadRecord) {
     let in_syscall = thread.in_syscall.get();

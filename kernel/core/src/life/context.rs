@@ -1,4 +1,5 @@
-//! What lower rooms, and the algorithms of `motet_protocol`, ask of a core that its life does: the only ways up, each by a trait of who asks.
+//! What lower rooms, and the algorithms of `motet_protocol`, ask of a core: this file implements their traits. These are the only calls that go
+//! up in the order of the kernel's layers; each goes by a trait that the caller declares.
 
 use core::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
-//! Hardware counters that programs read themselves, on a timed machine: they would show the host's time, so they trap, and show
-//! simulated time.
+//! Hardware counters that programs read themselves, on a timed machine. They would show the host's time, so reading them traps, and the kernel
+//! answers with simulated time.
 
 use motet_abi::counters::{self, Counter, INSTRUCTION_SIZE_MAX};
 use motet_hal::{Machine, Trap};
@@ -11,7 +11,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// QEMU's `virt`: 10 MHz (`timebase-frequency` in its device tree).
 const BOARD_TICK_NS: u64 = 100;
 
-/// A core of a timed machine has stopped at an instruction of a thread: `true` if that reads a counter, and has been done.
+/// Emulates the instruction at which a core of a timed machine has stopped, if it reads a counter: then `true`.
 #[cold]
 pub fn answer<M: Machine>(
     cpu: &Cpu<M>,

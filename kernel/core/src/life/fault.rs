@@ -1,4 +1,4 @@
-//! Page faults: a call to another instruction set, a store that is a request, or memory.
+//! Page faults of user code: each is a call to another instruction set, a store to registers of the FPGA (a request), or an access to memory.
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};

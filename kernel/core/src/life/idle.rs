@@ -14,7 +14,7 @@ use crate::{
     crossing, extension, fpga, hotplug, mm, trace,
 };
 
-/// Waits until there is something to do; does what it is given directly.
+/// Waits until this core has something to do, and executes calls that other cores give it directly.
 pub fn idle<M: Machine>(cpu: &Cpu<M>) {
     fpga::catch_up(cpu);
     if !cpu.crossing.is_woken() {
@@ -85,7 +85,7 @@ fn is_awaiting_migrations<M: Machine>(cpu: &Cpu<M>) -> bool {
     cpu.crossing.migrates() && cpu.is_polling()
 }
 
-/// Announces that this core is about to sleep, sleeps, and says why it is awake again. It has to serve shoot-downs.
+/// Announces that this core is about to sleep, sleeps, and returns why it is awake again. The caller has to serve shoot-downs then.
 #[inline(always)]
 pub fn doze<M: Machine>(cpu: &Cpu<M>) -> Wake {
     debug_assert!(!cpu.crossing.is_woken(), "a call that this core was given is forgotten");

@@ -1,4 +1,4 @@
-//! What interrupts are for: timers, the host's input, engines and devices, other islands, the next thread.
+//! Interrupts, and how each is served: timers, the host's input, engines and devices, other islands, the next thread.
 
 use core::sync::atomic::Ordering;
 
@@ -31,7 +31,7 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
     cpu.pass();
 }
 
-/// An interrupt while the thread ran. `true`: the thread has given up the core.
+/// Serves an interrupt that came while the thread ran. `true`: the thread has given up the core.
 pub fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrupts: Interrupts) -> bool {
     let interrupts = cpu.life.before_ready(|| take_interrupts(cpu, interrupts));
     if interrupts.contains(Interrupts::TIMER) {
@@ -72,13 +72,13 @@ pub fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, inte
     false
 }
 
-/// An interrupt while a called function ran.
+/// Serves an interrupt that came while a function ran that another core had called.
 pub fn interrupted_call<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
     take_interrupts(cpu, interrupts);
     alarm::set_timer(cpu, timer::next_deadline_ns(cpu));
 }
 
-/// Acts on interrupts that were taken while user code ran; says which there were.
+/// Serves interrupts that were taken while user code ran; returns them.
 pub fn take_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> Interrupts {
     if cpu.is_timed() && interrupts.contains(Interrupts::DOORBELL) {
         // Rung for while awake: it wakes nobody.
@@ -94,7 +94,7 @@ pub fn take_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) -> Inte
     interrupts
 }
 
-/// Acts on interrupts that were taken, now or before: expired timers, input for the console.
+/// Serves interrupts that were taken, now or before: expired timers, input for the console.
 #[inline]
 pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
     let interrupts = interrupts.union(cpu.due.take_deferred());

@@ -1,7 +1,7 @@
-//! This core is out of use: what it does, and what is done with its threads.
+//! This core is out of use (hot removal): it gives its threads away, and sleeps until it is asked back.
 //!
-//! A core that has been asked leaves when it holds nothing: between two threads, or when it has been interrupted. Until it comes back it sleeps here, and
-//! does what interrupts are for (what its island's devices tell it, input), but runs no user code.
+//! A core that has been asked to leave does so between two threads, or when an interrupt stops a thread: it holds no lock there. Until it comes back it
+//! sleeps here and serves interrupts (its island's devices, input), but runs no user code.
 //!
 //! Protocol page: `docs/protocols/hotplug.md`.
 
@@ -29,7 +29,7 @@ use crate::{
 /// After so many threads that were given away the core looks whether anybody waits for it.
 const GIVEN_AT_ONCE: u32 = 32;
 
-/// This core has been asked to leave, and was interrupted in a thread: gives that away, and stays out until it is asked back.
+/// Gives the interrupted thread to another core, because this core has been asked to leave, and stays out until it is asked back.
 #[cold]
 pub fn leave_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     handover::make_way(cpu, thread);
@@ -37,7 +37,7 @@ pub fn leave_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     stay_out(cpu);
 }
 
-/// Gives away all that this core has, and sleeps until it is asked back. It holds no lock and runs no thread.
+/// Gives away all threads that this core has, and sleeps until the core is asked back. It holds no lock and runs no thread.
 #[cold]
 pub fn stay_out<M: Machine>(cpu: &Cpu<M>) {
     trace::stop(cpu);
