@@ -307,8 +307,8 @@ fn set_owner<M: Machine>(call: &Call<M>, node: &Node<M>, uid: u32, gid: u32) -> 
     Ok(0)
 }
 
-/// A regular file is about to be written or cut: it no longer gives programs its owner's rights, unless the caller may leave
-/// it so.
+/// Clears the set-ID bits of a regular file that is about to be written or truncated, unless the caller may keep
+/// them.
 #[inline(always)]
 pub fn drop_privileges<M: Machine>(call: &Call<M>, inode: &InodeRecord) {
     if loses_privileges(inode) {
@@ -317,7 +317,7 @@ pub fn drop_privileges<M: Machine>(call: &Call<M>, inode: &InodeRecord) {
     }
 }
 
-/// Makes a file `len` bytes long, also for those who have it mapped. A long one gets shorter by and by.
+/// Truncates or extends a file to `len` bytes, also where it is mapped. A long file gets shorter step by step.
 ///
 /// # Errors
 /// `EFBIG`; [`Stop::Again`].
@@ -332,7 +332,7 @@ pub fn cut<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) ->
     }
 }
 
-/// Takes pages that a file no longer has, if somebody may have them mapped, from all who share it.
+/// Unmaps pages that a file no longer has from all spaces that share it, if any may have them mapped.
 pub fn forget_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: Option<Range<u64>>) {
     let Some(pages) = pages else { return };
     for_each_space(cpu, |space| mm::forget_file_pages(cpu, space, inode, &pages));

@@ -97,7 +97,7 @@ impl<'c, M: Machine> OpenFile<'c, M> {
         record
     }
 
-    /// What it is.
+    /// The kind of the file.
     #[inline(always)]
     pub fn kind(&self) -> Kind {
         kind(self.cpu, self.record)
@@ -108,7 +108,7 @@ impl<'c, M: Machine> OpenFile<'c, M> {
         self.cpu.object(self.record.inode.get())
     }
 
-    /// Its open flags now.
+    /// The description's present open flags.
     #[inline(always)]
     pub fn flags(&self) -> u32 {
         self.record.flags.load(Ordering::Relaxed)

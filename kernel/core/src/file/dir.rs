@@ -155,7 +155,7 @@ pub fn getcwd<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(path.len() as u64 + 1)
 }
 
-/// The absolute path of a directory. (Other files do not know where their names are.)
+/// The absolute path of a directory. (Inodes of other files do not have their names.)
 ///
 /// # Errors
 /// `ENAMETOOLONG`; `ENOENT` when a directory above was removed.

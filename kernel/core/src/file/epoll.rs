@@ -99,7 +99,7 @@ pub fn is_ready<M: Machine>(call: &Call<M>, list: &'static EpollRecord) -> bool 
     look_through(call, list, &mut []) > 0
 }
 
-/// Notes when timers among a list's files expire: nobody wakes their queues then.
+/// Notes when timer files in a list expire, because an expiration does not wake their queues.
 pub fn expect_timers<M: Machine>(call: &Call<M>, list: &'static EpollRecord, asked: &mut Asked) {
     let _guard = lock(call.cpu, &list.lock);
     for watch in ASKED.watches(call.cpu, list).filter(|watch| watch.events.get() & !HOW != 0) {
@@ -107,7 +107,7 @@ pub fn expect_timers<M: Machine>(call: &Call<M>, list: &'static EpollRecord, ask
     }
 }
 
-/// A file is closed for good: no list watches it any more.
+/// Removes a file that is closed for good from all lists that watch it.
 #[cold]
 pub fn forget<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
     let _all = lock(cpu, &cpu.pool.header().epoll_lock);
@@ -394,7 +394,7 @@ fn end_change<M: Machine>(cpu: &Cpu<M>) {
     cpu.pool.header().watch_changing.set(0);
 }
 
-/// Cores have died. One may have marked a watch and not put it onto its list's ready list: nobody else would put it there any more. So all files of such
+/// Repairs lists after cores have died. A dead core may have marked a watch and not pushed it onto its list's ready list, and no other core would push it any more. So all files of such
 /// a list are asked. Every core that lives has passed; this one holds no lock.
 pub fn settle<M: Machine>(cpu: &Cpu<M>) {
     let _watches = lock(cpu, &cpu.pool.header().epoll_lock);
@@ -430,7 +430,7 @@ fn leave_file<M: Machine>(cpu: &Cpu<M>, file: &FileRecord, watch: &'static Watch
     }
 }
 
-/// Repairs what is watched, when a core has died with that lock: a watch that it was adding or discarding goes. In its file's chain it may still be.
+/// Repairs the chains of watched files, when a core has died with their lock held: removes a watch that it was adding or discarding, which may still be in its file's chain.
 pub fn recover_all<M: Machine>(cpu: &Cpu<M>) {
     let Some(watch) = cpu.object::<WatchRecord>(cpu.pool.header().watch_changing.get()) else { return };
     let list = cpu.pool.at::<EpollRecord>(PoolAddr(watch.list.get()));
@@ -447,8 +447,8 @@ pub fn recover_all<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// Repairs an interest list whose lock a dead core held and this one has now. Which watches it has the links forward say. All are asked, and heard again:
-/// of some the dead core may have taken the event. In between they are in no queue, so that nobody adds any.
+/// Repairs an interest list whose lock a dead core held and this one has now. Its forward links say which watches it has. All their files are asked, and the watches enter their queues again,
+/// because the dead core may have taken events of some. In between the watches are in no queue, so no waker pushes one.
 pub fn recover_list<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
     for watch in ALL.watches(cpu, list) {
         for (node, left) in watch.nodes.iter().zip(&watch.left) {

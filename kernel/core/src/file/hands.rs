@@ -14,8 +14,8 @@ use motet_protocol::{
 use super::{description, socket, table};
 use crate::cpu::Cpu;
 
-/// Drops all references that dead cores had in hand, and closes what they were closing. Every core that lives has passed since they died; this one holds no
-/// lock. It is the first core, with which the run ends: so nobody takes over from it.
+/// Drops all references that dead cores had in hand, and closes files that they were closing. Every core that lives has passed since they died; this one holds no
+/// lock. It is the first core, with whose death the run ends, so no other core takes over from it.
 pub fn drop_all<M: Machine>(cpu: &Cpu<M>) {
     slab::all::<FileRecord>(cpu).for_each(|file| hand::disown(cpu, file));
     slab::all::<FilesRecord>(cpu).for_each(|files| hand::disown(cpu, files));
@@ -38,7 +38,7 @@ pub fn drop_all<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// Finds out what dead cores had that were moving references between their hands and a table. Its lock is held.
+/// Settles moves of dead cores between their hands and a table: where each reference is. The table's lock is held.
 pub fn settle_moves<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
     for core in dead_cores(cpu) {
         if let Some(Place::Descriptor(table, fd)) = hand::place(cpu, core)

@@ -30,7 +30,7 @@ pub fn flock<M: Machine>(call: &Call<M>) -> SysResult {
     })
 }
 
-/// The last reference to an open file goes: it gives up what it holds.
+/// Releases the locks of an open file whose last reference is dropped.
 pub fn release_of_file<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
     if file.flock.get() != 0
         && let Some(inode) = cpu.object::<InodeRecord>(file.inode.get())

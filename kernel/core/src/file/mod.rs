@@ -79,14 +79,14 @@ pub use stat::{access, faccessat, faccessat2, fstat, fstatfs, lstat, newfstatat,
 pub use table::unshare as unshare_descriptors;
 pub use timer::{timerfd_create, timerfd_gettime, timerfd_settime};
 
-/// The call in progress ends early, because of a signal or because the thread ends: undoes what it has begun.
+/// Undoes what the call in progress has begun, because it ends early: by a signal, or because the thread ends.
 pub fn call_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     open::open_interrupted(cpu, thread);
     rw::transfer_ended(cpu, thread);
     guest_left(cpu, thread);
 }
 
-/// The call is over in which the thread was a core of a virtual machine: drops the machine's file.
+/// Drops the machine's file, at the end of the call in which the thread was a core of a virtual machine.
 pub fn guest_left<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     if let Some(file) = vm::let_go(cpu, thread) {
         description::put(cpu, file);
@@ -175,8 +175,8 @@ pub fn files_for_child<M: Machine>(
     Ok(())
 }
 
-/// A process ends: its descriptors are closed, its directories and program let go. `false`: `is_due` says that something
-/// else is, and some are left.
+/// Closes the descriptors of a process that ends, and drops its directories and program. `false`: `is_due` says that other
+/// work is due, and some are left.
 pub fn release_files<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, is_due: impl Fn() -> bool) -> bool {
     if let Some(files) = cpu.object(process.files.load(Ordering::Relaxed))
         && !table::close_all(cpu, files, is_due)
@@ -197,7 +197,7 @@ pub fn release_files<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, 
     true
 }
 
-/// Exec: closes the descriptors that are marked for it.
+/// Closes the descriptors that are marked close-on-exec.
 pub fn close_on_exec<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
     table::close_all_matching(cpu, table::of(cpu, process), |word| word & FILES_CLOEXEC != 0);
 }
@@ -215,7 +215,7 @@ pub fn set_executable<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord,
     node::store(cpu, &process.exe, Some(Node::of_inode(cpu, inode)));
 }
 
-/// The host rang: there is input, or room for output. Called on the core that the host rings.
+/// Serves a ring of the host: there is input, or room for output. Called on the core that the host rings.
 #[inline(always)]
 pub fn host_rang<M: Machine>(cpu: &Cpu<M>) {
     tty::input_arrived(cpu);

@@ -98,7 +98,7 @@ pub fn creat<M: Machine>(call: &Call<M>) -> SysResult {
     open_at(call, AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode as u32)
 }
 
-/// The call in progress ends early: if it is an `open` that was waiting for the other side of a named pipe, undoes it.
+/// Undoes an `open` that was waiting for the other side of a named pipe, when that call ends early.
 pub fn open_interrupted<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     if let Some((record, _)) = take_pending(cpu, thread) {
         description::put(cpu, record);
@@ -379,7 +379,7 @@ fn take_pending<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<(&'st
     Some((record, opens.get() as u32))
 }
 
-/// What a new file of the calling process in `dir` starts with.
+/// The attributes with which a new file of the calling process in `dir` starts.
 pub fn attributes<M: Machine>(call: &Call<M>, dir: &InodeRecord, mode: u32) -> Attributes {
     let (uid, gid, mode) = FileRights::of(call.process).of_new_file(dir, mode);
     let mode = mode & !(call.process.umask.get() & 0o777);

@@ -74,7 +74,7 @@ pub fn pselect6<M: Machine>(call: &Call<M>) -> SysResult {
     with_mask(call, mask, || select_sets(call, count, timeout_ns))
 }
 
-/// What a file is ready for, among `POLLIN`, `POLLOUT` and their relatives, and what is always reported.
+/// The events for which a file is ready (`POLLIN`, `POLLOUT` and their relatives), and those that are always reported.
 pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
     if file.flags() & O_PATH != 0 {
         return POLLNVAL;
@@ -168,7 +168,7 @@ pub fn event_queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [(Option<
     [(readable, tells(&[FILE_PIPE_READ, FILE_SOCKET], INPUT)), (writable, tells(&[FILE_PIPE_WRITE], OUTPUT))]
 }
 
-/// Notes when a timer expires, or one in an interest list does: nobody wakes its queue then.
+/// Notes when a timer file, or one in an interest list, expires, because an expiration does not wake its queue.
 pub fn expect_timer<M: Machine>(call: &Call<M>, file: &OpenFile<M>, asked: &mut Asked) {
     match file.kind() {
         Kind::Anonymous(Anonymous::Epoll(list)) => epoll::expect_timers(call, list, asked),
@@ -290,7 +290,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// There is a timer that expires then, in machine time.
+    /// Notes a timer that expires then, in machine time.
     pub fn again_at(&mut self, ns: u64) {
         self.expires_ns = self.expires_ns.min(ns);
     }

@@ -79,7 +79,7 @@ pub fn fcntl<M: Machine>(call: &Call<M>, fd: i32, file: &OpenFile<M>, command: u
     Ok(0)
 }
 
-/// A descriptor of this file is closed in a table.
+/// Releases a process's locks of a file, of which a descriptor is closed in its table.
 pub fn descriptor_closed<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, file: &'static FileRecord) {
     if files.has_range_locks.load(Ordering::Relaxed) != 0
         && let Some(inode) = cpu.object::<InodeRecord>(file.inode.get())
@@ -88,7 +88,7 @@ pub fn descriptor_closed<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, 
     }
 }
 
-/// The last reference to an open file goes.
+/// Releases the locks of an open file whose last reference is dropped.
 pub fn file_closed<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
     if file.has_range_locks.load(Ordering::Relaxed) != 0
         && let Some(inode) = cpu.object::<InodeRecord>(file.inode.get())

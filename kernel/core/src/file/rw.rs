@@ -3,9 +3,9 @@
 //! A transfer first resolves a page of user memory, then takes the file's lock and copies: no lock of a file is held
 //! while user memory may fault. A call that waits or pauses keeps the bytes it has done in the thread's `progress`.
 //!
-//! What a transfer of a file is about is decided when it begins: where it starts, and how far the description's position
-//! moves. So calls that share a description do not mix, and neither do writers that append, however long they take; other
-//! concurrent transfers may mix at page borders. A transfer that pauses keeps the file, should its descriptor be closed.
+//! A transfer fixes at its beginning where it starts, and how far the description's position
+//! moves. So calls that share a description do not interleave, and neither do writers that append, however long they take; other
+//! concurrent transfers may interleave at page borders. A transfer that pauses keeps the file, even if its descriptor is closed.
 
 use motet_layout::sync::Ordering;
 
@@ -222,7 +222,7 @@ fn keep_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>) {
     hand::give(call.cpu, file, Place::word(call.cpu, record), || record.set(call.cpu.raw(file)));
 }
 
-/// The thread ends: if it is in a transfer that has paused, what that has claimed and not used is given back.
+/// Gives back what a paused transfer of a thread that ends has claimed and not used.
 pub fn transfer_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     let Some(record) = kept_file(cpu, thread) else { return };
     if let Kind::Inode(inode) = description::kind(cpu, record) {
@@ -397,7 +397,7 @@ pub fn check_size_limit<M: Machine>(call: &Call<M>, inode: &InodeRecord, end: u6
     if grows && end > limit_of(call.process, RLIMIT_FSIZE) { Err(exceeds_size(call)) } else { Ok(()) }
 }
 
-/// A write begins where the process's files must end.
+/// Sends `SIGXFSZ` for a write that begins at or beyond the process's file-size limit; returns the error.
 #[cold]
 pub fn exceeds_size<M: Machine>(call: &Call<M>) -> Errno {
     signal::send_to_thread(call.cpu, call.thread, SIGXFSZ);

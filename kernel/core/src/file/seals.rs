@@ -1,4 +1,4 @@
-//! Seals of files that `memfd_create` makes (fcntl(2)): what nobody does to them any more, whoever has them.
+//! Seals of files that `memfd_create` makes (fcntl(2)): operations that nobody can do on the file any more.
 //!
 //! The file system refuses what is sealed (`motet_protocol::fs`); mappings are looked at when they are made, under their
 //! space's lock, and when a seal is added. A seal against writing is set before mappings are looked for that could write: one

@@ -1,7 +1,7 @@
 //! Signals that are read (`signalfd`).
 //!
-//! The open file is nothing but a set: who reads it takes pending signals of its own, whoever made it. All who wait stand in
-//! one queue of the machine, which every signal wakes: there are few of them.
+//! The open file is only a set of signals: a reader takes its own pending signals, whoever made the file. All threads that wait are in
+//! one queue of the machine, which every signal wakes; there are few of them.
 
 use motet_abi::{
     Errno,

@@ -177,7 +177,7 @@ pub fn close_table<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
     slab::free(cpu, files);
 }
 
-/// Closes the descriptors of a table that nobody else uses, the highest first. `false`: `is_due` says that something else is, and
+/// Closes the descriptors of a table that nobody else uses, the highest first. `false`: `is_due` says that other work is due, and
 /// some are left.
 pub fn close_all<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, is_due: impl Fn() -> bool) -> bool {
     while hand::count(files) == 1
@@ -427,8 +427,8 @@ pub fn address_at<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: u32
     PoolAddr(slot(cpu, files, fd as i32).map_or(0, |slot| slot.load(Ordering::Acquire)) & !FILES_CLOEXEC)
 }
 
-/// Repairs a table whose lock a dead core held and this one has now: which descriptors there are, the words say, and so whether the dead core had
-/// what it was moving.
+/// Repairs a table whose lock a dead core held and this one has now. The table's words say which descriptors there are, and so whether the dead core had
+/// moved the reference that it was moving.
 pub fn recover<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
     super::hands::settle_moves(cpu, files);
     let is_used = |fd: &usize| slot(cpu, files, *fd as i32).is_some_and(|slot| slot.load(Ordering::Relaxed) != 0);

@@ -1,6 +1,6 @@
 //! Timers that are read (`timerfd`).
 //!
-//! Nothing happens when one expires: whoever reads it or waits for it computes its expirations from the time, and a thread
+//! Nothing happens when a timer expires: a reader or waiter computes its expirations from the time, and a thread
 //! that waits sets its own deadline by it.
 
 use motet_abi::{

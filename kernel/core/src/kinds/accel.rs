@@ -1,7 +1,7 @@
 //! `/dev/accel/NAME`: accelerators of the FPGA (`docs/protocols/fpga.md`).
 //!
-//! An open file of one is a client: an interface, whose page of registers and data section are what can be mapped. Registers are mapped
-//! writably only while they are connected; a store to them is a request otherwise, and waits. What is read from the file are signals.
+//! An open file of one is a client: an interface, whose page of registers and data section can be mapped. Registers are mapped
+//! writably only while they are connected; otherwise a store to them is a request, and waits. Reads return signals.
 
 use core::sync::atomic::Ordering;
 

@@ -1,8 +1,8 @@
 //! Devices that are threads: `ioctl`s of `/dev/service` (`docs/protocols/hardware-threads.md`).
 //!
-//! Who makes a device a thread says what memory that may use. The kernel finds it page by page, keeps a reference to each frame until the device is
-//! done, and writes the device's table. So a device reaches nothing but what its process could reach when it created the thread, and no frame is freed under
-//! it, whatever becomes of the mapping or the process.
+//! The thread that makes a device a thread says which memory the device may use. The kernel looks it up page by page, keeps a reference to each frame until the device is
+//! done, and writes the device's table. So a device reaches only memory that its process could reach when it created the thread, and no frame is freed under
+//! it, whatever happens to the mapping or the process.
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};

@@ -1,4 +1,4 @@
-//! Kinds of files that are devices: what they are and do. Descriptors, and which call goes to which kind, are `file`'s.
+//! Kinds of files that are devices, and what they do. `file` has descriptors, and which call goes to which kind.
 
 pub mod accel;
 pub mod dma;

@@ -99,7 +99,7 @@ pub fn next<M: Machine>(cpu: &Cpu<M>, kind: Kind, from: u32) -> Option<(u32, Pro
     Some((core.index() as u32, kind.node(core)))
 }
 
-/// Those that are in use, or are not, or all, as Linux writes sets: ranges with commas between them.
+/// Writes the set of cores or harts that are in use, or not in use, or of all, as Linux writes sets: ranges with commas between them.
 pub fn write_set<M: Machine>(cpu: &Cpu<M>, kind: Kind, online: Option<bool>, out: &mut Text<M>) -> Result {
     let is_in = |core: &CoreId| online.is_none_or(|online| kind.is_online(cpu, *core) == online);
     let mut cores = kind.all(cpu).filter(is_in).map(CoreId::index).peekable();

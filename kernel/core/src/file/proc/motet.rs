@@ -1,4 +1,4 @@
-//! What only Motet has: counters per island, and processes with the place where they run.
+//! procfs files that only Motet has: counters per island, and processes with the place where they run.
 
 use core::fmt::{Result, Write};
 

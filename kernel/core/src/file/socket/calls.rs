@@ -88,7 +88,7 @@ fn own_name(socket: &SocketRecord) -> Name {
     Name::load((&socket.name, socket.name_len.get()))
 }
 
-/// The name of whom a socket is connected to.
+/// The name of a socket's peer.
 pub fn peer_name(socket: &SocketRecord) -> Name {
     Name::load((&socket.peer_name, socket.peer_name_len.get()))
 }

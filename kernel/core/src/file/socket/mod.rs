@@ -1,10 +1,10 @@
 //! Sockets between programs of this machine (`AF_UNIX`), as streams.
 //!
 //! A connection is two pipes. A socket reads from one and writes to the other; its descriptor's file has the socket's record,
-//! which holds references to both. A socket that listens holds those that have been connected to and not been accepted.
-//! What is bound is in one list, by the inode of its name, or by the name itself if that is abstract (unix(7)).
+//! which holds references to both. A listening socket holds the sockets of connections that have not been accepted yet.
+//! Bound sockets are in one list, by the inode of their name, or by the name itself if it is abstract (unix(7)).
 //!
-//! Locks: the header's `socket_lock` (what is bound), then a socket's.
+//! Locks: the header's `socket_lock` (for the list of bound sockets), then a socket's.
 
 mod calls;
 mod message;
@@ -127,7 +127,7 @@ fn shut<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, [incoming, outgoing]: [
     }
 }
 
-/// The last descriptor of a socket was closed: nobody finds it any more, and who is connected to it learns that. May be done twice.
+/// Ends a socket whose last descriptor was closed: nobody finds it any more, and its peer is told. May be done twice.
 pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     unbind(cpu, socket);
     let listens = socket.state.load(Ordering::Acquire) == SOCKET_LISTENING;
@@ -140,7 +140,7 @@ pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     }
 }
 
-/// Frees a socket, which has ended if it was a descriptor's, and those that were connected to it.
+/// Frees a socket (which has ended, if it had a descriptor), and the connections that it had not accepted.
 pub fn close<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     end(cpu, socket);
     if let Some(pipes) = own_pipes(cpu, socket) {
@@ -157,7 +157,7 @@ pub fn close<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     slab::free(cpu, socket);
 }
 
-/// Repairs a socket whose lock a dead core held and this one has now: who waits to be accepted the links forward say.
+/// Repairs a socket whose lock a dead core held and this one has now: the forward links say which connections wait to be accepted.
 pub fn recover<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
     let (mut last, mut count) = (0, 0);
     let mut at = cpu.object::<SocketRecord>(socket.pending[0].get());
@@ -297,7 +297,7 @@ pub fn write<M: Machine>(
     write_pipe(call, outgoing, nonblocking, signals, from)
 }
 
-/// What a socket is ready for, of `POLL*`.
+/// The events (`POLL*`) for which a socket is ready.
 pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
     const INPUT: u16 = POLLIN | POLLRDNORM;
     const OUTPUT: u16 = POLLOUT | POLLWRNORM | POLLWRBAND;

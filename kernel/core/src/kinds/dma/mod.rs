@@ -1,8 +1,8 @@
 //! `/dev/dma`: transfers within a program's own memory by the island's transfer engine (`docs/protocols/dma.md`).
 //!
-//! A written descriptor becomes a list of pieces of physical memory ([`transfer`]), each frame of which has a reference until the
-//! engine is through with it. So no frame is freed while it is read or written, whatever becomes of the mapping, the file or the
-//! process; and nothing has to wait for the engine but `fork`. What is read are completions, in the order of their times.
+//! A written descriptor becomes a list of pieces of physical memory ([`transfer`]); each frame has a reference until the
+//! engine has finished with it. So no frame is freed while it is read or written, whatever happens to the mapping, the file or the
+//! process; and only `fork` has to wait for the engine. Reads return completions, in the order of their times.
 
 mod transfer;
 
@@ -243,7 +243,7 @@ pub fn arrivals<M: Machine>(cpu: &Cpu<M>, file: &DmaFile) -> [u64; 2] {
     [u64::from(read.wrapping_add(ready(file, cpu.reading_ns()))), u64::from(read)]
 }
 
-/// The last descriptor of a file was closed. Its transfers go on; it goes with the last one.
+/// Ends a file whose last descriptor was closed. Its transfers go on, and the file is freed with the last one.
 pub fn close<M: Machine>(cpu: &Cpu<M>, file: &'static DmaFile) {
     collect_all(cpu);
     // Nodes of threads that still wait must not stay linked in memory that becomes another file.
@@ -258,7 +258,7 @@ pub fn close<M: Machine>(cpu: &Cpu<M>, file: &'static DmaFile) {
     }
 }
 
-/// A core was rung: takes what its island's engine has completed.
+/// Takes the completions of the island's engine, when a core was rung.
 #[inline(always)]
 pub fn rung<M: Machine>(cpu: &Cpu<M>) {
     let engine = &cpu.pool.header().dma[cpu.island().index()];

@@ -1,9 +1,9 @@
-//! The memory of a transfer: found in a program's space, cut into pieces that are contiguous in the pool, and kept.
+//! The memory of a transfer: looked up in a program's space, cut into pieces that are contiguous in the pool, and kept.
 //!
-//! Bytes are found in steps that cross no page border, neither where they are nor where they go. Each step has a reference to its two
-//! frames; those that follow each other in the pool are one piece. Letting go makes the same steps again.
+//! Bytes are looked up in steps that cross no page border, neither of the source nor of the destination. Each step has a reference to its two
+//! frames; steps that are contiguous in the pool form one piece. Freeing a transfer makes the same steps again.
 //!
-//! No engine snoops private caches: what this island's have of the frames leaves them first, as a driver's `dma_sync` does.
+//! No engine snoops private caches, so lines of these frames are first flushed from this island's, as a driver's `dma_sync` does.
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
@@ -135,7 +135,7 @@ fn new_list<M: Machine>(cpu: &Cpu<M>) -> Result<&'static DmaList, Errno> {
     Ok(cpu.pool.at(frame.addr()))
 }
 
-/// Lets go of a transfer's memory, and of its lists.
+/// Drops a transfer's references to its memory, and frees its lists.
 pub fn free<M: Machine>(cpu: &Cpu<M>, first: &'static DmaList) {
     let mut next = Some(first);
     while let Some(list) = next {
