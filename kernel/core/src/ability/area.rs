@@ -13,12 +13,12 @@ use motet_protocol::{
 
 use crate::{cpu::Cpu, tree};
 
-/// Whether the thread has what this core's vector registers need to be opened for it.
+/// Whether the thread has the area that it needs before this core's vector registers can be opened for it.
 pub fn is_ready<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
     cpu.machine.vector_format() == 0 || has::<M>(cpu, thread, cpu.own.vector_bytes.get()).is_some()
 }
 
-/// Sees to it that [`is_ready`]. `None`: memory is exhausted.
+/// Gives the thread the area that [`is_ready`] asks for. `None`: memory is exhausted.
 pub fn make_ready<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<()> {
     if is_ready(cpu, thread) { Some(()) } else { allocate(cpu, thread, cpu.own.vector_bytes.get()).map(drop) }
 }
@@ -39,7 +39,7 @@ pub fn for_registers<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, bytes: usi
     })
 }
 
-/// A new thread gets what the values of its maker's vector registers need, and these.
+/// Gives a new thread an area, if its maker's vector registers have values, and copies these.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -59,7 +59,7 @@ pub fn copy<M: Machine>(cpu: &Cpu<M>, parent: &ThreadRecord, thread: &ThreadReco
     Ok(())
 }
 
-/// The thread's vector registers have no values any more. No lock is held.
+/// Drops the values of the thread's vector registers, and its area. No lock is held.
 pub fn release<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     let address = PoolAddr(thread.frame.vectors.get());
     if address.0 != 0 {

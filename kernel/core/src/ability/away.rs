@@ -1,4 +1,4 @@
-//! Threads of this core on hidden harts, as far as those need to know who bring threads and spaces to an end; all else is `extension::away`'s.
+//! Threads of this core on hidden harts, as far as code needs to know that ends threads and spaces; all else is in `extension::away`.
 
 use crate::{cpu::Cpu, tree::process_of};
 use motet_hal::{Interrupts, Machine};
@@ -10,7 +10,7 @@ pub fn has_away<M: Machine>(cpu: &Cpu<M>, space: u64) -> bool {
         && cpu.away.away(u64::MAX).any(|(_, thread, _)| process_of(cpu, thread).space.load(Ordering::Relaxed) == space)
 }
 
-/// The thread is wanted, and this core is its own: if it is away, or waits, it comes home.
+/// Calls home a thread of this core that is wanted here, if it is away or waits to be sent.
 pub fn call_home<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     if thread.moves.away.load(Ordering::Relaxed) == 0 {
         return;

@@ -1,5 +1,5 @@
-//! What cores are able to do: the extensions of an ISA that only some of them have, which cores a thread can run on by that, and what threads have in
-//! vector registers. What becomes of a thread whose core lacks an instruction is `extension`'s.
+//! Abilities of cores: the extensions of an ISA that only some of them have, the cores on which a thread can run because of that, and threads' values in
+//! vector registers. `extension` decides what happens to a thread whose core lacks an instruction.
 
 mod area;
 pub mod away;
@@ -20,12 +20,12 @@ use motet_abi::extension::{AArch64, Extension, ExtensionSet, RiscV64, X86_64};
 use motet_hal::Machine;
 use motet_layout::{CoreRecord, Isa, ThreadRecord};
 
-/// What a core of this ISA has.
+/// The extensions that a core of this ISA has.
 pub fn of_core<M: Machine>(record: &CoreRecord) -> ExtensionSet {
     ExtensionSet::from_bits(M::ISA, record.capabilities.get())
 }
 
-/// What a thread needs beyond what all cores of this ISA have. While it runs a function of another ISA, it needs what it needed at home.
+/// The extensions that a thread needs, beyond those of all cores of this ISA. While it runs a function of another ISA, these are the ones that it needed at home.
 pub fn of_thread<M: Machine>(thread: &ThreadRecord) -> ExtensionSet {
     let bits = if thread.needs_isa.get() == M::ISA as u32 { thread.needs.get() } else { 0 };
     ExtensionSet::from_bits(M::ISA, bits)

@@ -19,7 +19,7 @@ use crate::cpu::{Cpu, cores_of_isa};
 /// Slices without use after which a thread goes back.
 pub const PATIENCE_SLICES: u32 = 2;
 
-/// Says what this core has, less what the machine's description takes away, which is returned. Before it runs anything.
+/// Publishes this core's extensions, without those that the machine file takes away; returns the latter. Called before the core runs anything.
 pub fn announce<M: Machine>(cpu: &Cpu<M>) -> ExtensionSet {
     let withheld = ExtensionSet::from_bits(M::ISA, cpu.own.withheld.get());
     if vectors::<M>().is_some_and(|vectors| withheld.contains(vectors)) {
@@ -119,18 +119,18 @@ pub fn before_load<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// The cores that a thread may run on by what its user said.
+/// The cores that a thread may run on by its affinity.
 pub fn affinity(thread: &ThreadRecord) -> [u64; 2] {
     [0, 1].map(|word: usize| thread.affinity[word].load(Ordering::Relaxed))
 }
 
-/// From now on the thread needs these.
+/// Sets the extensions that the thread needs.
 pub fn set_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) {
     let mask = if needs.is_empty() { [u64::MAX; 2] } else { able(cpu, thread, needs) };
     set_needs_and_cores::<M>(thread, needs, mask);
 }
 
-/// The same, if there is a core that has them and that the thread may run on; otherwise nothing is changed. Returns whether there is one.
+/// As [`set_needs`], if the thread may run on a core that has them; otherwise it changes nothing. Returns whether there is such a core.
 pub fn try_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> bool {
     let (able, affinity) = (able(cpu, thread, needs), affinity(thread));
     let mask = [0, 1].map(|word: usize| able[word] & affinity[word] & cpu.ability.peers()[word]);
@@ -141,7 +141,7 @@ pub fn try_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: Extensi
     is_there
 }
 
-/// A thread that no core in use is able to run needs nothing from now on, until it meets an instruction that its core lacks.
+/// Clears the needs of a thread that no core in use is able to run, until it executes an instruction that its core lacks.
 pub fn need_nothing<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     set_needs(cpu, thread, ExtensionSet::empty(M::ISA));
     thread.moves.stays.set(0);
@@ -200,7 +200,7 @@ pub fn has_used_vectors(thread: &ThreadRecord) -> bool {
     thread.moves.uses_vectors.get() != 0
 }
 
-/// A new thread of a process needs what its parent does: it goes on with the same code, and has a copy of its registers.
+/// Gives a new thread of a process its parent's needs: it executes the same code, and has a copy of the registers.
 pub fn inherit(parent: &ThreadRecord, thread: &ThreadRecord) {
     thread.needs.set(parent.needs.get());
     thread.needs_isa.set(parent.needs_isa.get());
@@ -211,7 +211,7 @@ pub fn inherit(parent: &ThreadRecord, thread: &ThreadRecord) {
     }
 }
 
-/// The thread runs another program from now on.
+/// Forgets the needs of a thread that executes another program.
 pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     set_needs(cpu, thread, ExtensionSet::empty(M::ISA));
     thread.moves.stays.set(0);

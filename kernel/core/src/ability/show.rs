@@ -1,4 +1,4 @@
-//! What programs are told of extensions: what every core has on which they may run, so that what they ask for is never missed.
+//! What programs are told of extensions: those that every core has on which the program may run, so that it finds them wherever it runs.
 
 use core::fmt;
 
@@ -21,7 +21,7 @@ use crate::cpu::Cpu;
 /// Longest description of a core (`IslandRecord::extensions`).
 const DESCRIPTION_MAX: usize = 448;
 
-/// Says what this core has, and what programs on it are told, before it runs anything.
+/// Publishes this core's extensions, and what programs on it are told. Called before the core runs anything.
 pub fn announce<M: Machine>(cpu: &Cpu<M>) {
     let withheld = place::announce(cpu);
     let described = Described { isa: M::ISA, text: cpu.machine.extensions(), withheld };
@@ -46,7 +46,7 @@ pub fn cpuinfo<M: Machine>(cpu: &Cpu<M>, core: CoreId, out: &mut impl fmt::Write
     write!(out, "{}", Described { isa, text, withheld })
 }
 
-/// What a core of any ISA has, by the names of machine files.
+/// The extensions of a core of any ISA, by the names of machine files.
 pub fn of_any_core<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> ExtensionSet {
     let isa = cpu.isa_of(core).unwrap_or(M::ISA);
     ExtensionSet::from_bits(isa, core_record(cpu, core).capabilities.get())
@@ -85,7 +85,7 @@ pub struct Migrations {
 }
 
 impl Migrations {
-    /// What has become of a thread.
+    /// The counts of a thread's moves.
     pub fn of(thread: &ThreadRecord) -> Self {
         let moves = &thread.moves;
         Self {

@@ -1,7 +1,7 @@
-//! What a thread has in its vector registers, as others see it (`/proc/PID/vectors`).
+//! A thread's values in vector registers, as other processes see them (`/proc/PID/vectors`).
 //!
-//! Only the core that runs the thread writes its frame and its area, and says so with a stamp; who looks from elsewhere copies them,
-//! under the tree lock, without which no area is freed, and looks at the stamp before and after.
+//! Only the core that runs the thread writes its frame and its area, and marks that with a stamp. A reader on another core copies both
+//! under the tree lock, without which no area is freed, and compares the stamp before and after.
 
 use core::fmt;
 
@@ -24,7 +24,7 @@ const XMM_WORD: usize = 20;
 /// Control words of RISC-V's areas.
 const CONTROL: [&str; 4] = ["vstart", "vtype", "vl", "vcsr"];
 
-/// Changes what the running thread has in its vector registers, in its frame and its area.
+/// Changes the running thread's values in vector registers, in its frame and its area, by calling a function under the stamp.
 #[inline(always)]
 pub fn writes<M: Machine, R>(cpu: &Cpu<M>, thread: &ThreadRecord, write: impl FnOnce() -> R) -> R {
     // Who has never used them has nothing that anybody could find in pieces.

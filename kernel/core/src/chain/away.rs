@@ -1,4 +1,4 @@
-//! Threads whose functions run on other cores as Flick does it (`crossing::migration`): where they are.
+//! Threads whose functions run on other cores by Flick's protocol (`crossing::migration`): on which core each one is.
 
 use motet_abi::{convention, own, registers};
 use motet_hal::Machine;
@@ -47,14 +47,14 @@ impl Away {
     }
 }
 
-/// The thread ends, or executes another program: frees its contexts.
+/// Frees the contexts of a thread that ends, or executes another program.
 pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     for slot in &thread.contexts {
         forget_context(cpu, thread, slot);
     }
 }
 
-/// Frees a context, of which nothing is to be gone on with.
+/// Frees a context that is not to be resumed.
 pub fn forget_context<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, slot: &Cell64) {
     let address = PoolAddr(slot.get() & !(PAGE_SIZE - 1));
     slot.set(0);

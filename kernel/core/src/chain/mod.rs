@@ -1,5 +1,5 @@
-//! The calls across instruction sets that a thread is in: records, each of which has what the caller of one call needs to go on, and which form a
-//! stack; and the stacks of its functions. Calling is `crossing`'s.
+//! The calls across instruction sets that a thread is in. Each has a record with what its caller needs to go on; the records of a thread form a
+//! stack. Here are also the stacks of its functions. `crossing` makes the calls.
 
 mod away;
 mod report;
@@ -16,7 +16,7 @@ use motet_protocol::{Context, slab};
 
 use crate::cpu::Cpu;
 
-/// Says in a record in which call of the thread the new one is made.
+/// Notes in the record of a new call in which call of the thread it is made.
 #[inline(always)]
 pub fn nest<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, record: &CrossingRecord) {
     let outer = thread.crossing.get();
@@ -51,7 +51,7 @@ pub fn innermost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Opt
     record_at(cpu, thread, thread.crossing.get())
 }
 
-/// The thread is no longer in its last call, which was made on `isa`.
+/// Ends the thread's last call, which was made on `isa`.
 #[inline(always)]
 pub fn end<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, record: &'static CrossingRecord, isa: Isa) {
     thread.crossing.set(record.outer.get());
@@ -97,7 +97,7 @@ pub fn signature_of_result(result: u64) -> Signature {
     Signature { words: 0, floats: 0, result: result as u32 & 0xfff }
 }
 
-/// The thread keeps no record for its next call.
+/// Frees the record that the thread keeps for its next call.
 pub fn free_spare<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     if let Some(spare) = spare_record(cpu, thread) {
         free_record(cpu, spare);
@@ -105,7 +105,7 @@ pub fn free_spare<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     thread.spare_crossing.set(0);
 }
 
-/// A forked thread is in the same calls as its parent.
+/// Gives a forked thread copies of the records of its parent's calls.
 ///
 /// # Errors
 /// `ENOMEM`; the child then has the calls copied so far.
@@ -132,7 +132,7 @@ pub fn copy_chain<M: Machine>(
     Ok(())
 }
 
-/// The thread ends, or executes another program: it returns to nobody.
+/// Frees all records of a thread that ends, or executes another program.
 pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let mut next = innermost(cpu, thread);
     while let Some(record) = next {

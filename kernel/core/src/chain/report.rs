@@ -1,4 +1,4 @@
-//! What is said of the calls that a thread is in: `/proc/<pid>/crossings`, and messages when one goes wrong.
+//! Reports of the calls that a thread is in: `/proc/<pid>/crossings`, and messages when a call goes wrong.
 
 use core::fmt::{self, Write};
 
@@ -19,7 +19,7 @@ use crate::{console, cpu::Cpu, mm};
 /// Calls of a chain that are shown.
 const CHAIN_MAX: usize = 32;
 
-/// Says where a thread is, and whose calls across instruction sets it is in.
+/// Prints where a thread is, and the calls across instruction sets that it is in.
 pub fn backtrace<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
     let away = Away::of(cpu, thread, process);
     let frame = away.as_ref().map_or(&thread.frame, |away| away.frame);

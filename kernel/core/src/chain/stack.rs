@@ -57,7 +57,7 @@ fn make<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, node: u32) -> Res
     Ok(top)
 }
 
-/// The thread ends and others of its process stay: gives back its stacks for other ISAs, and ends the calls that it is in.
+/// Frees the stacks for other ISAs of a thread that ends while others of its process stay, and ends the calls that it is in.
 pub fn release_stacks<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, space: &'static SpaceRecord) {
     for record in chain(cpu, thread).filter(|record| record.is_local.get() != 0) {
         mm::end_local_call(cpu, space, record.function.get());

@@ -1,9 +1,9 @@
-//! Calls back, where islands do not cache each other's memory: a function that an island was called to run calls one of its caller's
+//! Calls back, where islands do not cache each other's memory: a function that was called from another island calls one of its caller's
 //! ISA.
 //!
-//! It is an answer to the caller's core, which goes on with the thread as if it had called that function itself. All that the first
-//! function needs to go on is in the answer, so nobody waits for it; and the thread, whose record the caller's core has near, never
-//! becomes the callee's. When the second function returns, the callee is called to go on with the first.
+//! A call back is an answer to the caller's core, which goes on with the thread as if the thread had called that function itself. The answer has all that the
+//! first function needs to go on, so no core waits for it; and the thread's record, which lies near the caller's core, never
+//! becomes the callee's. When the second function returns, the callee is called again, to go on with the first.
 
 use motet_layout::sync::Ordering;
 

@@ -62,7 +62,7 @@ use super::{
 };
 use crate::{alarm, cpu::Cpu, mm};
 
-/// A thread has fetched an instruction from an address where this island may not: it calls, returns, or neither.
+/// Handles a fetch from an address that this island may not execute: a call, a return, or neither.
 pub fn fetch<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
@@ -276,7 +276,7 @@ pub fn wait<M: Machine>(
     Fetch::Run
 }
 
-/// This core was called: runs the function until it is answered, or its thread becomes an ordinary one.
+/// Runs the function that this core was called for, until the call is answered, or its thread becomes an ordinary one.
 ///
 /// `true`: it has returned, or called back, and this core has announced that it is about to sleep. Otherwise the thread may be there to go on
 /// ([`super::take_left`]).

@@ -1,9 +1,9 @@
-//! The callee's core: what it does at the states of a call that goes the short way ([`super::call`] has them all). It runs a function on
+//! The callee's side of a call that goes the short way: its steps, by state ([`super::call`] has them all). The callee's core runs the function on
 //! a register frame of its own.
 //!
-//! While it does nothing but compute, nothing of the thread moves to this core but its pages. Whatever else happens (a system call, a fault, an
-//! interrupt) makes it an ordinary thread of this core first: its frame becomes the thread's, and the caller's registers go into the record.
-//! Where islands do not cache each other's memory, interrupts, pages that are not there yet and calls back ([`super::back`]) do not.
+//! While the function only computes, nothing of the thread moves to this core but its pages. Anything else (a system call, a fault, an
+//! interrupt) first makes it an ordinary thread of this core: its frame becomes the thread's, and the caller's registers go into the record.
+//! Where islands do not cache each other's memory, interrupts, missing pages and calls back ([`super::back`]) are exceptions.
 
 use motet_layout::sync::Ordering;
 
@@ -58,7 +58,7 @@ pub enum Step {
     Leaves(Trap),
 }
 
-/// Reads the call that this core was given, and sets up its function's registers. `None`: the call has been dealt with otherwise.
+/// Reads the call that this core was given, and sets up its function's registers. `None`: the call has ended otherwise.
 #[inline(always)]
 pub fn begin<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Option<Begun> {
     let damaged = |(index, word): (u32, u64)| {
@@ -94,7 +94,7 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Option<Begun> {
     Some(Begun { given, frame, sp_at_return })
 }
 
-/// The function has stopped with `trap`: answers its caller, or serves it.
+/// Handles a trap of the called function: answers its caller, or serves the trap.
 #[inline(always)]
 pub fn step<M: Machine>(cpu: &Cpu<M>, begun: &Begun, trap: Trap, reach: Reach) -> Step {
     let &Begun { ref given, frame, sp_at_return } = begun;

@@ -1,4 +1,4 @@
-//! The caller's core: what it does at the states of a call that goes the short way ([`super::call`] has them all).
+//! The caller's side of a call that goes the short way: its steps, by state ([`super::call`] has them all).
 
 use motet_layout::{handshake::then_look, sync::Ordering};
 
@@ -133,7 +133,7 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, callee: CoreId, reach: Reach) {
     direct::release(cpu, callee, reach);
 }
 
-/// Not coherent: the time is over for the call of this core, but its callee has taken it, and has not answered yet: there is nothing else to wait for.
+/// Over a link: whether this core's call has been taken after its time was over, and is not answered yet. Then there is nothing to wait for but the answer.
 pub fn waits_on<M: Machine>(cpu: &Cpu<M>) -> bool {
     let is_over = cpu.crossing.is_time_over(|| cpu.now_ns());
     let waits_on = is_over && direct::is_taken(cpu) && !has_outcome(cpu);
@@ -188,7 +188,7 @@ fn take_withdrawn<M: Machine>(cpu: &Cpu<M>, callee: CoreId) -> Option<&'static T
     Some(thread)
 }
 
-/// The thread is this core's again.
+/// Makes the thread this core's again.
 pub fn take_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     thread.core.store(u32::from(cpu.id.0), Ordering::Release);
 }
@@ -253,7 +253,7 @@ fn called_on<M: Machine>(cpu: &Cpu<M>, callee: CoreId, reach: Reach) -> Option<&
     message::thread_of(cpu, core_record(cpu, callee)).filter(is_there)
 }
 
-/// Whether a call that this core has made, and looks for the end of, may have ended.
+/// Whether a call that this core has made, and whose end it polls for, may have ended.
 pub fn has_outcome<M: Machine>(cpu: &Cpu<M>) -> bool {
     if cpu.crossing.reach().is_noncoherent() {
         return !cpu.crossing.awaited().is_empty() && direct::has_answer(cpu); // there is one such call
@@ -261,7 +261,7 @@ pub fn has_outcome<M: Machine>(cpu: &Cpu<M>) -> bool {
     cpu.crossing.awaited().iter().any(|callee| direct::has_outcome(cpu, callee, Reach::Coherent))
 }
 
-/// This core no longer looks for the ends of the calls that it has made: they ring. `false`: one may have ended.
+/// Stops polling for the ends of the calls that this core has made: from now on they ring. `false`: one may have ended.
 pub fn stop_polling_calls<M: Machine>(cpu: &Cpu<M>) -> bool {
     let polled = cpu.crossing.stop_polling_calls();
     if cpu.crossing.reach().is_noncoherent() {
@@ -277,14 +277,14 @@ pub fn stop_polling_calls<M: Machine>(cpu: &Cpu<M>) -> bool {
     !polled || cpu.crossing.awaited().iter().filter(|&callee| !direct::stop_polling(cpu, callee)).count() == 0
 }
 
-/// Not coherent: who has something for this core is to ring it. It has to look once more whether there is something.
+/// Over a link: stores that this core is to be rung from now on. The caller has to look once more whether something has come.
 pub fn look_no_longer<M: Machine>(cpu: &Cpu<M>) {
     if !cpu.crossing.look_no_longer() {
         noncoherent::look_no_longer(cpu);
     }
 }
 
-/// Not coherent: this core looks from now on.
+/// Over a link: stores that this core polls from now on.
 #[inline(always)]
 pub fn look_again<M: Machine>(cpu: &Cpu<M>) {
     if cpu.crossing.look_again() {
@@ -292,7 +292,7 @@ pub fn look_again<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// A thread whose function elsewhere has returned; further ones become ready.
+/// Returns a thread whose function on another core has returned; makes further ones ready.
 pub fn first_returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
     if cpu.crossing.awaited().is_empty() {
         return None;
@@ -324,7 +324,7 @@ pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, made: &Mad
     }
 }
 
-/// This core is about to run user code: calls that its threads have made ring it when they end.
+/// Makes calls of this core's threads ring it when they end, because it is about to run user code.
 #[inline(always)]
 pub fn stop_polling<M: Machine>(cpu: &Cpu<M>) {
     if cpu.crossing.polls_calls() && !stop_polling_calls(cpu) {
@@ -332,7 +332,7 @@ pub fn stop_polling<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// Threads whose functions elsewhere have returned become ready.
+/// Makes threads ready whose functions on other cores have returned.
 pub fn make_returned_ready<M: Machine>(cpu: &Cpu<M>) {
     while !cpu.crossing.awaited().is_empty()
         && let Some(thread) = returned(cpu)

@@ -1,4 +1,4 @@
-//! Which core is to run a function, and what becomes of the call if there is none, or all are busy.
+//! Which core runs a called function, and what happens to the call if there is none, or all are busy.
 
 use motet_layout::sync::Ordering;
 
@@ -283,7 +283,7 @@ pub fn last_callee<M: Machine>(
     (may_run(thread, core) && policies.busy == CrossingPolicy::Wait).then_some((record, core))
 }
 
-/// The island of an ISA that has least to do, as a core; `None` if none is there.
+/// The least loaded core of an ISA; `None` if no island of the ISA is there.
 pub fn island_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, isa: Isa) -> Option<CoreId> {
     cpu.islands_of(isa).map(|island| core_of(cpu, thread, island)).min_by_key(|&core| run_queue::load(cpu, core))
 }

@@ -1,4 +1,4 @@
-//! Messages of calls that are damaged: the process whose call it is ends, and the cores go on.
+//! Damaged messages of calls: the kernel ends the process whose call it is, and the cores go on.
 
 use core::fmt;
 

@@ -1,7 +1,7 @@
-//! The gate ([`motet_abi::gate`]), where functions that another ISA has called return to.
+//! The gate ([`motet_abi::gate`]): where a function returns to that another ISA has called.
 //!
-//! Its page is one of the program's, and mapped as such: a core's first fetch from it faults. Then, and in programs that do not have the
-//! page (they have one ISA, or have unmapped it), the kernel does what its instructions do: a return never depends on the page.
+//! Its page is one of the program's, and mapped as such, so a core's first fetch from it faults. Then, and in programs that do not have the
+//! page (they have one ISA, or have unmapped it), the kernel does what its instructions do. So no return depends on the page.
 
 use motet_abi::{registers, stubs};
 use motet_hal::{Access, Machine, Trap};
@@ -41,7 +41,7 @@ pub fn pass<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, frame: &UserF
     M::gate(M::ISA).pass(frame);
 }
 
-/// What has stopped a called function, once it has passed the gate if it has missed that.
+/// The trap at which a called function has stopped. If it has missed the gate, the kernel first lets it pass.
 #[inline(always)]
 pub fn passed<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, frame: &UserFrame, trap: Trap) -> Trap {
     let Trap::PageFault { address, access: Access::Execute } = trap else { return trap };

@@ -53,7 +53,7 @@ pub fn make<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, arguments: &Arguments) -
     Ok(Fetch::Gone)
 }
 
-/// The function has passed the gate: the caller goes on, on its core.
+/// Returns a thread whose function has passed the gate to its caller, on the caller's core.
 pub fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Fetch {
     let Some(record) = innermost(cpu, thread) else {
         let what = match thread.crossing.get() {

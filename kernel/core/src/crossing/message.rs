@@ -1,4 +1,4 @@
-//! What is in the message of a call that goes the short way, and in the answer.
+//! The contents of a call's message, and of its answer, on the short way.
 //!
 //! | word of the message | call | results |
 //! |---|---|---|
@@ -241,7 +241,7 @@ impl Given {
         Place { thread: self.thread, space: self.space, caller: self.caller }
     }
 
-    /// It has called back, and goes on.
+    /// Whether the function has called back, and goes on by this call.
     pub fn resumes(&self) -> bool {
         self.first & RESUMES != 0
     }

@@ -1,10 +1,10 @@
 //! Calls that cross instruction sets (Flick, sections III and IV): a thread that calls a function pinned to another ISA
 //! runs it on a core of that ISA, and comes back with its result.
 //!
-//! A fetch from a view that only another ISA executes is a call; a system call of the *gate*, instructions of the kernel to which
-//! functions return, is a return. The kernel does both at once, without the program's help: it turns the registers of one ISA into
+//! A call begins with a fetch from a view that only another ISA executes. It ends with a system call of the *gate*: instructions of the kernel to which
+//! functions return. The kernel serves both without the program's help: it turns the registers of one ISA into
 //! those of the other by the calling conventions (`motet_abi::convention`) and gives the thread to the other island's
-//! core. What the caller needs to go on is in a [`CrossingRecord`](motet_layout::CrossingRecord); records of one thread form a stack.
+//! core. A [`CrossingRecord`](motet_layout::CrossingRecord) has what the caller needs to go on; the records of one thread form a stack.
 //!
 //! [`call`] is a call's whole life on one page. The other files have its steps, and what is seldom:
 //!

@@ -1,4 +1,4 @@
-//! What is said when a call goes wrong.
+//! Messages about calls that go wrong.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use motet_layout::{ProcessRecord, ThreadRecord};
 use super::Fetch;
 use crate::{chain::backtrace, console, cpu::Cpu, process::exit, signal};
 
-/// Ends a process whose thread has done with a crossing what cannot be.
+/// Ends a process whose thread has used a crossing in an impossible way.
 pub fn kill<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
@@ -20,7 +20,7 @@ pub fn kill<M: Machine>(
     Fetch::Gone
 }
 
-/// Says why a process ends, and in which calls.
+/// Prints why a process ends, and in which calls it is.
 pub fn say_killed<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,

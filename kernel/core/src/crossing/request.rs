@@ -64,7 +64,7 @@ impl Ready<'_> {
         self.request.record(cpu, self.thread, self.record, self.target);
     }
 
-    /// The thread is in the call from now on: [`Request::begin`].
+    /// Records that the thread is in the call from now on: [`Request::begin`].
     #[inline(always)]
     pub fn begin<M: Machine>(&self, cpu: &Cpu<M>) {
         self.request.begin(cpu, self.thread, self.record);
@@ -148,7 +148,7 @@ impl Request {
         record.is_local.set(self.is_local.into());
     }
 
-    /// The thread is in the call from now on.
+    /// Records that the thread is in the call from now on.
     #[inline(always)]
     pub fn begin<M: Machine>(&self, cpu: &Cpu<M>, thread: &ThreadRecord, record: &'static CrossingRecord) {
         thread.crossing.set(cpu.raw(record));
@@ -156,7 +156,7 @@ impl Request {
         thread.stack_used[M::ISA as usize - 1].set(self.sp);
     }
 
-    /// Counts it.
+    /// Counts the call.
     #[inline(always)]
     pub fn count<M: Machine>(&self, cpu: &Cpu<M>, target: CoreId) {
         count_call(self.program, [cpu.id, target], self.is_local);

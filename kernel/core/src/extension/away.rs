@@ -1,8 +1,8 @@
 //! Threads that this core has sent to hidden harts, whose firmware runs them, and those that wait until there is room.
 //!
-//! Such a thread is this core's still, as if it ran here: its state says so, and whoever wants it rings this core, which calls it home. Its address
-//! space stays active here, so that shoot-downs ask this core, which calls it home first ([`Cpu::flush_user`]). When it is home it goes on
-//! here, with what has stopped it there, before other threads.
+//! Such a thread still belongs to this core, as if it ran here: its state says so, and whoever wants it rings this core, which calls it home. Its address
+//! space stays active here, so shoot-downs ask this core, which first calls the thread home ([`Cpu::flush_user`]). When the thread is home, it goes on
+//! here before other threads, with the trap that has stopped it there.
 //!
 //! Protocol page: `docs/protocols/hidden-harts.md`.
 
@@ -113,7 +113,7 @@ fn space_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> &'static SpaceRe
     mm::space_of(cpu, process)
 }
 
-/// This core has been interrupted: calls home who is wanted here, or has had its turn; takes in who is home, and sends who waits.
+/// Serves an interrupt: calls home threads that are wanted here or have had their turn, takes in those that are home, and sends those that wait.
 #[inline(always)]
 pub fn look<M: Machine>(cpu: &Cpu<M>) {
     if cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.is_any_waiting() {
@@ -186,7 +186,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// This core is out of use, and has none away or waiting from now on: they become ready here, with what has stopped them there left to do.
+/// Takes home all threads that are away or wait to be sent, because this core is out of use. They become ready here; the traps that have stopped them are left to do.
 #[inline(always)]
 pub fn take_all_home<M: Machine>(cpu: &Cpu<M>) {
     if cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.is_any_waiting() || has_come(cpu) {
@@ -228,19 +228,19 @@ fn becomes_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     run_queue::append(cpu, thread);
 }
 
-/// Whether a thread is home that has not gone on.
+/// Whether a thread has come home and was not resumed yet.
 #[inline(always)]
 pub fn has_come<M: Machine>(cpu: &Cpu<M>) -> bool {
     cpu.away.has_come()
 }
 
-/// Until when this core may sleep because of them.
+/// The time until which this core may sleep, because of threads that are away or wait.
 pub fn deadline_ns<M: Machine>(cpu: &Cpu<M>) -> u64 {
     let any = cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.is_any_waiting();
     if any { cpu.now_ns() + alarm::SLICE_NS } else { u64::MAX }
 }
 
-/// The first thread that has come home and has not gone on, and what it was stopped by there: it is the caller's from now on.
+/// Takes the first thread that has come home and was not resumed yet, and the trap that stopped it. It belongs to the caller from now on.
 #[inline(always)]
 pub fn next<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, Trap)> {
     if has_come(cpu) { take_first(cpu) } else { None }

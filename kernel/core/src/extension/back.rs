@@ -1,4 +1,4 @@
-//! When a thread no longer needs what it needed, and goes back.
+//! How a thread goes back that no longer needs an extension.
 
 use motet_abi::extension::ExtensionSet;
 use motet_hal::Machine;
@@ -16,7 +16,7 @@ const PATIENCE_SLICES_MAX: u32 = 64;
 /// Who comes again this soon has gone too early.
 const SOON_NS: u64 = 50_000_000;
 
-/// The thread moves to a core that has what it needs.
+/// Moves the thread to a core that has the extensions which it needs.
 pub fn leaves<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     let (moves, now_ns) = (&thread.moves, cpu.now_ns());
     let came_soon = moves.there.get() != 0 && now_ns.saturating_sub(moves.moved_at_ns.get()) < SOON_NS;

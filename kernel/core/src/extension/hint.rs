@@ -1,4 +1,4 @@
-//! What programs say themselves about extensions.
+//! Hints: system calls by which programs say themselves that they will use an extension.
 
 use motet_abi::{
     Errno,

@@ -1,4 +1,4 @@
-//! An instruction that is illegal on this core.
+//! Instructions that are illegal on this core: the thread gets the registers, moves to a core that has the instruction, or gets SIGILL.
 
 use core::fmt;
 

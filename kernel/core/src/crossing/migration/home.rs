@@ -33,7 +33,7 @@ use crate::{
     tree::process_of,
 };
 
-/// The thread has fetched from another ISA's text: it goes on in the migration handler. `None`: it is no call that Flick could make.
+/// Makes a thread that has fetched from another ISA's text continue in the migration handler. `None`: it is no call that Flick could make.
 pub fn redirect<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
@@ -144,7 +144,7 @@ fn leave<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, target: CoreId
     Err(Stop::Gone)
 }
 
-/// The engine has rung: a thread that has come home becomes ready.
+/// Makes a thread ready that has come home, after the engine has rung.
 pub fn come_home<M: Machine>(cpu: &Cpu<M>) {
     let Some((descriptor, arrives_ns)) = dma::arrival(cpu.own, DMA_HOME) else { return };
     let mut arguments = cpu.crossing.arguments().borrow_mut();
