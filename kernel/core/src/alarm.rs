@@ -1,4 +1,4 @@
-//! When this core is interrupted next: by its timer or, in timed machines, by the simulator's alarm. What has expired wakes its thread.
+//! The next interrupt of this core by its timer, or, in timed machines, by the simulator's alarm; and the threads that expired timers wake.
 
 use core::sync::atomic::Ordering;
 
@@ -57,7 +57,7 @@ pub fn program_slice<M: Machine>(cpu: &Cpu<M>, now_ns: u64, left_ns: u64) {
     set_timer_at(cpu, deadline_ns.min(cpu.crossing.gives_up_at(now_ns)), || now_ns);
 }
 
-/// This core goes on with a thread after a sleep that has ended just now: sets the timer as for a thread that begins to run.
+/// Sets the timer for a thread with which this core goes on after a sleep that has just ended: as for one that begins to run.
 pub fn begin_slice<M: Machine>(cpu: &Cpu<M>) {
     set_timer_exactly(cpu, timer::next_deadline_ns(cpu).min(cpu.cputime.busy_since_ns() + SLICE_NS));
 }

@@ -1,9 +1,9 @@
-//! Threads go from cores where others wait to cores that have nothing to do, of all islands of their instruction set whose caches are
+//! Load balancing: threads go from cores where others wait to idle cores, of all islands of their instruction set whose caches are
 //! coherent.
 //!
-//! A core gives: ready threads are its own, and nobody else takes them. At the end of a slice in which others wait for it, it looks for an
+//! Cores do not steal threads; a core gives them away. At the end of a slice in which others wait for it, a core looks for an
 //! idle core, and the thread whose slice has ended goes there. So a core that has fallen asleep gets a thread within a slice of 10 ms, and
-//! neither wake-ups nor sleep look further than their island. The process's address space stays where its home is.
+//! neither wake-ups nor sleep look further than their island. The home of the process's address space does not change.
 
 use motet_hal::Machine;
 use motet_layout::{CoreId, THREAD_ENDS, ThreadRecord};
@@ -18,7 +18,7 @@ use crate::{cpu::Cpu, handover};
 /// Who has been given to another core stays there for so long, whoever waits: five slices.
 const STAYS_NS: u64 = 50_000_000;
 
-/// The slice of the running thread has ended, and others wait for this core: gives it to an idle core. `true`: it has gone.
+/// Gives the running thread, whose slice has ended while others wait for this core, to an idle core. `true`: it has gone.
 #[cold]
 pub fn share<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
     if !has_peers(cpu) {
@@ -44,7 +44,7 @@ pub fn has_peers<M: Machine>(cpu: &Cpu<M>) -> bool {
     (low & low.wrapping_sub(1)) | (high & high.wrapping_sub(1)) != 0 || low != 0 && high != 0
 }
 
-/// A real-time thread goes on here: gives the next one that waits to an idle core, if there is one for it.
+/// Gives the next waiting real-time thread to an idle core, if there is one for it, while another real-time thread goes on here.
 #[cold]
 pub fn share_waiting<M: Machine>(cpu: &Cpu<M>) {
     let running = cpu.own.ready_running.get();

@@ -5,12 +5,12 @@
 //! arguments. What it must remember in between (bytes done, an absolute deadline) it keeps in the thread's `progress`,
 //! `deadline_ns` and `scratch` words, which are zero at the first call.
 //!
-//! Interrupts are masked meanwhile, so a handler that may have much to do does it in pieces. After each piece it tells
-//! what that has cost ([`Call::pauses`]). Whenever the core's budget is used up, the core looks whether anything else
+//! Interrupts are masked meanwhile, so a handler that may have much to do does it in pieces. After each piece it adds
+//! the piece's cost ([`Call::pauses`]). Whenever the core's budget is used up, the core checks whether other work
 //! is due: an interrupt (a timer, the end of the thread's slice, a doorbell), a shoot-down, a signal. If so, the handler
-//! keeps what it has done and returns [`Stop::Again`]; it holds no lock then, and what others see is as if the call were
-//! slow. A call that pauses does not wait: handlers of signals run after it, as on Linux, unless the call chooses to end
-//! ([`Call::is_interrupted`]). What ends the thread, or stops its process, is attended to at once.
+//! stores its progress and returns [`Stop::Again`]. It holds no lock then, and to other cores it looks like a slow
+//! call. A call that pauses does not wait: signal handlers run after it, as on Linux, unless the call chooses to end
+//! ([`Call::is_interrupted`]). Signals that end the thread, or stop its process, act at once.
 
 use core::sync::atomic::Ordering;
 
@@ -65,8 +65,8 @@ pub struct Call<'a, M: Machine> {
 pub const PATH_MAX: usize = 4096;
 
 impl<M: Machine> Call<'_, M> {
-    /// A piece of the call's work is done, which has cost this much ([`cost`]). `true`: something else is due; the call keeps
-    /// what it has done and returns [`Stop::Again`] (or an early result). The caller holds no lock.
+    /// Adds the cost ([`cost`]) of a finished piece of the call's work. `true`: other work is due; the call stores
+    /// its progress and returns [`Stop::Again`] (or an early result). The caller holds no lock.
     #[inline(always)]
     pub fn pauses(&self, cost: u64) -> bool {
         self.cpu.spend(cost) && due::is_anything_due(self.cpu, self.thread)
@@ -81,8 +81,8 @@ impl<M: Machine> Call<'_, M> {
         if self.pauses(cost) { Err(Stop::Again) } else { Ok(()) }
     }
 
-    /// As [`pauses`](Self::pauses), for work that ends soon (after milliseconds) and cannot be gone on with later: what is due is
-    /// done at once, but for other threads of this core and signals, which wait for the call to end.
+    /// As [`pauses`](Self::pauses), for work that ends soon (after milliseconds) and cannot be resumed later: due work is
+    /// done at once, except other threads of this core and signals, which wait for the call to end.
     #[inline(always)]
     pub fn serve_due(&self, cost: u64) {
         if self.cpu.spend(cost) {

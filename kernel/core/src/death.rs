@@ -1,9 +1,9 @@
-//! What remains when an island dies and the machine goes on: its threads, which no core runs any more, and its timers.
+//! The death of an island while the machine goes on: what becomes of its threads, which no core runs any more, and of its timers.
 //!
-//! The host turns the island's cores off, says that the island is dead, and rings the first core, which ends the processes
-//! whose threads were there: their registers are gone, or there is nobody who speaks their language. Which threads these
-//! are is `motet_protocol::orphans`'s to say. Locks that the dead island has held are taken over by who waits for them, once what they protect is
-//! repaired (`recover`).
+//! The host sets the island's cores to offline, stores that the island is dead, and rings the first core. That core ends the processes
+//! that had threads there: their registers are lost, or no core of their ISA is left. `motet_protocol::orphans` says which threads
+//! these are. A lock that the dead island has held is taken over by the next core that waits for it, which repairs what the lock protects
+//! (`recover`).
 
 use motet_layout::{handshake::then_look, sync::Ordering};
 
@@ -38,7 +38,7 @@ use crate::{
     tree::{self, lock_tree},
 };
 
-/// Ends what ran on islands that the host has said to be dead. This core holds no lock.
+/// Ends processes that had threads on islands which the host has declared dead. This core holds no lock.
 #[inline(always)]
 pub fn reclaim<M: Machine>(cpu: &Cpu<M>) {
     // The islands' own words may lie in remote memory.
@@ -221,7 +221,7 @@ fn wake_waiting<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// Ends a thread that this core was given and cannot run: those that could have died.
+/// Ends a thread that was given to this core, which cannot run it, because the cores that could have died.
 pub fn end_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
     if process.pending.load(Ordering::Relaxed) & bit(signal::SIGKILL) == 0 {
         let (pid, tid) = (process.pid.get(), thread.tid.get());

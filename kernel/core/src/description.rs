@@ -1,4 +1,4 @@
-//! New open file descriptions, which kinds of files make; what becomes of them is `file::description`'s.
+//! New open file descriptions, which kinds of files make. `file::description` has their use and their end.
 
 use motet_layout::sync::Ordering;
 

@@ -1,4 +1,4 @@
-//! System calls that a core serves to which their thread has not moved.
+//! System calls of a called function that the callee's core serves, although the thread has not become one of its own.
 
 use motet_abi::Syscall;
 use motet_hal::Machine;

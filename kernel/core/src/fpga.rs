@@ -1,5 +1,5 @@
-//! What the FPGA wants of kernels (`docs/protocols/fpga.md`): registers that are to be read-only, pages of guests, and clients that are told. What
-//! clients do is `kinds::accel`'s.
+//! The kernel's work for the FPGA (`docs/protocols/fpga.md`): making registers read-only, finding pages of guests, and signalling clients. `kinds::accel`
+//! has what clients do.
 
 use core::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
-//! Threads change hands: this core gives the thread that runs here, or one that it has set up, to a core, which may be itself. The registers
-//! that it holds for the thread are stored first.
+//! Hand-over of threads: this core gives the thread that runs here, or one that it has set up, to a core, which may be itself. It first stores the registers
+//! that it holds for the thread.
 
 use core::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Cores, and hidden harts, that are taken out of use at run time, and come back: asking for it. What the core does then is in `life::removed`.
+//! Hot removal: requests to take cores, and hidden harts, out of use at run time, and to bring them back. `life::removed` has what the core does then.
 //!
 //! Protocol page: `docs/protocols/hotplug.md`.
 

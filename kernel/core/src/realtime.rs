@@ -1,8 +1,8 @@
-//! Threads of real-time policies (sched(7)) on this core: when a more urgent one takes it, when slices end, and what is left for others.
+//! Threads of real-time policies (sched(7)) on this core: preemption by more urgent ones, ends of slices, and the time that is left for other threads.
 //!
-//! A real-time thread that becomes ready rings the core that it goes to (`motet_protocol::run_queue`), or marks the thread that runs here, and
-//! that one then asks [`gives_way`] before it runs user code. The end of a slice asks [`end_tick`]. Threads that nobody has given a policy
-//! or slice of their own come here only to find that none waits.
+//! A core that makes a real-time thread ready rings the core that the thread goes to (`motet_protocol::run_queue`), or, for itself, sets the attention word of
+//! the thread that runs. That thread then calls [`gives_way`] before it runs user code. The end of a slice calls [`end_tick`]. For threads without a policy
+//! or slice of their own, these only find that no real-time thread waits.
 
 use core::sync::atomic::Ordering;
 
@@ -69,7 +69,7 @@ pub fn changed<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     }
 }
 
-/// The running thread makes way if a more urgent one is ready. `true`: it no longer belongs to this core.
+/// Preempts the running thread if a more urgent one is ready. `true`: it no longer belongs to this core.
 #[inline]
 pub fn gives_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
     if cpu.own.ready_changed.load(Ordering::Relaxed) != 0 {

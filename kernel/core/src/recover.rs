@@ -1,4 +1,4 @@
-//! Locks that an island has died with: what the kernel's own protect. The others are the protocols' ([`motet_protocol::recover`]).
+//! Repair of what the kernel's own locks protect, when an island has died with one held. The protocols' locks are repaired by [`motet_protocol::recover`].
 
 use core::mem::offset_of;
 

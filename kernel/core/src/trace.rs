@@ -1,4 +1,4 @@
-//! The core's trace: what runs, who wakes whom. Off (and one test of a word per event) unless the host made room for it.
+//! The core's trace: which thread runs, and who wakes whom. Without rings from the host it is off, and costs one test of a word per event.
 
 use core::sync::atomic::Ordering;
 

@@ -1,7 +1,7 @@
-//! Threads that have lost their turns: the service core has given them to more urgent ones, and this thread runs no user code until it has a
+//! Threads that have lost their turns: the service core has given the turns to more urgent threads, and such a thread runs no user code until it has a
 //! turn again (`docs/protocols/service.md`).
 //!
-//! It waits where it attends to signals. So these, and its end, find it as they find any thread that waits.
+//! It waits at the point where it handles signals. So signals, and its end, find it as any thread that waits.
 
 use core::sync::atomic::Ordering;
 

@@ -105,8 +105,8 @@ pub fn end_thread<M: Machine>(
     go_on(cpu, thread, process);
 }
 
-/// Goes on with ending a thread. It is gone afterwards, or, as something else is due, among this core's ready threads, to be
-/// gone on with. In between, all that it has is whole: should this core die, another one goes on.
+/// Continues the end of a thread. Afterwards the thread is gone; or other work is due, and the thread is among this core's ready threads, and its end
+/// will be continued later. In between, all its data are consistent: if this core dies, another one can continue.
 pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
     mm::deactivate(cpu);
     thread.state.store(THREAD_ENDING, Ordering::Relaxed);
@@ -156,7 +156,7 @@ fn leave_others<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process
     others
 }
 
-/// Ends a thread that a core has begun to end which has died. What is left of its process's memory is given back.
+/// Completes the end of a thread that a dead core had begun to end. Frees what is left of its process's memory.
 pub fn finish<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
     if leave_others(cpu, thread, process) {
         return;

@@ -1,8 +1,8 @@
-//! The process tree, when a core has died with its lock.
+//! Repair of the process tree, when a core has died with its lock held.
 //!
-//! What counts is which threads are in the table, each one's process and state, each process's id (it has one from when it is in the tree), its
-//! parent and its state. The rest follows: lists of children, counts of threads and of users' tasks are made anew, and what was begun is
-//! done once more: a thread that was leaving its process, a process that was ending.
+//! The truth is in a few words: which threads are in the table, each one's process and state, each process's id (which it has from when it is in the tree), its
+//! parent and its state. The rest is derived from them: the lists of children and the counts of threads and of users' tasks are made anew. Changes that were
+//! begun are made once more: a thread that was leaving its process, a process that was ending.
 
 use core::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Signals that a thread blocks, and takes itself.
+//! Signal masks: signals that a thread blocks, and signals that it takes itself (`sigwait`).
 
 use core::sync::atomic::Ordering;
 
@@ -35,7 +35,7 @@ pub fn begin_temporary_mask<M: Machine>(call: &Call<M>, mask: u64) {
     set_mask(call, mask);
 }
 
-/// The call ends without a signal: the mask is what it was.
+/// Restores the mask, at the end of a call that ends without a signal.
 pub fn end_temporary_mask<M: Machine>(call: &Call<M>) {
     if call.thread.restore_mask.get() != 0 {
         call.thread.restore_mask.set(0);
@@ -43,7 +43,7 @@ pub fn end_temporary_mask<M: Machine>(call: &Call<M>) {
     }
 }
 
-/// The caller blocks these signals from now on.
+/// Sets the signals that the caller blocks.
 pub fn set_mask<M: Machine>(call: &Call<M>, mask: u64) {
     call.thread.signal_mask.store(mask & !UNBLOCKABLE, Ordering::Release);
     then_look(); // a sender marks the signal, then looks whether it is blocked

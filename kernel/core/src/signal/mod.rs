@@ -113,7 +113,7 @@ pub fn send_to_thread_locked<M: Machine>(
     kept
 }
 
-/// The thread has ended, and with `process` its process: nobody will ask what is known of pending signals. The tree lock is
+/// Frees what is known of pending signals of a thread that has ended, and with `process` of its process. The tree lock is
 /// held.
 pub fn discard_pending<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: Option<&ProcessRecord>) {
     Pending::of_thread(thread).discard(cpu, u64::MAX);
@@ -122,7 +122,7 @@ pub fn discard_pending<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process:
     }
 }
 
-/// The thread did something at `address` that its address space does not allow.
+/// Sends the signal for an access at `address` that the thread's address space does not allow.
 pub fn memory_fault<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, address: u64, errno: Errno) {
     let space = mm::space_of(cpu, tree::process_of(cpu, thread));
     let (signal, code) = if errno == Errno::ENOMEM {
@@ -137,7 +137,7 @@ pub fn memory_fault<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, add
     force_fault(cpu, thread, signal, code, address);
 }
 
-/// The thread caused an exception.
+/// Sends the signal for an exception that the thread has caused.
 pub fn exception<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, trap: Trap) {
     let pc = registers::pc(&thread.frame);
     let (signal, code, address) = match trap {
@@ -220,7 +220,7 @@ pub fn copy_actions<M: Machine>(
     Some(copy)
 }
 
-/// Exec: handlers no longer exist, so handled signals get their default action.
+/// Gives handled signals their default action at `execve`, because the handlers no longer exist.
 pub fn reset_for_exec<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
     for signal in 1..=abi::NSIG {
         let action = action_of(cpu, process, signal);
@@ -299,7 +299,7 @@ fn notify<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32) 
     }
 }
 
-/// A child stopped or continued. The tree lock is held.
+/// Tells the parent that a child stopped or continued. The tree lock is held.
 pub fn tell_parent<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, status: WaitStatus) {
     if let Some(parent) = parent_of(cpu, process) {
         if action_of(cpu, parent, SIGCHLD).flags.get() & abi::SA_NOCLDSTOP == 0 {

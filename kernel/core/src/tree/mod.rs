@@ -1,4 +1,4 @@
-//! The tree of processes and their threads: who is whose, and what they are limited to. How they begin and end is `process`'s.
+//! The tree of processes and their threads: parents, children, and limits. `process` has how they begin and end.
 
 pub mod limits;
 pub mod users;

@@ -16,32 +16,32 @@ pub fn tasks<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> u64 {
     user_of(cpu, process).map_or(0, |user| user.tasks.load(Ordering::Relaxed).into())
 }
 
-/// A process enters the tree, with its first thread. Most have the user of `relative`.
+/// Counts a process that enters the tree, with its first thread. Most have the user of `relative`.
 pub fn enter<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, relative: Option<&ProcessRecord>) {
     let id = process.credentials.users[0].get();
     let known = relative.and_then(|relative| user_of(cpu, relative)).filter(|user| user.id.get() == id);
     move_to(cpu, process, known.or_else(|| find_or_make(cpu, id)), 1);
 }
 
-/// A process has one more thread.
+/// Counts one more thread of a process.
 pub fn add_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
     if let Some(user) = user_of(cpu, process) {
         user.tasks.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A thread has ended that is not its process's last one.
+/// Uncounts a thread that has ended and is not its process's last one.
 pub fn remove_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
     remove(cpu, process, 1);
 }
 
-/// A process is reaped.
+/// Uncounts a process that is reaped.
 pub fn leave<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
     remove(cpu, process, 1);
     process.user.set(0);
 }
 
-/// A process's real user may have changed.
+/// Moves a process's counts to its real user, if that has changed.
 pub fn follow<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
     let id = process.credentials.users[0].get();
     if user_of(cpu, process).is_some_and(|user| user.id.get() == id) {
