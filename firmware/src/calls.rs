@@ -1,4 +1,4 @@
-//! What calls of the Supervisor Binary Interface mean (SBI specification 2.0). RustSBI takes the registers apart and answers
+//! Calls of the Supervisor Binary Interface (SBI specification 2.0). RustSBI decodes the registers and answers
 //! which extensions there are; arguments are checked here, before anything is done.
 
 use core::ops::RangeInclusive;

@@ -1,4 +1,4 @@
-//! Passing a trap on to whom it is for: what hardware does for traps that are delegated (RISC-V privileged specification,
+//! Forwarding a trap to the supervisor or guest that it is for: what hardware does for traps that are delegated (RISC-V privileged specification,
 //! "Supervisor Trap Vector" and "Trap Entry" of the hypervisor extension), done by the firmware for those it took itself.
 
 use core::mem::size_of;

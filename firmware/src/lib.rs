@@ -1,8 +1,8 @@
-//! What the machine-mode firmware decides, free of hardware: built for the bare target and tested on the host.
+//! The decisions of the machine-mode firmware, free of hardware: built for the bare target and tested on the host.
 //!
 //! The program (`main.rs` and `machine/`) is the hardware's side: registers, devices, entry and exit of traps. It asks this
-//! library what a call means ([`calls`]), what state harts are in ([`state`]), what they want of each other ([`mail`]), and
-//! how a trap is passed on ([`forward`]).
+//! library what a call means ([`calls`]), which states harts have ([`state`]), what harts request of each other ([`mail`]), and
+//! how a trap is forwarded ([`forward`]).
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What harts want of each other: interrupts for the supervisor, and fences.
+//! Requests of harts to each other: interrupts for the supervisor, and fences.
 //!
 //! Each hart has one request, which it writes and then announces to others by its bit in their words; it writes the next one
 //! only when all bits are clear again. So there is no queue, and nothing that can be full. A hart that waits serves others.

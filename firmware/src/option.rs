@@ -1,4 +1,4 @@
-//! What whoever starts QEMU asks of the firmware, in a file of QEMU's configuration device
+//! Options for the firmware on QEMU's command line, in a file of QEMU's configuration device
 //! (QEMU, docs/specs/fw_cfg.rst): `-fw_cfg name=opt/org.motet/hidden-harts,string=2`.
 
 /// The file with the number of harts that are to be hidden.

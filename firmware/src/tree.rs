@@ -1,4 +1,4 @@
-//! The device tree as it is passed on: without what is the firmware's.
+//! The device tree as the firmware passes it on: without the parts that belong to the firmware.
 
 use dtoolkit::{
     Node, Property,

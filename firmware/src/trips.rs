@@ -1,8 +1,8 @@
 //! Threads' trips to hidden harts: who waits, in which order hidden harts take them, and how a trip ends.
 //!
-//! A word for each place from which threads leave. Who has a thread to send posts it there with a ticket; of all that wait, a
-//! hidden hart takes the one with the lowest. So there is no queue that can be full. Whoever posted may withdraw a trip that has not
-//! begun, and call one home that has; the hidden hart ends it, and whoever posted takes it.
+//! There is a word for each place from which threads leave. A hart that sends a thread posts it there with a ticket; of all threads that wait, a
+//! hidden hart takes the one with the lowest ticket. So there is no queue that can be full. The hart that posted a trip may withdraw it before it
+//! begins, and call the thread home afterwards; the hidden hart ends the trip, and the hart that posted it takes the thread.
 
 use motet_layout::{
     handshake::then_look,

@@ -1,10 +1,10 @@
-//! Whose vector registers are whose, where the supervisor knows nothing of them and switches threads all the same.
+//! Vector registers of threads between trips: which belong to which thread, although the supervisor knows nothing of them and switches threads.
 //!
-//! A thread is known by the root of its page tables, by `sscratch`, where supervisors keep what belongs to the thread that runs
-//! (Linux, its `task_struct`), and by its `tp`. All of these are used again after a process has ended, so an entry counts only as
-//! long as a mark is there that goes with the page tables: a bit, free for software, of an entry of the root that points to a further
-//! table. A new root has none. Whoever sets one drops all entries that count by it. So no thread gets what one of another
-//! address space has left.
+//! A thread is recognised by the root of its page tables, by `sscratch`, where supervisors keep a pointer to the running thread
+//! (Linux its `task_struct`), and by its `tp`. All of these values can recur after a process has ended. So an entry counts only as
+//! long as a mark in the page tables is there: a bit, free for software, of an entry of the root that points to a further
+//! table. A new root has no mark. Whoever sets a mark drops all entries that depend on it. So no thread gets the registers of a thread of another
+//! address space.
 
 /// Page-table entries (RISC-V privileged specification, "Sv39").
 const VALID: u64 = 1;

@@ -1,7 +1,7 @@
 //! Accelerators of the FPGA: their interfaces as pieces of the machine's memory (docs/protocols/fpga.md), and their interrupts.
 //!
-//! The kernel tells of a signal when an accelerator is over whose INT_CTRL asks for that, whatever has been done with its registers meanwhile: a
-//! thread waits for it, and the line pulses. So there is an interrupt for each job, and who takes that acknowledges it.
+//! If an accelerator's INT_CTRL asks for it, the kernel sends a signal when a job is over, whatever has happened to the registers meanwhile. A
+//! thread of the monitor waits for the signal, and pulses the line. So there is one interrupt for each job, and taking it acknowledges it.
 
 use core::{
     ops::Range,

@@ -1,5 +1,5 @@
-//! What is typed on the guest's console: standard input, and what the host types (`motet vm console`), which is read from the machine's file. Bytes
-//! are read when the guest looks for them; while it is to be interrupted when one comes, a thread waits for that, and reads some ahead.
+//! Input of the guest's console: standard input, and bytes that the host types (`motet vm console`), which are read from the machine's file. Bytes
+//! are read when the guest looks for them. While the guest has enabled interrupts for input, a thread waits for bytes, and reads some ahead.
 
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicUsize,

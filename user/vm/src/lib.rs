@@ -1,4 +1,4 @@
-//! What the monitor of virtual machines knows without asking anybody: images, device trees, options, devices.
+//! The parts of the monitor of virtual machines that make no system calls: images, device trees, options, devices.
 #![no_std]
 #![forbid(unsafe_code)]
 

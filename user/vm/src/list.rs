@@ -1,4 +1,4 @@
-//! Which machines there are.
+//! `vm list`: the virtual machines that there are.
 
 use alloc::vec::Vec;
 

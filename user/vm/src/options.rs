@@ -1,4 +1,4 @@
-//! What `vm run` is told.
+//! The options of `vm run`.
 
 use core::fmt;
 

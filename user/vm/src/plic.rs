@@ -1,8 +1,8 @@
 //! The interrupt controller of RISC-V boards (RISC-V Platform-Level Interrupt Controller Specification 1.0.0), as QEMU's `virt` board has it: two
 //! contexts a core, of which the second one is S-mode's.
 //!
-//! An interrupt is pending while its line is high, or has pulsed, and nobody has claimed it. Accesses of several cores at once need no lock: what one word says
-//! is enough for each, and who has changed something looks afterwards what follows ([`Plic::is_interrupted`]).
+//! An interrupt is pending while its line is high, or has pulsed, and no core has claimed it. Accesses of several cores at once need no lock: each access
+//! depends on one word alone, and whoever has changed something looks afterwards which cores are interrupted ([`Plic::is_interrupted`]).
 
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 

@@ -1,8 +1,8 @@
 //! Areas of memory that machines and programs share, and their doorbells (Ker-ONE, section 3.2.2): `vm run --share NAME`.
 //!
-//! An area is a folder, `/dev/shm/vm.NAME`, with the file `memory` and for each peer a pipe `bell.N`, which its peer has locked (flock(2)) as long as it
-//! lives: peers are numbered from 0 on. Who writes a byte N into a pipe says to its peer that N has rung. So programs take part with
-//! ordinary calls, and files' permissions say who may.
+//! An area is a folder, `/dev/shm/vm.NAME`, with the file `memory` and for each peer a pipe `bell.N`, which the peer keeps locked (flock(2)) as long as it
+//! lives: peers are numbered from 0 on. A byte N that is written into a pipe tells its peer that peer N has rung. So programs can be peers with
+//! ordinary calls, and file permissions say who may.
 
 use core::sync::atomic::{
     AtomicI32, AtomicU32,

@@ -1,4 +1,4 @@
-//! What a machine tells its guest of itself: a flattened device tree (devicetree.org, "Devicetree Specification"; Linux's bindings).
+//! The description of a machine for its guest: a flattened device tree (devicetree.org, "Devicetree Specification"; Linux's bindings).
 
 use alloc::{format, vec::Vec};
 use core::ops::Range;
