@@ -1,7 +1,7 @@
-//! What accelerators of the FPGA compute (`docs/protocols/fpga.md`).
+//! Accelerators of the FPGA, and what they compute (`docs/protocols/fpga.md`).
 //!
-//! Each takes its data from the client's data section and writes its results there, one frame at a time. Between two frames all that it
-//! knows is in its [`State`], which the FPGA saves and restores: so it computes the same whether it is stopped in between or not.
+//! Each reads its data from the client's data section and writes its results there, one frame at a time. Between two frames all that it
+//! knows is in its [`State`], which the FPGA saves and restores. So it computes the same whether it is stopped in between or not.
 //! `job.custom[0]` is where results go. QAM and FFT are Ker-ONE's (section 6.1); the others go beyond the paper.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `motet bench all`: measures every figure that documents quote, and writes it down with where it comes from.
+//! `motet bench all`: measures every figure that documents quote, and records it with its origin.
 
 use std::{
     path::Path,

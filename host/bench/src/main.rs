@@ -1,4 +1,4 @@
-//! `motet bench`: one experiment per published table or figure, and those that keep Motet honest about itself.
+//! `motet bench`: one experiment for each published table or figure, and experiments that check Motet's own claims.
 //!
 //! An experiment prints a table to standard output and progress to standard error, and writes its measurements as JSON
 //! on request. docs/benchmarks.md says what each metric means.

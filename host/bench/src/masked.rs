@@ -1,4 +1,4 @@
-//! How long a kernel is deaf: the longest run of its instructions during which it takes no interrupt.
+//! How long a kernel keeps interrupts masked: the longest run of its instructions during which it takes no interrupt.
 //!
 //! `host/counting-plugin` finds the runs while guest programs do what takes longest: long transfers, huge and scattered mappings,
 //! large directories, many processes, and what hostile programs try. The island is alone and has one core, so no run

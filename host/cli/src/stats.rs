@@ -1,4 +1,4 @@
-//! What a timed run tells at its end.
+//! The table that a timed run prints at its end.
 
 use motet_fabric::stats::{CoreStats, RegionStats, Stats};
 

@@ -1,10 +1,10 @@
-//! What a core does to memory that other islands cache in ways of their own.
+//! Accesses to memory that other islands cache in other ways (not at all, or privately).
 //!
-//! Coherent caches keep each other true (`directory.rs`). Others do not, as caches of processors on both sides of PCIe do not: an
-//! access around the caches comes to the other side as one of a device, which coherent caches there are snooped for and private
+//! Coherent caches are kept consistent (`directory.rs`). Others are not, like caches of processors on both sides of PCIe: an
+//! access around the caches arrives at the other side as one of a device; coherent caches there are snooped for it, and private
 //! ones are not. The emulator's memory has only one value of each byte, so software that forgets to clean or to drop a private copy
-//! works here, and would not on hardware. Here it pays and is found out: what is written elsewhere leaves a private cache, which has
-//! to read it again, and that read, of what hardware would still have served from the old copy, is counted as a *stale read*. So
+//! works here, and would not on hardware. The model makes it pay, and counts it: a line that another island writes leaves a private cache, which has
+//! to read it again, and that read, which hardware would have served from the old copy, is counted as a *stale read*. So
 //! is a read of memory while another island's private cache has modified it and not written it back.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

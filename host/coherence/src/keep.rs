@@ -1,9 +1,9 @@
 //! Directories that one core keeps to itself.
 //!
-//! While no other core wants what is under a directory, its locks are taken for nothing, and the atomic instructions that
+//! While no other core wants lines under a directory, its locks are not needed, and the atomic instructions that
 //! take them cost more than the miss that they guard. So a core may *keep* its directory: it then changes the directory and
-//! its own caches without locks, and only says so in a word of its own while it does (`inside`). Whoever else has taken one of
-//! the directory's locks looks then whether somebody keeps it, and if so asks for it back before touching anything.
+//! its own caches without locks, and only stores in a word of its own that it does (`inside`). Another core that has taken one of
+//! the directory's locks checks whether somebody keeps the directory, and if so asks for it back before it touches anything.
 //!
 //! The keeper stores `inside` and then loads `kept`, without a barrier in between, which is what makes this cheap. Who asks says so
 //! in `kept`, has the host make every running thread of the machine pass a barrier (membarrier(2)), and waits until the keeper is

@@ -1,9 +1,9 @@
-//! Who keeps whom out where threads meet.
+//! Mutual exclusion of threads that drive different cores.
 //!
-//! Each directory has locks of its own, and of each piece of memory that islands share a word says which directories have
-//! ever asked for a line of it. While only one has, its own lock is enough, no other is looked at, and no word is written
-//! that another island's thread reads. Whoever asks for the first time says so in the word, and then takes the locks of all
-//! that the word names; who asks again looks at the word with its own lock held. So either that one sees who is new, or the
+//! Each directory has locks of its own. For each piece of memory that islands share, a word says which directories have
+//! ever asked for a line of it. While only one has, its own lock is enough, no other directory is read, and no word is written
+//! that another island's thread reads. A core that asks for the first time sets its directory's bit in the word, and then takes the locks of all
+//! directories that the word names; a core that asks again reads the word with its own lock held. So either the latter sees the new directory, or the
 //! new one waits for its lock, and sees what it has done.
 
 use std::sync::atomic::{

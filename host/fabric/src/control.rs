@@ -1,4 +1,4 @@
-//! What other processes of the host ask of a running machine (`motet vm list`, `motet vm kill`, `motet vm console`, `motet restart`, `motet state`): a socket of
+//! Requests of other processes of the host to a running machine (`motet vm list`, `motet vm kill`, `motet vm console`, `motet restart`, `motet state`): a socket of
 //! the abstract namespace, so that there is nothing on disk. A connection is one line, and text that answers it, or a console. Only the user who
 //! runs the machine, and the superuser, are answered.
 

@@ -1,4 +1,4 @@
-//! The FPGA's tables, and who it is in runs that are not timed: one thread of the host, which looks at all registers in turn, and computes.
+//! The FPGA's tables, and its executor in runs that are not timed: one thread of the host, which polls all registers in turn, and computes.
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! The service core of machines that are not timed: one thread of the host, which looks at all registers in turn.
+//! The service core of machines that are not timed: one thread of the host, which polls all registers in turn.
 
 use std::{
     sync::{

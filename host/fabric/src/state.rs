@@ -1,5 +1,5 @@
-//! What the pool says of a machine that runs: islands, cores, threads, and who holds the machine's own locks. For who finds out why a run does
-//! not end. Nothing is stopped and no lock is taken, so what is read may change meanwhile; any words give text.
+//! The state of a running machine, read from the pool: islands, cores, threads, and who holds the machine's own locks. It helps to find out why a run does
+//! not end. Nothing is stopped and no lock is taken, so words that are read may change meanwhile; any values give text.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! MachineSpec descriptions: one TOML file says what islands a machine has ([`MachineSpec`]), and how its memory and caches are
+//! Machine descriptions: one TOML file says which islands a machine has ([`MachineSpec`]), and how its memory and caches are
 //! modelled in timed runs ([`MachineSpec::model_config`]).
 //!
 //! A file that is accepted can be booted: everything QEMU, the pool layout or a kernel would refuse later is refused

@@ -1,4 +1,4 @@
-//! What machine files are refused for, and that the shipped ones are not.
+//! Tests: errors for which machine files are refused, and that the shipped files are accepted.
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Motet's firmware, which runs in machine mode at addresses of its own, and its hidden harts (docs/firmware.md).
 //!
-//! It says whom it rings by a mark, as kernels do. A hidden hart announces itself when it falls asleep for the first time: as a core
-//! that sleeps, which nobody waits for.
+//! It names the hart that it rings by a mark, as kernels do. A hidden hart announces itself when it falls asleep for the first time: as a core
+//! that sleeps, for which nobody waits.
 
 use std::{
     ops::Range,

@@ -1,4 +1,4 @@
-//! Which lines of data the caches need not be asked about.
+//! Lines of data for which the model of the caches need not be called.
 //!
 //! An access to the line that was used last in its set of L1D hits, no replacement policy changes its mind by it, and
 //! nobody else sees it. So for each set there is the virtual address of that line, if all of this holds:

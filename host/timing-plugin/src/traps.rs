@@ -1,7 +1,7 @@
 //! Where cores change between programs and their kernel.
 //!
-//! QEMU's interface (version 4) does not tell of traps. But a core reaches a handler's first instruction in no other way, and
-//! which those are a kernel says to its core: by writing the registers that hold its vectors, at its start. Handlers end
+//! QEMU's interface (version 4) does not report traps. But a core reaches a handler's first instruction in no other way, and
+//! a kernel names these instructions to its core when it starts, by writing the registers that hold its vectors. Handlers end
 //! with instructions of their own.
 
 use std::{collections::BTreeSet, sync::PoisonError};

@@ -1,5 +1,5 @@
-//! The FPGA of a timed machine (`motet_protocol::fpga`). What is due happens before anybody asks for something later, and when the machine's time comes to
-//! it; what a core's kernel says and what its programs start is heard at once. Its interrupts are not doorbells of other cores, but take as long.
+//! The FPGA of a timed machine (`motet_protocol::fpga`). Due steps are made before anybody asks for something later, and when the machine's time comes to
+//! them; messages of kernels, and jobs that programs start, are seen at once. Its interrupts are not doorbells of other cores, but take as long.
 
 use motet_accelerators::PoolLogic;
 use motet_layout::{CoreId, sync::Ordering::SeqCst};

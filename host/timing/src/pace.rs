@@ -1,8 +1,8 @@
 //! Keeping cores together: the threads of cores that are ahead wait here.
 //!
-//! A quantum of a program that misses much is a few microseconds on the host. Waking a thread takes as long, and tens of
-//! them when its host core has gone idle on a virtual host. So a core that waits stays runnable: its thread gives its host
-//! core to whoever wants it, and looks again.
+//! A quantum of a program that misses much takes a few microseconds on the host. Waking a thread takes as long, and tens of
+//! microseconds when its host core has gone idle on a virtual host. So the thread of a core that waits stays runnable: it yields its host
+//! core, and looks again.
 //!
 //! The quantum may grow while no island has anything from another one (Falcon, Faraboschi, Ortega: An Adaptive Synchronization
 //! Technique for Parallel Simulation of Networked Clusters, ISPASS 2008): then it is a part of the time for which that has been so.

@@ -1,6 +1,6 @@
-//! The service core of a timed machine (`motet_protocol::service`): whoever stores a request executes the operation, on state that all
-//! QEMUs share, and the operation takes its time. Devices that are threads do what is due before anybody else asks for something later, and when the
-//! machine's time comes to it.
+//! The service core of a timed machine (`motet_protocol::service`): the plugin of the core that stores a request executes the operation, on state that all
+//! QEMUs share, and the operation takes its time. Devices that are threads make their due steps before anybody asks for something later, and when the
+//! machine's time comes to them.
 
 use std::time::{Duration, Instant};
 

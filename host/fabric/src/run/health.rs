@@ -1,5 +1,5 @@
-//! Whether islands live: what they say of themselves, their QEMUs, heartbeats and clocks; and the error about one that
-//! does not.
+//! Health of islands: what they report, their QEMUs, heartbeats and clocks; and the error about an island that
+//! does not live.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! What islands are started with, at first and again.
+//! Starting an island's QEMU, at first and again: with which image, memory and descriptors.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},

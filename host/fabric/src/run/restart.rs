@@ -1,4 +1,4 @@
-//! Islands that have died and are started again, as somebody asks (`motet restart`), while the machine goes on (`motet_protocol::rejoin`).
+//! Restarting islands that have died (`motet restart`), while the machine goes on (`motet_protocol::rejoin`).
 
 use motet_error::Result;
 use motet_layout::{CORE_OFFLINE, CoreId, IslandId, PoolHeader, sync::Ordering};
