@@ -1,6 +1,6 @@
-//! What else is due on this core than the call that it is in, in the middle of that: looked at whenever its budget is used up.
+//! Due work in the middle of a system call: what else this core has to do, checked whenever its budget is used up.
 //!
-//! Nothing is done here but what may be done anywhere: shoot-downs, and threads whose time has come. The rest is said to the caller, or waits in
+//! Only work that may be done anywhere is done here: shoot-downs, and waking threads whose time has come. All else is reported to the caller, or waits in
 //! [`Cpu::due`] for the core's life.
 
 use core::{cell::Cell, sync::atomic::Ordering};
@@ -14,8 +14,8 @@ use crate::{
     cpu::{BUDGET, Cpu},
 };
 
-/// The core's budget is used up in a call that cannot pause and holds no lock: serves shoot-downs and wakes threads whose time has come. Other
-/// interrupts, and other threads, come when the call has ended: the timer asks for that.
+/// Serves shoot-downs and wakes threads whose time has come, in a call that cannot pause and holds no lock and whose core has used up its budget. Other
+/// interrupts, and other threads, come when the call has ended: the timer is set for that.
 #[cold]
 pub fn serve_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     if !is_anything_due(cpu, thread) {
@@ -29,8 +29,8 @@ pub fn serve_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     cpu.pass();
 }
 
-/// A piece of work is done under locks that cannot be given up before the rest is done; it has cost this much (`call::cost`).
-/// Once the core's budget is used up it looks what is due, as far as that can be done now ([`serve_locked`]). No lock
+/// Adds the cost (`call::cost`) of a piece of work under locks that cannot be released before the rest is done.
+/// Once the core's budget is used up, it does due work as far as possible under locks ([`serve_locked`]). No lock
 /// is held that comes after wait queues in the order of locks (docs/protocols/lock.md).
 #[inline(always)]
 pub fn spend_locked<M: Machine>(cpu: &Cpu<M>, cost: u64) {

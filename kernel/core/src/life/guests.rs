@@ -1,9 +1,10 @@
-//! Threads that are in the middle of running guests follow each other without what programs need.
+//! Switches from guest to guest: threads that run guests follow each other without what only programs need (address space, floating point,
+//! the dispatch of a system call).
 //!
-//! An interrupt of the real core usually is about anything: doorbells, expired timers, signals, threads that have come. Mostly, though, a guest is
-//! interrupted because another one's timer is due, or because its slice is over. If a few words say that nothing else is due, the thread that is next is
-//! found here, by the rules of [`realtime`], and no other thread's state changes on the way. Whoever waits is taken out of its wait by the
-//! compare-and-swap of any waker, under the lock of the timers, so whoever else wakes it, or its end, comes before or after (`docs/protocols/wake-up.md`).
+//! In general an interrupt of the real core may be about anything: doorbells, expired timers, signals, threads that have come. Mostly, though, a guest is
+//! interrupted because another guest's timer is due, or because its slice is over. If a few words say that nothing else is due, this module finds the next
+//! thread by the rules of [`realtime`], and changes no other thread's state. It takes a waiting thread out of its wait as any waker does, by the
+//! compare-and-swap, under the lock of the timers. So any other waker, or the thread's end, comes either before or after (`docs/protocols/wake-up.md`).
 
 use core::{cell::Cell, sync::atomic::Ordering};
 
@@ -26,9 +27,8 @@ use crate::{
     vm::{self, is_timer_alone, may_go_on},
 };
 
-/// Goes on with the system call that makes the thread a core of a virtual machine; then with other such threads, as long as these are next
-/// here: so guests follow each other without what programs need. Returns the one that something else is to be done for; `None`: no thread
-/// belongs to this core any more.
+/// Continues the system call by which the thread runs a guest, and then those of further such threads, as long as these are next on this core. Returns
+/// the thread that needs something else; `None`: no thread belongs to this core any more.
 #[inline(never)]
 pub fn serve_guests<M: Machine>(
     cpu: &Cpu<M>,
@@ -110,7 +110,7 @@ pub enum Next {
     Undecided,
 }
 
-/// What this core goes on with: it has been interrupted while the thread ran its guest, and [`Cpu::due`] says by what.
+/// Decides what this core runs next, after an interrupt in the thread's guest. [`Cpu::due`] has the interrupt.
 pub fn next_after<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Next {
     let now_ns = cpu.now_ns();
     if !is_timer_alone(cpu, cpu.due.deferred()) || is_else_due(cpu, thread, process, now_ns) {

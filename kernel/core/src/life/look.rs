@@ -1,5 +1,5 @@
-//! A store to registers of the FPGA's that are not connected is a request. Where nothing else is ready on its core, the core looks what becomes of
-//! the request instead of sleeping until an interrupt (docs/protocols/fpga.md).
+//! Polling for the FPGA. A store to registers of the FPGA that are not connected is a request. If nothing else is ready on its core, the core polls
+//! ("looks") until the request is decided, instead of sleeping until an interrupt (docs/protocols/fpga.md).
 
 use core::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ pub enum Looked {
     Long,
 }
 
-/// Looks at the status register until a request that `registers::fpga::ask_and_look` has made is decided. Interrupts that come meanwhile wait in
+/// Polls the status register until a request that `registers::fpga::ask_and_look` has made is decided. Interrupts that come meanwhile wait in
 /// [`Cpu::due`].
 pub fn look<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, id: InterfaceId) -> Looked {
     cpu.tell_service();

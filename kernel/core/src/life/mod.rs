@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `call` | system calls begin, wait, and end |
 //! | `fault` | page faults |
-//! | `interrupt` | what interrupts are for |
+//! | `interrupt` | interrupts, and how each is served |
 //! | `idle` | nothing to run |
 //! | `removed` | out of use |
 //! | `counters` | counters that programs read themselves |
-//! | `context` | what the algorithms of `motet_protocol` ask of a core |
+//! | `context` | traits by which `motet_protocol` and lower rooms call up |
 //! | `boot` | joining the machine |
 
 pub mod boot;
@@ -87,7 +87,7 @@ fn go_on_with_who_came<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// What a thread costs that runs only to end.
 const ENDED: u64 = 5 * cost::OBJECT;
 
-/// Runs a thread that this core has, until it no longer does.
+/// Runs a thread that belongs to this core, until it no longer does.
 pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     run_thread_from(cpu, thread, None);
 }
@@ -131,7 +131,7 @@ fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, firs
     trace::stop(cpu);
 }
 
-/// This core has taken a thread, and says so.
+/// Records that this core has taken the thread.
 #[inline(always)]
 pub fn take_over<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
@@ -139,7 +139,7 @@ pub fn take_over<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     cpu.own.current_thread.store(cpu.raw(thread), Ordering::Relaxed);
 }
 
-/// A thread begins to run: when.
+/// Records that a thread begins to run; returns the time.
 #[inline(always)]
 pub fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> u64 {
     then_look(); // at the attention word: whoever sets it looks whom to nudge afterwards

@@ -80,7 +80,7 @@ pub fn set_default_limits(process: &ProcessRecord, pool_len: u64) {
     }
 }
 
-/// A timer has interrupted the running thread: its process may have had its time.
+/// Checks after a timer interrupt whether the running thread's process has used up its processor time (`RLIMIT_CPU`).
 #[inline]
 pub fn check_cpu_time<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let process = process_of(cpu, thread);

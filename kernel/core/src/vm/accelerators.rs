@@ -1,6 +1,6 @@
-//! Accelerators of virtual machines (`docs/protocols/fpga.md`): an interface is a piece of a machine's memory, its registers first and its data
-//! section behind them. Ker-ONE, section 4.1: registers are read-only in the table of the second stage while they are not connected. A store
-//! to them stops the guest then, and is a request; it is executed again when they are connected, or after an interrupt of the guest's own.
+//! Accelerators of virtual machines (`docs/protocols/fpga.md`). An interface is a piece of a machine's memory: its registers first, and its data
+//! section behind them. As in Ker-ONE, section 4.1, registers are read-only in the second-stage table while they are not connected. A store
+//! to them then stops the guest and is a request; it is executed again when they are connected, or after an interrupt of the guest.
 
 use core::ops::Range;
 
@@ -24,8 +24,8 @@ use crate::{cpu::Cpu, registers::fpga as interfaces};
 /// First address past what the registers of an accelerator can name: they have 32 bits.
 const ADDRESS_END: u64 = 1 << 32;
 
-/// If a file's pages are an accelerator's interface: its data section is at these addresses of a guest from now on, behind a page of registers,
-/// and so its transfers name it.
+/// Attaches an accelerator's interface to a guest, if a file's pages are one. From now on its data section is at these addresses of the guest, behind a
+/// page of registers, and its transfers use guest addresses.
 ///
 /// # Errors
 /// `EINVAL`: there is no room for registers, or the registers cannot name the addresses; `EBUSY`: a virtual machine has it already.
@@ -50,7 +50,7 @@ pub fn attach<M: Machine>(
     Ok(())
 }
 
-/// A guest does not have the interface any more, if a file's pages are one.
+/// Detaches an interface from its guest, if a file's pages are one.
 pub fn detach<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) {
     if let (Some(fpga), Some(interface)) = (fpga::of(cpu.pool), interfaces::interface_of(cpu, pages)) {
         let _guard = lock(cpu, &fpga.kernel_lock);
@@ -58,15 +58,15 @@ pub fn detach<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) {
     }
 }
 
-/// A machine has no interfaces any more: nothing is transferred from and to its memory from now on.
+/// Ends all transfers from and to a machine's memory, which has no interfaces any more.
 pub fn end_transfers<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     if let Some(fpga) = fpga::of(cpu.pool) {
         guest::end(cpu, fpga, cpu.pool.addr_of(vm));
     }
 }
 
-/// Finds the page that a transfer needs, if it is memory, and gives it to the guest. The FPGA's `kernel_lock` is held, so that the guest is not taken
-/// apart.
+/// Finds the page that a transfer needs, if it is memory, and enters it in the guest's table. The FPGA's `kernel_lock` is held, so that the guest is not
+/// dismantled.
 pub fn fetch<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, page: u64) -> guest::Answer {
     let _guard = lock(cpu, &vm.space.lock);
     let Some(region) = memory::region_at(vm, page) else { return guest::Answer::Outside };
@@ -131,7 +131,7 @@ pub fn serve_fault<M: Machine>(
     if access == Access::Write && !may_write { Found::Unconnected(id) } else { Found::Memory }
 }
 
-/// Allows more of a page that is there. This core may still know that it allows less, and another core may have been first.
+/// Widens the rights of a page that is entered. This core may still have a narrower translation cached, and another core may have been first.
 pub fn widen<M: Machine>(cpu: &Cpu<M>, table: &Table<'_, Stage2>, (page, frame): (u64, Frame), allow: Attr) {
     let mut allocate = || unreachable!("the page has its tables");
     let _ = table.map(page, frame, allow, &mut allocate);
@@ -139,7 +139,7 @@ pub fn widen<M: Machine>(cpu: &Cpu<M>, table: &Table<'_, Stage2>, (page, frame):
     cpu.machine.flush_guests();
 }
 
-/// The preparing thread waits for registers that its guest stores to, which is a request. `true`: they are connected, or will not be.
+/// Makes the request for registers that the guest stores to, and lets the preparing thread wait for them. `true`: they are connected, or will not be.
 pub fn ask<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, id: InterfaceId) -> bool {
     let Some(fpga) = fpga::of(cpu.pool) else { return true };
     let interface = &fpga.interfaces[id.index()];
