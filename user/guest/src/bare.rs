@@ -211,10 +211,21 @@ pub fn enable_interrupts(on: bool) {
     }
 }
 
-/// Waits for an interrupt.
-pub fn wait() {
-    // SAFETY: nothing but waiting.
-    unsafe { asm!("wfi", options(nostack)) };
+/// Waits for interrupts, which are enabled, until something holds that they change. They are masked between the look and the wait, which a
+/// pending one ends as well: one that were taken in between would not end it.
+pub fn wait_until(holds: impl Fn() -> bool) {
+    let mut is_over = false;
+    while !is_over {
+        // SAFETY: interrupts are taken a moment later.
+        unsafe { asm!("csrci sstatus, 2", options(nostack)) };
+        is_over = holds();
+        if !is_over {
+            // SAFETY: nothing but waiting.
+            unsafe { asm!("wfi", options(nostack)) };
+        }
+        // SAFETY: as they were.
+        unsafe { asm!("csrsi sstatus, 2", options(nostack)) };
+    }
 }
 
 /// Executes the instruction, which is expected to be an exception: the exception's cause, `None`: it was none.

@@ -58,9 +58,7 @@ fn time() -> Result {
 fn wait_for_timer() {
     let before = bare::interrupts(bare::core(), TIMER);
     bare::set_timer(bare::now() + MILLISECOND);
-    while bare::interrupts(bare::core(), TIMER) == before {
-        bare::wait();
-    }
+    bare::wait_until(|| bare::interrupts(bare::core(), TIMER) != before);
 }
 
 fn timer() -> Result {
@@ -84,9 +82,7 @@ fn other(rounds: usize) {
     STARTED.fetch_add(1, Ordering::SeqCst);
     let core = bare::core();
     for round in 1..=rounds as u64 {
-        while bare::interrupts(core, SOFTWARE) < round {
-            bare::wait();
-        }
+        bare::wait_until(|| bare::interrupts(core, SOFTWARE) >= round);
         STEPS.fetch_add(1, Ordering::SeqCst);
         bare::call(0x0073_5049, 0, [1, 0, 0]);
     }
@@ -107,9 +103,7 @@ fn cores() -> Result {
         for round in 1..=ROUNDS as u64 {
             let (steps, own) = (STEPS.load(Ordering::SeqCst), bare::interrupts(0, SOFTWARE));
             bare::call(0x0073_5049, 0, [1 << core, 0, 0]);
-            while STEPS.load(Ordering::SeqCst) == steps || bare::interrupts(0, SOFTWARE) == own {
-                bare::wait();
-            }
+            bare::wait_until(|| STEPS.load(Ordering::SeqCst) != steps && bare::interrupts(0, SOFTWARE) != own);
             if round == 1 {
                 check("fences of all cores", bare::call(0x5246_4e43, 1, [0, u64::MAX, 0]).0 == 0)?;
             }
