@@ -2,26 +2,31 @@
  * Accelerators of the FPGA as Ker-ONE's experiment uses them (/dev/accel, docs/protocols/fpga.md):
  *
  *     accelerators allocate ROUNDS     how long a store to registers that are not connected takes, by each path of Figure 15
+ *     accelerators interrupts ROUNDS   how long the interrupt at the end of a frame takes to a program that waits for it, while another one computes
  *     accelerators hardware            a frame of each accelerator, its region being there
  *     accelerators software ROUNDS     the same by software, whose results are compared
  *
  * allocate prints a line for each store: path, accelerator, nanoseconds before and after it. The paths: `direct`, `reconfigure`, `preempt`, `both`; in `cold` rounds, every
- * other one, the caches hold other data before. `reading` is what reading the clock takes, `first` a path that depends on the machine. The others print accelerator, nanoseconds.
+ * other one, the caches hold other data before. `reading` is what reading the clock takes, `first` a path that depends on the machine. interrupts prints lines like
+ * those, `interrupt`, from the beginning of a frame until the program runs. The others print accelerator, nanoseconds.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { DATA_BYTES = 1 << 20, RESULTS = 128 << 10, SET_PRIORITY = 0x4d60, READY = 2, RUNNING = 3, DONE = 5 };
+enum { DATA_BYTES = 1 << 20, RESULTS = 128 << 10, SET_PRIORITY = 0x4d60, SET_SIGNALS = 0x4d63, OVER = 8, READY = 2, RUNNING = 3, DONE = 5 };
 enum { URGENT = 0, USUAL = 20, MODEST = 39 };
 /* The paper's frame: 18,800 bits, or the 4,700 symbols that 16-QAM makes of them. */
 enum { FRAME_BITS = 18800, FRAME_SYMBOLS = 4700, COLD_BYTES = 640 << 10 };
@@ -79,13 +84,13 @@ static uint32_t frame_bytes(const char *name) {
 }
 
 /* What it is to do, when its registers are connected. */
-static void begin(struct client *client, uint32_t bytes, uint32_t results) {
+static void begin(struct client *client, uint32_t bytes, uint32_t results, uint32_t interrupts) {
     volatile struct registers *registers = client->registers;
     registers->cmd = 0;
     registers->data_addr = 0;
     registers->data_size = bytes;
     registers->custom[0] = results;
-    registers->int_ctrl = 0;
+    registers->int_ctrl = interrupts;
     *(volatile unsigned char *)&registers->start = 1;
 }
 
@@ -121,7 +126,7 @@ static void ask(const char *path, struct client *client, int is_cold) {
     uint64_t after = now_ns();
     printf("%s%s %s %llu %llu\n", path, is_cold ? "-cold" : "", client->name, (unsigned long long)before,
            (unsigned long long)after);
-    begin(client, frame_bytes(client->name), RESULTS);
+    begin(client, frame_bytes(client->name), RESULTS, 0);
     await(client);
 }
 
@@ -147,7 +152,7 @@ static void assignments(int rounds) {
 /* As many frames as there is room for; results take the place of the data. */
 static void compute_long(struct client *client) {
     uint32_t frames = is_transform(client->name) ? 120 : !strcmp(client->name, "qam16") ? 52 : 80;
-    begin(client, frames * (is_transform(client->name) ? 8192 : 2352), 0);
+    begin(client, frames * (is_transform(client->name) ? 8192 : 2352), 0, 0);
 }
 
 /* All regions that `urgent` fits into compute for others, the smallest one as `first`. */
@@ -175,13 +180,44 @@ static void preemption(const char *path, const char *urgent, const char *first, 
     }
 }
 
-static void allocate(int rounds) {
+static void tell_reading(void) {
     uint64_t reading = UINT64_MAX;
     for (int at = 0; at < 100; at++) {
         uint64_t before = now_ns(), took = now_ns() - before;
         reading = took < reading ? took : reading;
     }
     printf("reading - 0 %llu\n", (unsigned long long)reading);
+}
+
+/* The end of a frame interrupts what computes, and this program, which waits for it, comes before that. */
+static void interrupts(int rounds) {
+    struct client client = come("qam16", USUAL);
+    struct sched_param urgent = {.sched_priority = 50};
+    pid_t other = fork();
+    while (other == 0)
+        ;
+    if (other < 0 || ioctl(client.fd, SET_SIGNALS, (uint64_t)OVER) || syscall(SYS_sched_setscheduler, 0, SCHED_FIFO, &urgent))
+        fail("interrupts");
+    tell_reading();
+    for (int round = 0; round <= rounds; round++) {
+        begin(&client, frame_bytes(client.name), RESULTS, 1);
+        uint64_t signals, before = now_ns();
+        if (read(client.fd, &signals, sizeof signals) != sizeof signals || signals != OVER)
+            fail("signals");
+        uint64_t after = now_ns();
+        /* The first one has seen this code for the first time. */
+        if (round > 0)
+            printf("interrupt %s %llu %llu\n", client.name, (unsigned long long)before, (unsigned long long)after);
+        if (client.registers->stat != DONE)
+            fail("a frame");
+        rest_us(500);
+    }
+    kill(other, SIGKILL);
+    go(&client);
+}
+
+static void allocate(int rounds) {
+    tell_reading();
     assignments(rounds);
     preemption("preempt", "qam16", "qam16", "qam16", rounds);
     preemption("preempt", "qam64", "qam64", "qam64", rounds);
@@ -207,10 +243,10 @@ static void hardware(void) {
     for (int at = 0; at < 4; at++) {
         struct client client = come(NAMES[at], USUAL);
         fill(client.data, frame_bytes(NAMES[at]));
-        begin(&client, frame_bytes(NAMES[at]), RESULTS);
+        begin(&client, frame_bytes(NAMES[at]), RESULTS, 0);
         await(&client);
         uint64_t before = now_ns();
-        begin(&client, frame_bytes(NAMES[at]), RESULTS);
+        begin(&client, frame_bytes(NAMES[at]), RESULTS, 0);
         await(&client);
         printf("%s %llu\n", NAMES[at], (unsigned long long)(now_ns() - before));
         go(&client);
@@ -293,7 +329,7 @@ static void compute(const char *name, const unsigned char *data, int16_t *result
 static void compare(const char *name, const unsigned char *data, const int16_t *results) {
     struct client client = come(name, USUAL);
     memcpy(client.data, data, frame_bytes(name));
-    begin(&client, frame_bytes(name), RESULTS);
+    begin(&client, frame_bytes(name), RESULTS, 0);
     await(&client);
     const int16_t *found = (const int16_t *)(client.data + RESULTS);
     int count = (int)(client.registers->result / 2), wrong = 0;
@@ -336,6 +372,8 @@ int main(int argc, char **argv) {
         allocate(rounds);
     else if (!strcmp(part, "hardware"))
         hardware();
+    else if (!strcmp(part, "interrupts"))
+        interrupts(rounds);
     else if (!strcmp(part, "software"))
         software(rounds);
     else

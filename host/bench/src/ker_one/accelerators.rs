@@ -7,7 +7,10 @@ use motet_fabric::stats::{FpgaChangeStats, FpgaStats};
 use motet_machine::{FpgaSpec, ManagerSpec};
 use motet_wcet::{Analysis, Bound};
 
-use super::paper::{ACCELERATORS, LOAD_US, OVERHEAD_US, PATHS, Path, WHOLE_BYTES, manager_us};
+use super::{
+    moments::Spread,
+    paper::{ACCELERATORS, LOAD_US, OVERHEAD_US, PATHS, Path, WHOLE_BYTES, manager_us, operation_us},
+};
 use crate::{
     flick::machines::Bench as Machines,
     project::{self, Project},
@@ -77,6 +80,8 @@ pub struct Results {
     loads_us: Vec<f64>,
     /// In the order of [`ACCELERATORS`].
     pub frames: Vec<Frame>,
+    /// From the end of a frame until the program runs that waits for its interrupt, in microseconds.
+    pub interrupts: Spread,
     machine: String,
 }
 
@@ -99,6 +104,9 @@ pub fn measure(quick: bool) -> Result<Results> {
     let fpga = machine.machine.fpga.clone().ok_or_else(|| damaged("the machine has no FPGA"))?;
     let stats = allocated.stats.fpga.as_ref().ok_or_else(|| damaged("no statistics of the FPGA"))?;
     let stores = stores(&allocated.output, stats, &fpga)?;
+    let interrupted = run(&format!("interrupts {rounds}"))?;
+    let history = interrupted.stats.fpga.as_ref().ok_or_else(|| damaged("no statistics of the FPGA"))?;
+    let interrupts = Spread::of(&interrupts_us(&interrupted.output, history)?);
     let times = |words: &str| frame_times(&run(words)?.output);
     let (hardware, software) = (times("hardware")?, times(&format!("software {FRAMES}"))?);
     let frames = hardware.into_iter().zip(software);
@@ -108,6 +116,7 @@ pub fn measure(quick: bool) -> Result<Results> {
         loads_us: loads(stats, &fpga),
         fpga,
         frames: frames.map(|(hardware_us, software_us)| Frame { hardware_us, software_us }).collect(),
+        interrupts,
         machine: project::describe(&machine.machine)?,
     })
 }
@@ -172,6 +181,25 @@ fn stores(output: &str, stats: &FpgaStats, fpga: &FpgaSpec) -> Result<Vec<Store>
     Ok(stores)
 }
 
+/// What `interrupts` has printed: from when the FPGA's history has the end of the frame until the program has read the clock, less that reading.
+fn interrupts_us(output: &str, stats: &FpgaStats) -> Result<Vec<f64>> {
+    let (mut reading_ns, mut all) = (0, Vec::new());
+    for line in output.lines() {
+        let bad = || damaged(line);
+        let [name, _, before, after]: [&str; 4] = line.split(' ').collect::<Vec<_>>().try_into().map_err(|_| bad())?;
+        let [before_ns, after_ns] = [before, after].map(|word| word.parse::<u64>().map_err(|_| bad()));
+        let (before_ns, after_ns) = (before_ns?, after_ns?);
+        if name == "reading" {
+            reading_ns = after_ns.saturating_sub(before_ns);
+            continue;
+        }
+        let within = |change: &&FpgaChangeStats| (before_ns * 1000..after_ns * 1000).contains(&change.at_ps);
+        let end = stats.changes.iter().filter(within).find(|change| change.state == "idle").ok_or_else(bad)?;
+        all.push((after_ns as f64 - reading_ns as f64) / 1e3 - end.at_ps as f64 / 1e6);
+    }
+    if all.is_empty() { Err(damaged(output)) } else { Ok(all) }
+}
+
 /// What the manager takes for an allocation (equation 6).
 fn managed_ns(path: &Path, manager: &ManagerSpec) -> u64 {
     let solution_ns = if path.loads { manager.reconfigure_ns } else { manager.assign_ns };
@@ -225,6 +253,7 @@ impl Results {
         let mut all = self.allocations();
         all.extend(self.waits());
         all.extend(self.frames());
+        all.extend(self.interrupts());
         all
     }
 
@@ -340,6 +369,20 @@ impl Results {
         stops.chain(loads).collect()
     }
 
+    /// Table 4: an interrupt of the FPGA. The paper's goes to its manager; here that is logic, and completions go to clients.
+    fn interrupts(&self) -> [Measurement; 3] {
+        let (spread, published) = (&self.interrupts, operation_us("pl_irq"));
+        let source = format!(
+            "from the end of a frame until the program runs that waits for its interrupt, while another one computes; {} samples. Reference: Table 4",
+            spread.count
+        );
+        let one = |end: &str, value, reference| Measurement {
+            target: reference,
+            ..self.measured(format!("table4_pl_irq_{end}us"), value, "us", reference, &source)
+        };
+        [one("", spread.mean, Some(published)), one("min_", spread.min, None), one("max_", spread.max, None)]
+    }
+
     fn frames(&self) -> Vec<Measurement> {
         let mut all = Vec::new();
         for (frame, published) in self.frames.iter().zip(ACCELERATORS) {
@@ -393,6 +436,18 @@ mod tests {
         assert!((parts.iter().sum::<f64>() - found[0].overhead_us()).abs() < 1e-9);
         for wrong in ["direct qam16 10000 310000\n", "preempt qam16 500000 510000\n", "direct qam16\n"] {
             assert!(stores(wrong, &stats, &fpga).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn interrupts_are_from_the_end_of_a_frame() {
+        let changes = vec![change(1, 0, "busy"), change(48, 0, "idle"), change(60, 0, "busy"), change(107, 0, "idle")];
+        let stats = FpgaStats { changes, ..FpgaStats::default() };
+        let found =
+            interrupts_us("reading - 0 500\ninterrupt qam16 2000 58500\ninterrupt qam16 61000 119500\n", &stats);
+        assert_eq!(found.unwrap(), [10.0, 12.0]);
+        for wrong in ["", "interrupt qam16 2000 40000\n", "interrupt qam16\n", "reading - 0 500\n"] {
+            assert!(interrupts_us(wrong, &stats).is_err(), "{wrong}");
         }
     }
 

@@ -28,7 +28,7 @@ pub fn body(
                     <code>docs/benchmarks.md</code> says how each figure is made.</p>\n</header>\n"
         .to_owned();
     if let Some(vms) = vms {
-        body += &vms_page::body(vms);
+        body += &vms_page::body(vms, results.map(|results| &results.interrupts));
     }
     if let Some(lines) = lines {
         body += &format!(

@@ -37,14 +37,18 @@ pub const PATHS: [Path; 4] = [
     Path { name: "both", title: "with both", metric: "allocate_both_overhead_us", stops: true, loads: true },
 ];
 
+/// What an operation of Table 4 takes, in microseconds.
+pub fn operation_us(wanted: &str) -> f64 {
+    OPERATIONS_US.iter().find(|(name, _)| *name == wanted).map_or(0.0, |(_, us)| *us)
+}
+
 /// What the manager takes on a path (Figure 15 and Table 4), in microseconds. A direct allocation has no other solution than the first.
 pub fn manager_us(path: &Path) -> f64 {
-    let of = |wanted: &str| OPERATIONS_US.iter().find(|(name, _)| *name == wanted).map_or(0.0, |(_, us)| *us);
     let when = |is_on: bool, us: f64| if is_on { us } else { 0.0 };
-    of("search")
-        + of(if path.loads { "solution2" } else { "solution1" })
-        + when(path.stops, of("solution3") + of("stop_irq"))
-        + when(path.loads, of("pcap_irq"))
+    operation_us("search")
+        + operation_us(if path.loads { "solution2" } else { "solution1" })
+        + when(path.stops, operation_us("solution3") + operation_us("stop_irq"))
+        + when(path.loads, operation_us("pcap_irq"))
 }
 
 /// What each takes without the waits, in microseconds (equation 6).
