@@ -56,6 +56,7 @@ mod vm;
 mod vm_aarch64;
 mod vm_consoles;
 mod vm_switches;
+mod vm_users;
 
 use std::{
     path::PathBuf,
@@ -104,6 +105,7 @@ fn main() -> ExitCode {
         trials.extend(vectors::trials());
         trials.extend(vm_consoles::trials());
         trials.extend(vm_switches::trials());
+        trials.extend(vm_users::trials());
         trials.extend(el2::trials());
         trials.extend(placement::trials());
         trials.extend(long_calls::trials());
