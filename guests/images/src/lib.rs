@@ -11,3 +11,4 @@ pub mod hostile;
 pub mod rtos;
 pub mod serial;
 pub mod share;
+pub mod times;

@@ -10,7 +10,7 @@ use crate::{arguments::GuestsOptions, build, progress, project};
 /// The instruction sets that there are guests for.
 const ISAS: [Isa; 2] = [Isa::AArch64, Isa::RiscV64];
 /// The names of all guests.
-const GUESTS: [&str; 7] = ["rtos", "freertos", "heartbeat", "hostile", "serial", "share", "accelerated"];
+const GUESTS: [&str; 8] = ["rtos", "freertos", "heartbeat", "hostile", "serial", "share", "accelerated", "times"];
 
 /// Builds the guests, and prints their paths.
 ///

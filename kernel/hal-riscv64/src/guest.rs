@@ -31,8 +31,13 @@ const WAITING_TRAPS: u64 = 1 << 21;
 const EXCEPTIONS_OF_GUESTS: u64 = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 12 | 1 << 13 | 1 << 15;
 /// VS-mode's software, timer and external interrupts.
 const INTERRUPTS_OF_GUESTS: u64 = SOFTWARE | TIMER | EXTERNAL;
-/// Counters that a guest may read, if it wants: `instret` and `cycle`. The time is the machine's, not the island's: reading it traps.
+/// Counters that a guest may read, if it wants: `instret` and `cycle`, and the time once the kernel has said how far it is from the core's
+/// ([`set_clock`]). Otherwise reading it traps.
 const COUNTERS: u64 = 5;
+const TIME_COUNTER: u64 = 2;
+/// Ticks of a guest's time in a second, as on QEMU's `virt` board, and nanoseconds of one.
+const GUEST_HZ: u64 = 10_000_000;
+const TICK_NS: i64 = 100;
 /// VS-mode's software, timer and external interrupts in `hvip`; in `vsie` they are one bit lower.
 const SOFTWARE: u64 = 1 << 2;
 const TIMER: u64 = 1 << 6;
@@ -67,6 +72,8 @@ const FAULT_ADDRESS: usize = FIRST_REGISTER + 8;
 /// 1 + the core where it ran last; 0: none. And 1 + the place where that one knows it.
 const LAST_CORE: usize = FIRST_REGISTER + 9;
 const PLACE: usize = FIRST_REGISTER + 10;
+/// What the guest's time is more than the core's (`htimedelta`), in ticks.
+const TIME_DELTA: usize = FIRST_REGISTER + 11;
 const STATUS_SIE: u64 = 1 << 1;
 const STATUS_SPIE: u64 = 1 << 5;
 
@@ -101,8 +108,8 @@ pub fn format() -> Option<Stage2> {
     (PerCore::this().runs_guests.load(Relaxed) != 0).then_some(Stage2::Sv39x4)
 }
 
-/// Readies this core for guests, if it has the extension. What concerns guests' own clocks (`htimedelta`, `vstimecmp`) stays as it is after a
-/// reset: they have none, and QEMU takes a write of the first for a reason to compare with the second.
+/// Readies this core for guests, if it has the extension. They have no timers of their own: what would compare with their time is
+/// for ever ahead of it.
 pub fn init(machine: &TheMachine) {
     let core = PerCore::this();
     let hart = &machine.platform.harts()[core.core().index_in_island()];
@@ -115,6 +122,9 @@ pub fn init(machine: &TheMachine) {
             write_csr!("0x602", EXCEPTIONS_OF_GUESTS); // hedeleg
             write_csr!("0x603", INTERRUPTS_OF_GUESTS); // hideleg
             write_csr!("0x606", COUNTERS); // hcounteren
+            if hart.has("sstc") {
+                write_csr!("0x24d", u64::MAX); // vstimecmp
+            }
         }
         core.vmids.store(find_vmids(), Relaxed);
     }
@@ -125,6 +135,22 @@ pub fn hide_counters() {
     if format().is_some() {
         // SAFETY: it concerns guests only.
         unsafe { write_csr!("0x606", 0) }; // hcounteren
+    }
+}
+
+/// [`motet_hal::Machine::set_guest_clock`]. The offset is rounded up: where the kernel finds that a guest's timer is due, it is due by the guest's
+/// reading, too. A guest whose ticks are not the core's goes on to trap.
+#[inline(always)]
+pub fn set_clock(machine: &TheMachine, system: &GuestSystem, offset_ns: u64) {
+    if machine.platform.timebase_hz != GUEST_HZ {
+        return;
+    }
+    let behind_ns = offset_ns.cast_signed().wrapping_neg();
+    system.words[TIME_DELTA].set(behind_ns.div_euclid(TICK_NS).wrapping_neg().cast_unsigned());
+    let counters = read_csr!("0x606"); // hcounteren
+    if counters & TIME_COUNTER == 0 {
+        // SAFETY: it concerns guests only.
+        unsafe { write_csr!("0x606", counters | TIME_COUNTER) };
     }
 }
 
@@ -282,6 +308,7 @@ fn run_with<F: Fn(Trap) -> bool>(
     unsafe {
         use_root(machine.local_phys(root), system);
         each_register!(load, system);
+        show_time(core, system.words[TIME_DELTA].get());
         write_csr!("0x645", system.words[PENDING].get() & INTERRUPTS_OF_GUESTS); // hvip
         write_csr!("scounteren", system.words[READABLE_COUNTERS].get());
         write_csr!("0x10a", system.words[ENVIRONMENT].get()); // senvcfg
@@ -316,6 +343,16 @@ fn run_with<F: Fn(Trap) -> bool>(
     let (trap, skipped) = decode(cause, value, read_csr!("0x643"), read_csr!("0x64a"));
     frame.pc.set(pc + skipped);
     Trap::Guest(trap)
+}
+
+/// Guests' time is this much more than the core's.
+#[inline(always)]
+fn show_time(core: &PerCore, delta: u64) {
+    if core.time_delta.load(Relaxed) != delta {
+        core.time_delta.store(delta, Relaxed);
+        // SAFETY: it concerns guests only, whose time is compared with nothing.
+        unsafe { write_csr!("0x605", delta) }; // htimedelta
+    }
 }
 
 /// Has guests' memory translated by the tables at `root` from now on, for the core of a guest whose system registers are `system`: what

@@ -178,6 +178,11 @@ impl Machine for TheMachine {
         guest::flush();
     }
 
+    #[inline(always)]
+    fn set_guest_clock(&self, system: &'static GuestSystem, offset_ns: u64) {
+        guest::set_clock(self, system, offset_ns);
+    }
+
     fn guest_interrupts(&self, system: &'static GuestSystem) -> GuestInterrupts {
         guest::interrupts(system)
     }

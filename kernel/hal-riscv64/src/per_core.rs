@@ -44,6 +44,8 @@ pub struct PerCore {
     pub next_vmid: AtomicUsize,
     /// What `hgatp` holds.
     pub hgatp: AtomicU64,
+    /// What `htimedelta` holds.
+    pub time_delta: AtomicU64,
     /// 1: this core can run guests.
     pub runs_guests: AtomicU64,
     /// Interrupts that were taken while a guest ran, and that the kernel has not been told.
@@ -103,6 +105,7 @@ impl PerCore {
             vmids: AtomicUsize::new(1),
             next_vmid: AtomicUsize::new(0),
             hgatp: AtomicU64::new(0),
+            time_delta: AtomicU64::new(0),
             runs_guests: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             away: AtomicU64::new(0),

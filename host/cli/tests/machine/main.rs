@@ -56,6 +56,7 @@ mod vm;
 mod vm_aarch64;
 mod vm_consoles;
 mod vm_switches;
+mod vm_times;
 mod vm_users;
 
 use std::{
@@ -105,6 +106,7 @@ fn main() -> ExitCode {
         trials.extend(vectors::trials());
         trials.extend(vm_consoles::trials());
         trials.extend(vm_switches::trials());
+        trials.extend(vm_times::trials());
         trials.extend(vm_users::trials());
         trials.extend(el2::trials());
         trials.extend(placement::trials());

@@ -90,6 +90,11 @@ impl Islands {
     pub fn isa_of(&self, island: IslandId) -> Option<Isa> {
         Isa::from_raw(u32::from(self.isas[island.index()]))
     }
+
+    /// How many islands have an instruction set, whether they have joined or not.
+    pub fn count_of(&self, isa: Isa) -> usize {
+        self.isas.iter().filter(|&&other| u32::from(other) == isa as u32).count()
+    }
 }
 
 /// The cores of an instruction set, by the machine's description: of those that do not start the state stays offline.

@@ -56,7 +56,7 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecor
     vm.isa.set(M::ISA as u32);
     vm.pid.set(call.process.pid.get());
     vm.user.set(call.process.credentials.users[1].get());
-    vm.started_ns.set(cpu.now_ns());
+    vm.started_ns.set(cpu.reading_ns());
     let record = console::begin(cpu, vm)
         .and_then(|()| description::create(cpu, &Parts { kind: FILE_VM, flags, inode: None, object: cpu.raw(vm) }));
     let record = record.inspect_err(|_| free(cpu, vm))?;

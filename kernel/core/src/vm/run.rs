@@ -263,7 +263,11 @@ impl<M: Machine> Running<'_, M> {
         then_look(); // at what others have changed: from now on they ring this core
         match M::ISA {
             Isa::AArch64 => self.load_interrupts(),
-            Isa::RiscV64 | Isa::X86_64 | Isa::Hosted => self.take_interrupts(),
+            Isa::RiscV64 => {
+                sbi::show_time(self);
+                self.take_interrupts();
+            }
+            Isa::X86_64 | Isa::Hosted => self.take_interrupts(),
         }
         if vcpu.fence.swap(0, Ordering::SeqCst) != 0 {
             cpu.machine.flush_guests();

@@ -1,4 +1,5 @@
-//! Firmware calls of RISC-V guests: the Supervisor Binary Interface, version 2.0, and the machine's time. Chapters are those of its specification.
+//! What RISC-V guests ask for: the Supervisor Binary Interface, version 2.0, and the time since the machine was made. Chapters are those of its
+//! specification.
 
 use motet_layout::sync::Ordering;
 
@@ -156,7 +157,7 @@ fn time<M: Machine>(running: &Running<M>, function: u64, [ticks, ..]: [u64; 6]) 
 }
 
 fn set_timer<M: Machine>(running: &Running<M>, ticks: u64) {
-    let deadline_ns = ticks.saturating_mul(TICK_NS).max(1);
+    let deadline_ns = ticks.saturating_mul(TICK_NS).saturating_add(running.vm.started_ns.get()).max(1);
     running.vcpu.timer_ns.set(if deadline_ns == u64::MAX { 0 } else { deadline_ns });
 }
 
@@ -266,12 +267,22 @@ fn console<M: Machine>(running: &Running<M>, function: u64, [first, low, high, .
     }
 }
 
+/// Lets a guest read the time without a trap, before it runs, where that cannot go back: where all its cores are of one island, whose counter
+/// they share. Islands' counters are microseconds apart. In timed machines there is none but the simulated time.
+pub fn show_time<M: Machine>(running: &Running<M>) {
+    let cpu = running.cpu;
+    if !cpu.is_timed() && cpu.islands.count_of(M::ISA) == 1 {
+        let offset_ns = cpu.clock.offset_ns().wrapping_sub(running.vm.started_ns.get());
+        cpu.machine.set_guest_clock(&running.vcpu.system, offset_ns);
+    }
+}
+
 /// Reads a counter that only the machine has: the time that all islands agree on. `false`: there is no such register.
 pub fn register<M: Machine>(running: &Running<M>, access: SystemRegister) -> bool {
     let now_ns = running.cpu.reading_ns();
     let value = match access.number {
         _ if access.is_write => return false,
-        TIME => now_ns / TICK_NS,
+        TIME => now_ns.saturating_sub(running.vm.started_ns.get()) / TICK_NS,
         // Timed machines hide what the host's take.
         CYCLE | INSTRET => now_ns,
         _ => return false,

@@ -2,6 +2,7 @@
 
 mod aarch64;
 mod instructions;
+mod riscv64;
 
 use core::cell::Cell;
 
@@ -52,6 +53,7 @@ impl<M: Machine> Suite<M> {
         }
         self.test("guest_is_refused", |suite| suite.guest_is_refused(format, &instructions));
         self.aarch64_guest_tests(format);
+        self.riscv64_guest_tests(format);
         self.test("user_after_guest", |suite| suite.user_after_guest(format));
     }
 
