@@ -1,6 +1,6 @@
 //! A real-time guest that uses an accelerator of the FPGA, as Ker-ONE's do (section 4.5), by its native programming model: its driver knows of
 //! nobody else. A thread uses it, a less urgent one computes in what is left, and ticks go on. Arguments: `function` (the first accelerator),
-//! `part` (`jobs`; with `interrupts` no system is beside it), `rounds` (4), `frames` in each (1), `pause_ticks` after each (0), `seed` (1), `tick_us` (1000),
+//! `part` (`jobs`; with `allocations` and `interrupts` no system is beside it), `rounds` (4), `frames` in each (1), `pause_ticks` after each (0), `seed` (1), `tick_us` (1000),
 //! `translated` (AArch64: 1: it is used at virtual addresses that are not its physical ones).
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,6 +14,7 @@ use motet_thread_metric::Rtos;
 
 use crate::rtos::Motet;
 
+mod allocations;
 mod interrupted;
 mod memory;
 
@@ -31,8 +32,10 @@ static TURNS: AtomicU64 = AtomicU64::new(0);
 
 /// The guest.
 pub fn run(boot: Boot) -> ! {
-    if boot.argument("part") == Some("interrupts") {
-        interrupted::run(&boot);
+    match boot.argument("part") {
+        Some("allocations") => allocations::run(&boot),
+        Some("interrupts") => interrupted::run(&boot),
+        Some(_) | None => {}
     }
     masked(|mask| BOOT.with(mask, |it| *it = Some(boot)));
     let tick_us = boot.number("tick_us", 1000) as u32;

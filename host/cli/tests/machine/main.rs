@@ -7,6 +7,7 @@
 
 mod accel;
 mod accel_guests;
+mod accel_looks;
 mod accel_vms;
 mod accesses;
 mod bad_input;
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         trials.extend(timed::trials());
         trials.extend(accel::trials());
         trials.extend(accel_guests::trials());
+        trials.extend(accel_looks::trials());
         trials.extend(accel_vms::trials());
         trials.extend(service::trials());
         trials.extend(shares::trials());

@@ -43,10 +43,10 @@ const UNTIL: &str =
     "until_online() { until [ \"$(cat /sys/devices/system/cpu/online)\" = $1 ]; do usleep 5000; done; }; ";
 
 /// A machine of these islands, in a file.
-struct Machine(tempfile::TempDir);
+pub struct Machine(pub tempfile::TempDir);
 
 impl Machine {
-    fn new(islands: &str) -> Result<Self, String> {
+    pub fn new(islands: &str) -> Result<Self, String> {
         Self::with("", islands)
     }
 

@@ -13,7 +13,7 @@ use motet_hal::Machine;
 use motet_layout::{FILE_ACCEL, FileRecord, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, WaitQueue};
 use motet_protocol::{
     Context,
-    fpga::{self, AcceleratorId, clients},
+    fpga::{self, AcceleratorId, InterfaceId, clients},
     fs,
     lock::lock,
     wait,
@@ -108,6 +108,12 @@ pub fn ask<M: Machine>(
 /// Whether there are signals that the client has not read.
 pub fn is_told<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> bool {
     interface_of(cpu, pages).is_some_and(|interface| interface.told.load(Ordering::SeqCst) != 0)
+}
+
+/// Whether a thread waits for signals of an interface.
+#[inline]
+pub fn has_readers<M: Machine>(cpu: &Cpu<M>, id: InterfaceId) -> bool {
+    fpga::of(cpu.pool).is_some_and(|fpga| fpga.interfaces[id.index()].readers.head.load(Ordering::Relaxed) != 0)
 }
 
 /// Threads that wait for signals.

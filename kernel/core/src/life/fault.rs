@@ -5,15 +5,14 @@ use motet_hal::{Access, Machine};
 use motet_layout::{ProcessRecord, STORE_WAITED, ThreadRecord};
 use motet_protocol::fpga::InterfaceId;
 
-use super::{
-    call::{block, pause_outside},
-    look::{Looked, look},
-};
+use super::call::{block, pause_outside};
 use crate::{
     cpu::Cpu,
     crossing::{self, Fetch},
+    fpga,
     kinds::accel,
     mm::{self, ToRegisters},
+    registers::look::{Looked, look},
     signal, trace,
 };
 
@@ -66,7 +65,11 @@ fn look_for_registers<M: Machine>(
     address: u64,
     id: InterfaceId,
 ) -> Option<()> {
-    match look(cpu, thread, id) {
+    let looked = look(cpu, thread, id, u64::MAX);
+    if accel::has_readers(cpu, id) {
+        fpga::serve(cpu);
+    }
+    match looked {
         Looked::Decided => {
             // Should they have been taken away meanwhile, the store is a request once more.
             mm::serve_store_to_registers(cpu, None, mm::space_of(cpu, process), address);

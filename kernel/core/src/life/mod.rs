@@ -19,7 +19,6 @@ mod fault;
 mod guests;
 mod idle;
 mod interrupt;
-mod look;
 mod removed;
 
 use core::sync::atomic::Ordering;

@@ -90,7 +90,7 @@ pub fn interface_of_frame<M: Machine>(cpu: &Cpu<M>, frame: Frame) -> Option<Inte
     clients::of_registers(fpga::of(cpu.pool)?, frame)
 }
 
-/// A store to registers that are not connected is a request. This core looks itself what becomes of it (`life::look`): it has nothing else to do, and
+/// A store to registers that are not connected is a request. This core looks itself what becomes of it ([`look`](super::look::look)): it has nothing else to do, and
 /// would sleep until an interrupt. The space's lock is held. `false`: it has something else to do, or the client is to be told of an error first.
 pub fn ask_and_look<M: Machine>(cpu: &Cpu<M>, fpga: &Fpga, thread: &ThreadRecord, id: InterfaceId) -> bool {
     let interface = &fpga.interfaces[id.index()];

@@ -1,6 +1,7 @@
 //! Devices as address spaces know them: pages that are registers, and memory that devices use.
 
 pub mod fpga;
+pub mod look;
 pub mod service;
 
 use motet_hal::Machine;

@@ -7,7 +7,7 @@ use core::ops::Range;
 use motet_layout::sync::Ordering;
 
 use motet_abi::Errno;
-use motet_hal::{Access, Machine, Stage2};
+use motet_hal::{Access, Interrupts, Machine, Stage2};
 use motet_layout::{FpgaInterface, Frame, InodeRecord, PAGE_SIZE, PoolAddr, ThreadRecord, VmRecord, VmRegion};
 use motet_paging::{Attr, Table};
 use motet_protocol::{
@@ -18,8 +18,17 @@ use motet_protocol::{
     shootdown, wait,
 };
 
-use super::memory::{self, Found};
-use crate::{cpu::Cpu, registers::fpga as interfaces};
+use super::{
+    memory::{self, Found},
+    run::{Next, Running},
+};
+use crate::{
+    cpu::Cpu,
+    registers::{
+        fpga as interfaces,
+        look::{Looked, has_signals, look},
+    },
+};
 
 /// First address past what the registers of an accelerator can name: they have 32 bits.
 const ADDRESS_END: u64 = 1 << 32;
@@ -137,6 +146,46 @@ pub fn widen<M: Machine>(cpu: &Cpu<M>, table: &Table<'_, Stage2>, (page, frame):
     let _ = table.map(page, frame, allow, &mut allocate);
     cpu.machine.page_table_fence();
     cpu.machine.flush_guests();
+}
+
+impl<M: Machine> Running<'_, M> {
+    /// The guest's store to registers that are not connected is a request. If nothing else is ready on this core, the core looks for
+    /// the decision, as it does for a program.
+    #[inline(never)]
+    pub fn ask_for_registers(&self, access: Access, address: u64, id: InterfaceId) -> Next {
+        let (cpu, looked) = (self.cpu, self.look(id));
+        let has_signals = fpga::of(cpu.pool).is_some_and(|fpga| has_signals(&fpga.interfaces[id.index()]));
+        if has_signals {
+            // Nobody was rung for them: it is as if this core were now.
+            cpu.fpga.wait();
+            cpu.due.defer(Interrupts::DOORBELL);
+        }
+        match looked {
+            // Should they have been taken away meanwhile, the store is a request once more.
+            Looked::Decided => match memory::serve_fault(cpu, self.vm, self.table, address, access) {
+                Found::Refused => self.refuse_access(access),
+                Found::Memory | Found::Nothing | Found::Exhausted | Found::Unconnected(_) if has_signals => Next::Pause,
+                Found::Memory | Found::Nothing | Found::Exhausted | Found::Unconnected(_) => Next::Run,
+            },
+            Looked::Due => Next::Pause,
+            Looked::Long => Next::Connect(id),
+        }
+    }
+
+    /// To other cores, this one executes its guest meanwhile, so the guest's interrupts end the look.
+    fn look(&self, id: InterfaceId) -> Looked {
+        let (cpu, thread) = (self.cpu, self.thread);
+        let Some(fpga) = fpga::of(cpu.pool) else { return Looked::Long };
+        self.enter();
+        let looked = match self.next_interrupt() {
+            Err(timer_ns) if interfaces::ask_and_look(cpu, fpga, thread, id) => {
+                look(cpu, thread, id, if timer_ns == 0 { u64::MAX } else { timer_ns })
+            }
+            Ok(()) | Err(_) => Looked::Long,
+        };
+        self.vcpu.in_guest.store(0, Ordering::Release);
+        looked
+    }
 }
 
 /// Makes the request for registers that the guest stores to, and lets the preparing thread wait for them. `true`: they are connected, or will not be.

@@ -58,6 +58,8 @@ pub enum Next {
     Wait,
     /// Its store waits until registers are connected, or for an interrupt.
     Connect(InterfaceId),
+    /// Something else is to be done first.
+    Pause,
     /// It has stopped until it is started.
     Stopped,
     /// The monitor is told why.
@@ -75,8 +77,8 @@ pub struct Running<'a, M: Machine> {
     pub cpu: &'a Cpu<M>,
     pub vm: &'static VmRecord,
     pub vcpu: &'static VcpuRecord,
-    thread: &'static ThreadRecord,
-    table: (Frame, Stage2),
+    pub thread: &'static ThreadRecord,
+    pub table: (Frame, Stage2),
     /// When this dispatch of the call began.
     begun_ns: u64,
 }
@@ -240,7 +242,7 @@ impl<M: Machine> Running<'_, M> {
                     registers = Some(id);
                     break Err(Stop::Block);
                 }
-                Ok(Next::Stopped) => break Err(Stop::Again),
+                Ok(Next::Stopped | Next::Pause) => break Err(Stop::Again),
                 Ok(Next::Exit(exit)) => break Ok(exit),
                 Err(stop) => break Err(stop),
             }
@@ -254,13 +256,19 @@ impl<M: Machine> Running<'_, M> {
         result
     }
 
+    /// From now on, whoever raises an interrupt of the guest's rings this core, until [`VcpuRecord::in_guest`] is 0.
+    #[inline(always)]
+    pub fn enter(&self) {
+        self.vcpu.in_guest.store(u32::from(self.cpu.id.0) + 1, Ordering::Release);
+        then_look(); // at what others have changed
+    }
+
     /// Runs the guest until it stops, and does what it has stopped for.
     #[inline(always)]
     fn step(&self) -> Result<Next, Stop> {
         let (cpu, vcpu) = (self.cpu, self.vcpu);
         self.set_timer();
-        vcpu.in_guest.store(u32::from(cpu.id.0) + 1, Ordering::Release);
-        then_look(); // at what others have changed: from now on they ring this core
+        self.enter();
         match M::ISA {
             Isa::AArch64 => self.load_interrupts(),
             Isa::RiscV64 => {
@@ -298,7 +306,9 @@ impl<M: Machine> Running<'_, M> {
             Trap::Guest(trap) => match self.serve(trap) {
                 // What it has done may have made a more urgent thread ready.
                 Next::Run if self.thread.attention.load(Ordering::Relaxed) != 0 => Err(Stop::Again),
-                next @ (Next::Run | Next::Wait | Next::Connect(_) | Next::Stopped | Next::Exit(_)) => Ok(next),
+                next @ (Next::Run | Next::Wait | Next::Connect(_) | Next::Pause | Next::Stopped | Next::Exit(_)) => {
+                    Ok(next)
+                }
             },
             Trap::Syscall
             | Trap::PageFault { .. }
@@ -368,7 +378,7 @@ impl<M: Machine> Running<'_, M> {
             Found::Nothing => self.ask_device(access, address),
             Found::Unconnected(id) => {
                 self.count(Counted::Device);
-                Next::Connect(id)
+                self.ask_for_registers(access.kind, address, id)
             }
             Found::Refused => self.refuse_access(access.kind),
         }
@@ -397,7 +407,7 @@ impl<M: Machine> Running<'_, M> {
     }
 
     /// The guest learns that nothing is at an address.
-    fn refuse_access(&self, kind: Access) -> Next {
+    pub fn refuse_access(&self, kind: Access) -> Next {
         self.count(Counted::Refused);
         self.raise_exception(GuestException::Access(kind));
         Next::Run
@@ -476,15 +486,7 @@ impl<M: Machine> Running<'_, M> {
         wait::prepare(call.thread);
         wait::enqueue(self.cpu, call.thread, &vcpu.waiters, 0, u32::MAX);
         let has_come = registers.is_some_and(|id| accelerators::ask(self.cpu, call.thread, id));
-        let found = match M::ISA {
-            Isa::AArch64 => self.look_for_interrupts(),
-            Isa::RiscV64 | Isa::X86_64 | Isa::Hosted => {
-                self.take_interrupts();
-                let is_interrupted = self.cpu.machine.is_guest_interrupted(&vcpu.system);
-                if is_interrupted { Ok(()) } else { Err(vcpu.timer_ns.get()) }
-            }
-        };
-        match found {
+        match self.next_interrupt() {
             Err(deadline_ns) if !has_come => {
                 call.thread.deadline_ns.set(deadline_ns);
                 Stop::Block
@@ -493,6 +495,18 @@ impl<M: Machine> Running<'_, M> {
                 wait::finish(self.cpu, call.thread);
                 call.thread.deadline_ns.set(0);
                 Stop::Again
+            }
+        }
+    }
+
+    /// Whether a guest that waits has an interrupt to take; if not, when its timer fires, by the machine's time: 0, it does not.
+    pub fn next_interrupt(&self) -> Result<(), u64> {
+        match M::ISA {
+            Isa::AArch64 => self.look_for_interrupts(),
+            Isa::RiscV64 | Isa::X86_64 | Isa::Hosted => {
+                self.take_interrupts();
+                let is_interrupted = self.cpu.machine.is_guest_interrupted(&self.vcpu.system);
+                if is_interrupted { Ok(()) } else { Err(self.vcpu.timer_ns.get()) }
             }
         }
     }

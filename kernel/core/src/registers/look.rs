@@ -4,14 +4,14 @@
 use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
-use motet_layout::ThreadRecord;
+use motet_layout::{FpgaInterface, ThreadRecord};
 use motet_protocol::{
     Context,
     fpga::{self as device, InterfaceId, clients},
-    run_queue, shootdown, wait,
+    hotplug, run_queue, shootdown, wait,
 };
 
-use crate::{cpu::Cpu, fpga, hotplug};
+use crate::cpu::Cpu;
 
 /// How long a core looks by itself: longer than the longest reconfiguration of Ker-ONE's Table 5.
 const LOOK_NS: u64 = 2_000_000;
@@ -27,9 +27,9 @@ pub enum Looked {
     Long,
 }
 
-/// Polls the status register until a request that `registers::fpga::ask_and_look` has made is decided. Interrupts that come meanwhile wait in
-/// [`Cpu::due`].
-pub fn look<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, id: InterfaceId) -> Looked {
+/// Polls the status register until a request that [`ask_and_look`](super::fpga::ask_and_look) has made is decided. Interrupts that come meanwhile wait
+/// in [`Cpu::due`]. `due_ns`: from then on something else is to be done of which no interrupt tells; `u64::MAX`: there is nothing.
+pub fn look<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, id: InterfaceId, due_ns: u64) -> Looked {
     cpu.tell_service();
     let Some(device) = device::of(cpu.pool) else { return Looked::Long };
     let interface = &device.interfaces[id.index()];
@@ -41,20 +41,23 @@ pub fn look<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, id: InterfaceId) ->
         if clients::is_decided(interface) {
             break Looked::Decided;
         }
-        if is_due(cpu, thread) {
+        let now_ns = cpu.now_ns();
+        if is_due(cpu, thread) || now_ns >= due_ns {
             break Looked::Due;
         }
-        if cpu.now_ns() >= until_ns {
+        if now_ns >= until_ns {
             break Looked::Long;
         }
         cpu.machine.relax();
     };
     clients::look_no_longer(interface);
     wait::wake(cpu, &interface.waiters);
-    if interface.readers.head.load(Ordering::Relaxed) != 0 {
-        fpga::serve(cpu);
-    }
     looked
+}
+
+/// Whether there are signals that the client hears: nobody was rung for those that came while a core looked.
+pub fn has_signals(interface: &FpgaInterface) -> bool {
+    interface.signals.load(Ordering::SeqCst) & interface.hears.load(Ordering::Acquire) != 0
 }
 
 /// Whether this core has something else to do than to look.
