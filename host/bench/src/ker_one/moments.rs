@@ -185,6 +185,25 @@ pub fn from_ticks(moments: &[Moment], ticks: usize) -> Vec<Moment> {
     handlers.nth(ticks).map_or(Vec::new(), |(at, _)| moments[at..].to_vec())
 }
 
+/// Those from when each of so many guests has had so many ticks.
+pub fn from_ticks_of_each(moments: &[Moment], guests: usize, ticks: usize) -> Vec<Moment> {
+    let mut counts: Vec<(u64, usize)> = Vec::new();
+    let (mut running, mut is_guest) = (None, false);
+    let start = moments.iter().position(|moment| {
+        match moment.what {
+            What::Leaves => is_guest = moment.value & GUEST != 0,
+            What::Return => running = is_guest.then_some(moment.value & TABLES),
+            What::Handler => match counts.iter_mut().find(|(guest, _)| Some(*guest) == running) {
+                Some((_, count)) => *count += 1,
+                None => counts.extend(running.map(|guest| (guest, 1))),
+            },
+            What::Trap | What::Released | What::Tick | What::TickSet | What::Left | What::Chosen | What::Ready => {}
+        }
+        counts.iter().filter(|(_, count)| *count >= ticks).count() >= guests
+    });
+    start.map_or(Vec::new(), |at| moments[at..].to_vec())
+}
+
 /// What the calls take that set the timer.
 pub fn timer_calls(moments: &[Moment]) -> Vec<f64> {
     let pairs = moments.windows(2).filter(|pair| (pair[0].what, pair[1].what) == (What::Tick, What::TickSet));
@@ -252,6 +271,8 @@ mod tests {
         let [traps, resumes] = monitor(&run, ENTRY_US);
         near(&traps, &[3.5]);
         near(&resumes, &[3.5]);
+        assert_eq!(from_ticks_of_each(&run, 1, 3).len(), from_ticks(&run, 2).len());
+        assert!(from_ticks_of_each(&run, 2, 1).is_empty(), "the other guest has no handler that is watched");
         assert_eq!(from_ticks(&run, 2).len(), 7);
         assert!(from_ticks(&run, 3).is_empty());
     }

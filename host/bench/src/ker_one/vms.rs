@@ -276,7 +276,7 @@ impl Bench {
         let one = format!("vm run --append 'test=response interval_ms={ticks}' /in/guest-rtos >/dev/null & ");
         let command = format!("{}wait", one.repeat(4));
         let (_, moments) = self.run_on(machine, &self.points(&KERNELS[0])?, &["rtos"], &command)?;
-        Ok(moments::from_ticks(&moments, 4 * 16))
+        Ok(moments::from_ticks_of_each(&moments, 4, 16))
     }
 
     /// On a machine where an instruction takes a nanosecond, and nothing else takes time.

@@ -37,6 +37,9 @@ use crate::{
     handover, trace,
 };
 
+/// So much later comes the end of a slice where the guest's tick is due at the same time: that, and what it releases, need not wait for the pause.
+const PAUSE_LATE_NS: u64 = 50_000;
+
 /// Kinds of what stops a guest, as they are counted ([`VmRecord::exits`]).
 #[derive(Clone, Copy)]
 pub enum Counted {
@@ -472,10 +475,12 @@ impl<M: Machine> Running<'_, M> {
         // Where nobody else is ready, the call pauses once in a while nevertheless, and others than threads have their turn.
         let since_ns = if run_queue::has_ready(cpu.own) { charged_ns } else { charged_ns.max(self.begun_ns) };
         let slice_end_ns = since_ns.saturating_add(alarm::SLICE_NS);
-        let is_own = self.is_timer_due() && now_ns < slice_end_ns && now_ns < timer::next_deadline_ns(cpu);
+        let pause_ns = slice_end_ns.saturating_add(PAUSE_LATE_NS);
+        let is_own = self.is_timer_due() && now_ns < pause_ns && now_ns < timer::next_deadline_ns(cpu);
         if is_own {
+            let pause_ns = if now_ns < slice_end_ns { slice_end_ns } else { pause_ns };
             cpu.alarm.clear();
-            alarm::set_timer(cpu, timer::next_deadline_ns(cpu).min(slice_end_ns));
+            alarm::set_timer(cpu, timer::next_deadline_ns(cpu).min(pause_ns));
         }
         is_own
     }
