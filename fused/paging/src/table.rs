@@ -114,15 +114,20 @@ impl<S: Stage> Table<'_, S> {
     /// meanwhile.
     #[inline]
     pub fn allow_stores(&self, va: u64, may: impl FnOnce(Frame) -> bool) -> bool {
-        with_encoding!(S, self.format, F => {
-            let Some((slot, page)) = self.find::<F>(va) else { return false };
-            let pte = slot.load(Ordering::Relaxed);
-            if pte & F::READ_MASK != F::READ_BITS || !may(page.frame()) {
-                return false;
-            }
-            slot.store(F::leaf(F::phys(pte), F::attr(pte).union(Attr::WRITE)), Ordering::Release);
-            true
-        })
+        let found = with_encoding!(S, self.format, F => {
+            self.find::<F>(va).and_then(|(slot, page)| {
+                let pte = slot.load(Ordering::Relaxed);
+                (pte & F::READ_MASK == F::READ_BITS).then_some((slot, pte, page.frame()))
+            })
+        });
+        // Outside of what is there for each format: so it is there once, and in its place.
+        let Some((slot, pte, frame)) = found else { return false };
+        if !may(frame) {
+            return false;
+        }
+        let leaf = with_encoding!(S, self.format, F => F::leaf(F::phys(pte), F::attr(pte).union(Attr::WRITE)));
+        slot.store(leaf, Ordering::Release);
+        true
     }
 
     /// The page mapped at `va`, active or not.

@@ -3,8 +3,8 @@
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    Frame, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_VIEW, VMA_WRITE,
-    VmaRecord,
+    Fpga, Frame, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_VIEW,
+    VMA_WRITE, VmaRecord,
 };
 use motet_paging::{Attr, Leaf, OutOfFrames};
 use motet_protocol::{
@@ -101,12 +101,19 @@ pub fn serve_store_to_registers<M: Machine>(
         if clients::may_write(device, id) {
             return true;
         }
-        if asks.is_some_and(|thread| fpga::ask_and_look(cpu, device, thread, id)) {
-            asked = ToRegisters::Asked(id);
-        }
+        asked = ask(cpu, device, asks, id);
         false
     });
     if is_possible { ToRegisters::Possible } else { asked }
+}
+
+/// The store is to be a request of a thread's.
+#[inline(never)]
+fn ask<M: Machine>(cpu: &Cpu<M>, device: &Fpga, asks: Option<&ThreadRecord>, id: InterfaceId) -> ToRegisters {
+    match asks {
+        Some(thread) if fpga::ask_and_look(cpu, device, thread, id) => ToRegisters::Asked(id),
+        Some(_) | None => ToRegisters::Unknown,
+    }
 }
 
 /// The space's VMAs have changed since its registers were granted: looks whether they may still be mapped writably.

@@ -178,7 +178,8 @@ pub fn is_shared<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) ->
 impl<M: Machine> Mmu for Cpu<M> {
     #[inline(always)]
     fn own_format(&self) -> Format {
-        self.mm.format()
+        // The compiler knows it, except on hosted islands: so the kernel has no code for other formats where it edits its own tables.
+        Format::from_isa(M::ISA).unwrap_or_else(|| self.mm.format())
     }
 
     #[inline(always)]

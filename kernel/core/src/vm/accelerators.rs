@@ -113,12 +113,14 @@ pub fn serve_fault<M: Machine>(
     };
     let index = (page - region.start.get()) / PAGE_SIZE;
     let is_registers = index == 0;
-    let is_refused = access == Access::Execute
-        || is_registers && access == Access::Write && interface.refused.swap(0, Ordering::SeqCst) != 0;
-    if is_refused {
+    let is_request = is_registers && access == Access::Write;
+    if access == Access::Execute || is_request && interface.refused.swap(0, Ordering::SeqCst) != 0 {
         return Found::Refused;
     }
-    let may_write = !is_registers || access == Access::Write && interfaces::may_write(cpu, id);
+    if is_request && let Some(found) = serve_store(cpu, table, page, id) {
+        return found;
+    }
+    let may_write = !is_registers || is_request && interfaces::may_write(cpu, id);
     let known = table.lookup(page);
     let allow = match &known {
         _ if may_write => Attr::READ.union(Attr::WRITE),
@@ -137,13 +139,32 @@ pub fn serve_fault<M: Machine>(
         None if !memory::enter(cpu, vm, table, (page, frame), allow) => return Found::Exhausted,
         None => {}
     }
-    if access == Access::Write && !may_write { Found::Unconnected(id) } else { Found::Memory }
+    if is_request && !may_write { Found::Unconnected(id) } else { Found::Memory }
+}
+
+/// A store to registers: the whole of an allocation without reconfiguration. `None`: the guest has not got their page yet.
+fn serve_store<M: Machine>(cpu: &Cpu<M>, table: &Table<'_, Stage2>, page: u64, id: InterfaceId) -> Option<Found> {
+    let mut is_there = false;
+    let may_write = |_| {
+        is_there = true;
+        interfaces::may_write(cpu, id)
+    };
+    if table.allow_stores(page, may_write) {
+        drop_translations(cpu);
+        return Some(Found::Memory);
+    }
+    is_there.then_some(Found::Unconnected(id))
 }
 
 /// Widens the rights of a page that is entered. This core may still have a narrower translation cached, and another core may have been first.
 pub fn widen<M: Machine>(cpu: &Cpu<M>, table: &Table<'_, Stage2>, (page, frame): (u64, Frame), allow: Attr) {
     let mut allocate = || unreachable!("the page has its tables");
     let _ = table.map(page, frame, allow, &mut allocate);
+    drop_translations(cpu);
+}
+
+/// This core may still know that a table allows less.
+fn drop_translations<M: Machine>(cpu: &Cpu<M>) {
     cpu.machine.page_table_fence();
     cpu.machine.flush_guests();
 }
