@@ -5,6 +5,8 @@
  *     accelerators interrupts ROUNDS   how long the interrupt at the end of a frame takes to a program that waits for it, while another one computes
  *     accelerators hardware            a frame of each accelerator, its region being there
  *     accelerators software ROUNDS     the same by software, whose results are compared
+ *     accelerators compute NAME FRAMES PAUSE_US
+ *                                      jobs for as long as the machine runs, each slept for, and with a pause behind it: who is beside a guest
  *
  * allocate prints a line for each store: path, accelerator, nanoseconds before and after it. The paths: `direct`, `reconfigure`, `preempt`, `both`; in `cold` rounds, every
  * other one, the caches hold other data before. `reading` is what reading the clock takes, `first` a path that depends on the machine. interrupts prints lines like
@@ -362,10 +364,29 @@ static void software(int rounds) {
     }
 }
 
+static void compute_for_ever(const char *name, uint32_t frames, long pause_us) {
+    struct client client = come(name, MODEST);
+    for (;;) {
+        uint64_t told;
+        client.registers->int_ctrl = 1;
+        client.registers->custom[0] = 0;
+        client.registers->data_addr = 0;
+        client.registers->data_size = frames * (is_transform(name) ? 8192 : 2352);
+        *(volatile unsigned char *)&client.registers->start = 1;
+        do
+            if (read(client.fd, &told, 8) != 8)
+                fail("read");
+        while (client.registers->start || !client.registers->over);
+        rest_us(pause_us);
+    }
+}
+
 int main(int argc, char **argv) {
     const char *part = argc > 1 ? argv[1] : "";
-    int rounds = argc > 2 ? atoi(argv[2]) : 2;
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc == 5 && !strcmp(part, "compute"))
+        compute_for_ever(argv[2], (uint32_t)atoi(argv[3]), atol(argv[4]));
+    int rounds = argc > 2 ? atoi(argv[2]) : 2;
     if (rounds <= 0)
         return 2;
     if (!strcmp(part, "allocate"))

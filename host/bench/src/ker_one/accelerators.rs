@@ -28,8 +28,9 @@ const FRAMES: u32 = 4;
 
 /// A store that was an allocation.
 #[derive(Clone, PartialEq, Debug)]
-struct Store {
-    path: &'static Path,
+pub struct Store {
+    /// How it went.
+    pub path: &'static Path,
     is_cold: bool,
     accelerator: String,
     /// From the store until it was executed, without reading the clock.
@@ -47,7 +48,45 @@ struct Store {
 }
 
 impl Store {
-    fn overhead_us(&self) -> f64 {
+    /// One with warm caches, from one time to another, by what regions did meanwhile. `None`: it did not go this way.
+    pub fn of(
+        path: &'static Path,
+        changes: &[&FpgaChangeStats],
+        [from_us, to_us]: [f64; 2],
+        fpga: &FpgaSpec,
+    ) -> Option<Self> {
+        let spent = |state: &str| time_in(changes, state);
+        let manager = &fpga.manager;
+        let solution_ns = if path.loads { manager.reconfigure_ns } else { manager.assign_ns };
+        let wait_us = if path.stops { spent("preempt") - (manager.stop_ns + solution_ns) as f64 / 1e3 } else { 0.0 };
+        let load_us = if path.loads { spent("reconfig") - manager.port_ns as f64 / 1e3 } else { 0.0 };
+        let has_gone = [spent("preempt") > 0.0, spent("reconfig") > 0.0] == [path.stops, path.loads];
+        if !has_gone || wait_us < 0.0 || load_us < 0.0 {
+            return None;
+        }
+        let [request_us, resume_us] = match (changes.first(), changes.iter().rfind(|change| change.state == "hold")) {
+            (Some(first), Some(last)) if path.stops || path.loads => {
+                let asked_ns = manager.search_ns + if path.stops { manager.preempt_ns } else { manager.reconfigure_ns };
+                [first.at_ps as f64 / 1e6 - asked_ns as f64 / 1e3 - from_us, to_us - last.at_ps as f64 / 1e6]
+            }
+            // The kernel's alone.
+            _ => [0.0, to_us - from_us],
+        };
+        Some(Self {
+            path,
+            is_cold: false,
+            accelerator: String::new(),
+            latency_us: to_us - from_us,
+            wait_us,
+            load_us,
+            manager_us: managed_ns(path, manager) as f64 / 1e3,
+            request_us,
+            resume_us,
+        })
+    }
+
+    /// What it took without its waits.
+    pub fn overhead_us(&self) -> f64 {
         self.latency_us - self.wait_us - self.load_us
     }
 }
@@ -145,38 +184,10 @@ fn stores(output: &str, stats: &FpgaStats, fpga: &FpgaSpec) -> Result<Vec<Store>
         };
         let within = |change: &&FpgaChangeStats| (before_ns * 1000..after_ns * 1000).contains(&change.at_ps);
         let changes: Vec<&FpgaChangeStats> = stats.changes.iter().filter(within).collect();
-        let spent = |state: &str| time_in(&changes, state);
-        let manager = &fpga.manager;
-        let solution_ns = if path.loads { manager.reconfigure_ns } else { manager.assign_ns };
-        let wait_us = if path.stops { spent("preempt") - (manager.stop_ns + solution_ns) as f64 / 1e3 } else { 0.0 };
-        let load_us = if path.loads { spent("reconfig") - manager.port_ns as f64 / 1e3 } else { 0.0 };
-        let has_gone = [spent("preempt") > 0.0, spent("reconfig") > 0.0] == [path.stops, path.loads];
-        if !has_gone || wait_us < 0.0 || load_us < 0.0 {
-            return Err(damaged(&format!("`{line}` went another way")));
-        }
-        let latency_us = (after_ns - before_ns - reading_ns) as f64 / 1e3;
-        let manager_us = managed_ns(path, manager) as f64 / 1e3;
-        let [request_us, resume_us] = match (changes.first(), changes.iter().rfind(|change| change.state == "hold")) {
-            (Some(first), Some(last)) if path.stops || path.loads => {
-                let asked_ns = manager.search_ns + if path.stops { manager.preempt_ns } else { manager.reconfigure_ns };
-                let until = |at_ps: u64, from_ns: u64| at_ps as f64 / 1e6 - from_ns as f64 / 1e3;
-                [until(first.at_ps, before_ns + asked_ns), -until(last.at_ps, after_ns - reading_ns)]
-            }
-            // The kernel's alone.
-            _ => [0.0, latency_us],
-        };
-        let accelerator = accelerator.into();
-        stores.push(Store {
-            path,
-            is_cold,
-            accelerator,
-            latency_us,
-            wait_us,
-            load_us,
-            manager_us,
-            request_us,
-            resume_us,
-        });
+        let times_us = [before_ns, after_ns - reading_ns].map(|at_ns| at_ns as f64 / 1e3);
+        let store = Store::of(path, &changes, times_us, fpga);
+        let store = store.ok_or_else(|| damaged(&format!("`{line}` went another way")))?;
+        stores.push(Store { is_cold, accelerator: accelerator.into(), ..store });
     }
     Ok(stores)
 }

@@ -1,6 +1,7 @@
 //! `motet bench ker-one`: real-time systems in virtual machines, and accelerators of an FPGA that clients share, beside Ker-ONE.
 
 mod accelerators;
+mod guest_allocations;
 mod image;
 mod lines;
 mod moments;
@@ -45,6 +46,8 @@ pub struct Options {
 enum Part {
     /// The FPGA: allocations, waits, frames in hardware and software (Figure 15, Tables 5 and 6, equation 6)
     Accelerators,
+    /// Allocations by real-time guests (Figure 15)
+    GuestAllocations,
     /// Real-time systems in virtual machines (Figures 12, 13 and 14, Tables 3 and 4)
     Vms,
     /// Lines of code that virtual machines must trust
@@ -63,6 +66,9 @@ pub fn run(options: &Options) -> Result<()> {
     if wanted(Part::Accelerators) {
         let measured = accelerators::measure(options.quick);
         collected.add(measured.map(|measured| results.insert(measured).measurements()));
+    }
+    if wanted(Part::GuestAllocations) {
+        collected.add(guest_allocations::measure(options.quick).map(|measured| measured.measurements()));
     }
     if wanted(Part::Vms) {
         let measured = vms::measure(options.quick);

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// How far cores may be apart, in microseconds: there is one, whose interrupts are taken at that time at the latest.
-const QUANTUM_US: &str = "0.25";
+pub const QUANTUM_US: &str = "0.25";
 const AT_MOST: Duration = Duration::from_secs(1200);
 const TICK_US: f64 = 1000.0;
 /// On the bare board an instruction takes 2 ns of the board's own time.
@@ -378,7 +378,7 @@ fn guest_command(kernel: &Kernel, append: &str) -> String {
 }
 
 /// A line `POINT CORE PICOSECONDS VALUE`.
-fn passage(line: &str) -> Option<Passage> {
+pub fn passage(line: &str) -> Option<Passage> {
     let words: Vec<&str> = line.split(' ').collect();
     let [point, core, at_ps, value] = words[..] else { return None };
     let value = u64::from_str_radix(value.strip_prefix("0x")?, 16).ok()?;
