@@ -6,12 +6,7 @@ use libtest_mimic::Trial;
 use motet_layout::Isa;
 use serde_json::Value;
 
-use crate::{
-    accel_guests::guest,
-    process::Motet,
-    restart::Machine,
-    trial,
-};
+use crate::{accel_guests::guest, process::Motet, restart::Machine, trial};
 
 type Test = fn() -> Result<(), String>;
 
