@@ -20,8 +20,13 @@ pub use model::*;
 mod model {
     extern crate std;
 
+    use core::cell::Cell;
     use core::sync::atomic::{self, Ordering};
     use std::sync::OnceLock;
+
+    std::thread_local! {
+        static CHANGES: Cell<bool> = const { Cell::new(false) };
+    }
 
     static HOOK: OnceLock<fn()> = OnceLock::new();
 
@@ -31,15 +36,21 @@ mod model {
         let _ = HOOK.set(hook);
     }
 
-    fn before_operation() {
+    /// Whether the operation that the hook is called before may change a word; else it only looks.
+    pub fn changes() -> bool {
+        CHANGES.get()
+    }
+
+    fn before_operation(changes: bool) {
         if let Some(hook) = HOOK.get() {
+            CHANGES.set(changes);
             hook();
         }
     }
 
     /// A fence. Interleavings are sequentially consistent here, so it only lets others act.
     pub fn fence(order: Ordering) {
-        before_operation();
+        before_operation(false);
         atomic::fence(order);
     }
 
@@ -60,61 +71,61 @@ mod model {
                     &self.0
                 }
                 pub fn load(&self, order: Ordering) -> $value {
-                    before_operation();
+                    before_operation(false);
                     self.0.load(order)
                 }
                 pub fn store(&self, value: $value, order: Ordering) {
-                    before_operation();
+                    before_operation(true);
                     self.0.store(value, order);
                 }
                 pub fn swap(&self, value: $value, order: Ordering) -> $value {
-                    before_operation();
+                    before_operation(true);
                     self.0.swap(value, order)
                 }
                 pub fn compare_exchange(
                     &self, current: $value, new: $value, success: Ordering, failure: Ordering,
                 ) -> Result<$value, $value> {
-                    before_operation();
+                    before_operation(true);
                     self.0.compare_exchange(current, new, success, failure)
                 }
                 pub fn compare_exchange_weak(
                     &self, current: $value, new: $value, success: Ordering, failure: Ordering,
                 ) -> Result<$value, $value> {
-                    before_operation();
+                    before_operation(true);
                     self.0.compare_exchange(current, new, success, failure)
                 }
                 pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
-                    before_operation();
+                    before_operation(true);
                     self.0.fetch_add(value, order)
                 }
                 pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
-                    before_operation();
+                    before_operation(true);
                     self.0.fetch_sub(value, order)
                 }
                 pub fn fetch_and(&self, value: $value, order: Ordering) -> $value {
-                    before_operation();
+                    before_operation(true);
                     self.0.fetch_and(value, order)
                 }
                 pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
-                    before_operation();
+                    before_operation(true);
                     self.0.fetch_or(value, order)
                 }
                 pub fn fetch_xor(&self, value: $value, order: Ordering) -> $value {
-                    before_operation();
+                    before_operation(true);
                     self.0.fetch_xor(value, order)
                 }
                 pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
-                    before_operation();
+                    before_operation(true);
                     self.0.fetch_max(value, order)
                 }
                 pub fn fetch_min(&self, value: $value, order: Ordering) -> $value {
-                    before_operation();
+                    before_operation(true);
                     self.0.fetch_min(value, order)
                 }
                 pub fn fetch_update(
                     &self, success: Ordering, failure: Ordering, update: impl FnMut($value) -> Option<$value>,
                 ) -> Result<$value, $value> {
-                    before_operation();
+                    before_operation(true);
                     self.0.fetch_update(success, failure, update)
                 }
             }

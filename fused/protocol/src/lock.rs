@@ -14,6 +14,12 @@ use motet_layout::{CoreId, Lock, LockClass};
 
 use crate::{Context, count};
 
+#[cfg(motet_model)]
+pub mod faults;
+
+#[cfg(motet_model)]
+use faults::repair;
+
 /// A held lock; dropping it unlocks.
 #[must_use = "the lock is released when the guard is dropped"]
 #[derive(Debug)]
@@ -106,7 +112,7 @@ fn lock_contended(context: &impl Context, class: LockClass, word: &AtomicU64, me
         if has_died(context, held) && word.compare_exchange(held, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             #[cfg(any(debug_assertions, motet_model))]
             let repairs = order::Taken::note(context, class);
-            let is_whole = context.pool().find(word).is_some_and(|lock| context.recover(class, lock));
+            let is_whole = context.pool().find(word).is_some_and(|lock| repair(context, class, lock));
             assert!(is_whole, "core {} has died with a lock held ({class:?})", held as u32 - 1);
             count(&context.pool().header().locks_recovered[class as usize]);
             #[cfg(any(debug_assertions, motet_model))]
@@ -118,6 +124,11 @@ fn lock_contended(context: &impl Context, class: LockClass, word: &AtomicU64, me
         }
         context.relax();
     }
+}
+
+#[cfg(not(motet_model))]
+fn repair(context: &impl Context, class: LockClass, lock: motet_layout::PoolAddr) -> bool {
+    context.recover(class, lock)
 }
 
 /// What each core holds, and whether it may take more.
@@ -165,6 +176,13 @@ mod order {
         let Some(held) = record(context).and_then(innermost) else { return };
         let is_in_order = held < class || held == class && class.may_nest();
         assert!(is_in_order, "core {} takes {class:?} with {held:?} held: out of order", context.core().0);
+    }
+
+    /// How many locks of a class a core has.
+    #[cfg(motet_model)]
+    pub fn held(record: &CoreRecord, class: LockClass) -> u64 {
+        let word = words(record)[class as usize / CLASSES].load(Ordering::Relaxed);
+        word >> (class as usize % CLASSES * BITS) & ((1 << BITS) - 1)
     }
 
     fn innermost(record: &CoreRecord) -> Option<LockClass> {

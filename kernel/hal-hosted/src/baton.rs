@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 
-use motet_layout::{CORES_PER_ISLAND_MAX, ISLANDS_MAX, IslandId};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreRecord, ISLANDS_MAX, IslandId, LockClass};
 use motet_protocol::rejoin;
 
 use crate::config::Faults;
@@ -37,6 +37,23 @@ pub enum Point {
     #[cfg_attr(not(motet_model), allow(dead_code))]
     Atomic,
 }
+
+/// Whether a core is about to change a word with a lock of a class.
+#[cfg(motet_model)]
+fn changes_with(record: &CoreRecord, class: LockClass) -> bool {
+    motet_layout::sync::changes() && motet_protocol::lock::faults::holds(record, class)
+}
+
+/// Only builds for models know.
+#[cfg(not(motet_model))]
+fn changes_with(_record: &CoreRecord, _class: LockClass) -> bool {
+    false
+}
+
+/// Longest walk along the words of the pool.
+const WALK_MAX: u64 = 500_000;
+/// What a run ends with in which a core goes along words of the pool without end. In builds for models.
+pub const ENDLESS_WALK: &str = "a walk does not end";
 
 /// Virtual time of a user instruction: slow, so that timers need few instructions to wait for.
 const USER_INSTRUCTION_NS: u64 = 20;
@@ -73,10 +90,14 @@ struct State {
     random: Random,
     now_ns: u64,
     steps: u64,
+    /// Those that [`Faults::death_with`] counts.
+    steps_with: u64,
     /// Who runs; none before the start and after the end.
     running: Option<usize>,
     status: Vec<Status>,
     last_point: Vec<Option<Point>>,
+    /// How many atomic operations a core has done since it was last elsewhere.
+    walked: Vec<u64>,
     /// Doorbells under way: when they arrive, and at which core.
     bells: Vec<(u64, usize)>,
     /// When the host looks at the pool.
@@ -111,9 +132,11 @@ impl Baton {
             random: Random(seed),
             now_ns: 0,
             steps: 0,
+            steps_with: 0,
             running: None,
             status: vec![Status::Absent; cores],
             last_point: vec![None; cores],
+            walked: vec![0; cores],
             bells: Vec::new(),
             host_at_ns: None,
             stalled_until_ns: [0; ISLANDS_MAX],
@@ -137,10 +160,10 @@ impl Baton {
         self.now_ns.load(Ordering::Relaxed)
     }
 
-    /// Steps taken and the hash of all decisions.
-    pub fn trace(&self) -> (u64, u64) {
+    /// Steps taken, those that [`Faults::death_with`] counts, and the hash of all decisions.
+    pub fn trace(&self) -> (u64, u64, u64) {
         let state = lock(&self.state);
-        (state.steps, state.trace)
+        (state.steps, state.steps_with, state.trace)
     }
 
     /// How many user instructions to run before the next point.
@@ -268,6 +291,12 @@ impl Baton {
         state.now_ns += cost_ns;
         self.now_ns.store(state.now_ns, Ordering::Relaxed);
         state.last_point[core] = Some(point);
+        state.walked[core] = if point == Point::Atomic { state.walked[core] + 1 } else { 0 };
+        if state.walked[core] > WALK_MAX {
+            let place = std::backtrace::Backtrace::force_capture();
+            self.give_up_and_end(world, state, &format!("{ENDLESS_WALK}\n{place}"));
+        }
+        state.steps_with += u64::from(self.is_counted(world, core, point));
         if state.steps > self.steps_max {
             self.give_up_and_end(world, state, "the run does not end");
         }
@@ -278,6 +307,14 @@ impl Baton {
         }
         self.inject(world, &mut state);
         state
+    }
+
+    /// Whether a step is one that [`Faults::death_with`] counts.
+    fn is_counted(&self, world: &World, core: usize, point: Point) -> bool {
+        let (Some((island, _)), Some(class)) = (self.faults.death, self.faults.death_with) else { return false };
+        // First: a look at the pool's words is an operation, too.
+        let changes = point == Point::Atomic && changes_with(&world.pool.header().cores[core], class);
+        changes && core / CORES_PER_ISLAND_MAX == island.index() && world.all_have_joined()
     }
 
     fn inject(&self, world: &World, state: &mut State) {
@@ -295,7 +332,7 @@ impl Baton {
             state.damaged = crate::damage::damage_link(world.pool, &mut |bound| random.below(bound));
         }
         if let Some((island, _)) = self.faults.death
-            && state.steps >= state.dies_at
+            && self.faults.death_with.map_or(state.steps, |_| state.steps_with) >= state.dies_at
             && state.stalled_until_ns[island.index()] != u64::MAX
             && (!self.faults.survives || world.all_have_joined())
         {

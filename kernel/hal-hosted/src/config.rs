@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use motet_layout::{CALLS_BY_FASTEST, Isa, IslandId};
+use motet_layout::{CALLS_BY_FASTEST, Isa, IslandId, LockClass};
 
 /// One hosted island.
 #[derive(Clone, Debug)]
@@ -119,6 +119,9 @@ pub struct Faults {
     pub stall_ns_max: u64,
     /// An island that stops for good at that step.
     pub death: Option<(IslandId, u64)>,
+    /// That step is counted among those at which a core of that island is about to change a word of the pool with a lock of this class. In builds for
+    /// models.
+    pub death_with: Option<LockClass>,
     /// The host says that the island has died, and the machine goes on. It dies when all have joined, at the earliest.
     pub survives: bool,
     /// How often the dead island is started again, as soon as it may be. Between, it dies again.
@@ -159,6 +162,8 @@ pub enum Defect {
     FaultKind,
     /// `bring_home` does nothing. Not in [`ALL`](Self::ALL): it needs hidden harts.
     BringHome,
+    /// Not the HAL's: what a lock of this class protects is not repaired when a dead core held it. In builds for models.
+    Unrepaired(LockClass),
 }
 
 impl Defect {

@@ -30,6 +30,7 @@ mod migration;
 mod region;
 mod world;
 
+pub use baton::ENDLESS_WALK;
 pub use config::{Config, Counter, Defect, Driver, Faults, IslandConfig};
 pub use machine::{Flavour, Hosted, HostedMachine};
 pub use world::{Failure, Host, Kernel, NoHost, Outcome, run, run_seeds};

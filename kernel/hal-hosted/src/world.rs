@@ -47,6 +47,8 @@ pub struct Outcome {
     pub logs: Vec<Vec<u8>>,
     /// Points passed (seeded driver).
     pub steps: u64,
+    /// Those that [`Faults::death_with`](crate::Faults::death_with) counts.
+    pub steps_with: u64,
     /// Hash of all scheduling decisions (seeded driver): equal for equal runs.
     pub trace: u64,
     region: Region,
@@ -166,8 +168,9 @@ pub fn run<K: Kernel>(config: Config, host: Box<dyn Host>, prepare: impl FnOnce(
     if let Some(message) = lock(&world.failure).take() {
         return Err(Failure { seed, message, logs });
     }
-    let (steps, trace) = world.baton.as_ref().map_or((0, 0), Baton::trace);
-    Ok(Outcome { status: pool.header().exit.load(Ordering::Acquire) - 1, logs, steps, trace, region })
+    let (steps, steps_with, trace) = world.baton.as_ref().map_or((0, 0, 0), Baton::trace);
+    let status = pool.header().exit.load(Ordering::Acquire) - 1;
+    Ok(Outcome { status, logs, steps, steps_with, trace, region })
 }
 
 /// Runs `each` with many seeds; `MOTET_SEED` replaces them by one, `MOTET_SEEDS` by more or fewer.
@@ -307,6 +310,10 @@ impl World {
         let name = format!("core {}.{}", core.island().0, core.index_in_island());
         let thread = std::thread::Builder::new().name(name).stack_size(1 << 20).spawn(move || {
             become_life(life);
+            #[cfg(motet_model)]
+            if let Some(Defect::Unrepaired(class)) = self.config.defect {
+                motet_protocol::lock::faults::leave_unrepaired(class);
+            }
             self.live(core);
         });
         lock(&self.threads).push(thread.expect("the host can start a thread"));

@@ -59,6 +59,12 @@ calls! {
     Ppoll 271 73;
     /// `close`
     Close 3 57;
+    /// `mkdirat`
+    Mkdirat 258 34;
+    /// `unlinkat`
+    Unlinkat 263 35;
+    /// `renameat2`
+    Renameat2 316 276;
     /// `dup3`
     Dup3 292 24;
     /// `pipe2`

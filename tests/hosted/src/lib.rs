@@ -5,13 +5,14 @@
 pub mod calls;
 pub mod fat;
 pub mod program;
+pub mod scenarios;
 pub mod sources;
 pub mod whole;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use motet_hal::Machine;
-use motet_hal_hosted::{Config, Driver, Failure, Faults, Host, IslandConfig, Kernel, run, run_seeds};
+use motet_hal_hosted::{Config, Driver, Failure, Faults, Host, IslandConfig, Kernel, Outcome, run, run_seeds};
 use motet_layout::sync::Ordering;
 use motet_layout::{
     CALLS_BY_DMA, CROSSING_DIRECT, CROSSING_FLICK, CoreId, HostStream, Isa, IslandId, MOUNT_PROC, MOUNT_SYS, Pool,
@@ -57,6 +58,8 @@ pub struct Ended {
     pub errors: String,
     /// Points passed, under a seed.
     pub steps: u64,
+    /// Those that [`Faults::death_with`] counts.
+    pub steps_with: u64,
     /// Hash of the schedule, under a seed.
     pub trace: u64,
 }
@@ -97,7 +100,7 @@ pub fn boot_and_look<T: Send + 'static>(
         move |pool| *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(look(pool))
     };
     let console = Console { texts: texts.clone(), look: Some(Box::new(sees)) };
-    let outcome = run::<Motet>(config, Box::new(console), |pool| prepare(pool, scenario));
+    let outcome = run_kernels(config, Box::new(console), scenario);
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let [output, mut errors] = std::mem::take(&mut *texts.lock().unwrap_or_else(PoisonError::into_inner)).map(text);
     let outcome = outcome.map_err(|mut failure| {
@@ -110,7 +113,13 @@ pub fn boot_and_look<T: Send + 'static>(
     }
     let seen =
         seen.lock().unwrap_or_else(PoisonError::into_inner).take().expect("a machine that has ended was looked at");
-    Ok((Ended { status: outcome.status, output, errors, steps: outcome.steps, trace: outcome.trace }, seen))
+    let (steps, steps_with, trace) = (outcome.steps, outcome.steps_with, outcome.trace);
+    Ok((Ended { status: outcome.status, output, errors, steps, steps_with, trace }, seen))
+}
+
+/// The only place where the kernel is compiled for hosted islands: it is not generic, so no test compiles it once more.
+fn run_kernels(config: Config, host: Box<dyn Host>, scenario: &Scenario) -> Result<Outcome, Failure> {
+    run::<Motet>(config, host, |pool| prepare(pool, scenario))
 }
 
 /// The host, as an actor on the pool.
@@ -215,6 +224,7 @@ pub const ROUGH: Faults = Faults {
     stall_every: 2000,
     stall_ns_max: 500_000,
     death: None,
+    death_with: None,
     survives: false,
     rejoins: 0,
     dies_again_within: 0,

@@ -1,15 +1,15 @@
 //! Whether what locks protect is whole when a run has ended: what is counted is what there is, and links go both ways. What a lock protects that
 //! somebody has, dead or alive, is left out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use motet_layout::sync::Ordering;
 use motet_layout::{
-    BLOCK_RESERVED, Cell64, CoreId, DISTANCES, EntryRecord, InodeRecord, Lock, MoreNodes, PIPE_CAPACITY, PipeRecord,
-    Pool, PoolAddr, PoolSafe, ProcessRecord, SOCKET_LISTENING, SocketRecord, ThreadRecord, TimerNode, UserRecord,
-    WaitNode, WaitQueue, WatchRecord,
+    BLOCK_RESERVED, Cell64, CoreId, DISTANCES, EntryRecord, EpollRecord, FILE_EPOLL, FILES_CLOEXEC, FileRecord,
+    FilesRecord, InodeRecord, Lock, MoreNodes, PIPE_CAPACITY, PipeRecord, Pool, PoolAddr, PoolSafe, ProcessRecord,
+    SOCKET_LISTENING, SocketRecord, SpaceRecord, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
 };
-use motet_protocol::{Context, lock, memory::block, slab, threads};
+use motet_protocol::{Context, hand, lock, memory::block, slab, threads};
 
 /// Who looks.
 struct Look(Pool);
@@ -31,7 +31,7 @@ type Part = fn(&Look, &mut Vec<String>);
 /// What is not whole, in words; nothing, if all is well.
 pub fn broken(pool: Pool) -> Vec<String> {
     let look = Look(pool);
-    let parts: [(&str, Part); 8] = [
+    let parts: [(&str, Part); 12] = [
         ("slabs", slabs),
         ("frames", frames),
         ("timers", timers),
@@ -40,6 +40,10 @@ pub fn broken(pool: Pool) -> Vec<String> {
         ("directories", directories),
         ("pipes", pipes),
         ("sockets", sockets),
+        ("files", files),
+        ("descriptors", descriptors),
+        ("interest lists", interest_lists),
+        ("spaces", spaces),
     ];
     let mut found = Vec::new();
     for (name, part) in parts {
@@ -123,10 +127,12 @@ fn timers(look: &Look, found: &mut Vec<String>) {
             same(found, || format!("core of one on core {index}"), node.core.load(Ordering::Relaxed), index as u32 + 1);
             before = look.raw(*node);
         }
-        let armed = threads::all(look).filter(|thread| thread.timer.core.load(Ordering::Relaxed) == index as u32 + 1);
-        for thread in armed {
-            let is_listed = list.iter().any(|node| std::ptr::eq(*node, &thread.timer));
-            same(found, || format!("whether thread {} is on core {index}", thread.tid.get()), is_listed, true);
+        let process = |thread: &ThreadRecord| pool.get(PoolAddr(thread.process.load(Ordering::Relaxed)));
+        let of_processes = threads::all(look).filter_map(process).map(|process: &ProcessRecord| &process.alarm);
+        let nodes = threads::all(look).map(|thread| &thread.timer).chain(of_processes);
+        for node in nodes.filter(|node| node.core.load(Ordering::Relaxed) == index as u32 + 1) {
+            let is_listed = list.iter().any(|listed| std::ptr::eq(*listed, node));
+            same(found, || format!("whether {:#x} is on core {index}", look.raw(node)), is_listed, true);
         }
         if let Some(first) = list.first() {
             same(
@@ -209,6 +215,7 @@ fn directories(look: &Look, found: &mut Vec<String>) {
         let mut before = 0;
         for entry in &entries {
             same(found, || format!("previous in {number}"), entry.prev.get(), before);
+            same(found, || format!("the directory of an entry of {number}"), entry.dir.get(), look.raw(dir));
             before = look.raw(*entry);
             let inode = pool.get::<InodeRecord>(PoolAddr(entry.inode.get()));
             left.extend(inode.filter(|inode| inode.mode.get() & 0o170_000 == 0o040_000).map(|inode| look.raw(inode)));
@@ -239,5 +246,107 @@ fn sockets(look: &Look, found: &mut Vec<String>) {
             socket.pending[1].get(),
             pending.last().map_or(0, |last| look.raw(*last)),
         );
+    }
+}
+
+fn files(look: &Look, found: &mut Vec<String>) {
+    for inode in slab::all::<InodeRecord>(look).filter(|inode| inode.refs.load(Ordering::Relaxed) != 0) {
+        if is_free(&inode.lock) {
+            same(
+                found,
+                || format!("a root of {} that does not count yet", inode.number.get()),
+                inode.new_root.get(),
+                0,
+            );
+        }
+    }
+}
+
+/// What names an open file: descriptors, and threads whose call goes on with it. Cores have none in hand.
+fn descriptors(look: &Look, found: &mut Vec<String>) {
+    let pool = look.pool();
+    let tables = || slab::all::<FilesRecord>(look).filter(|table| hand::count(*table) != 0);
+    let mut named: BTreeMap<u64, u32> = BTreeMap::new();
+    for table in tables() {
+        let used = |fd: usize| table.inline[fd].load(Ordering::Relaxed) & !FILES_CLOEXEC;
+        let high = (0..table.inline.len()).rev().find(|&fd| used(fd) != 0).map_or(0, |fd| fd as u32 + 1);
+        (0..table.inline.len()).for_each(|fd| *named.entry(used(fd)).or_default() += 1);
+        if is_free(&table.lock) {
+            let is_high = table.high.get() >= high;
+            same(found, || format!("whether descriptor {high} is not beyond the highest one"), is_high, true);
+        }
+    }
+    let in_hand: BTreeSet<u64> =
+        pool.header().cores.iter().flat_map(|core| &core.hand).map(|note| note.load(Ordering::Relaxed) & !15).collect();
+    for file in slab::all::<FileRecord>(look) {
+        let (raw, word) = (look.raw(file), file.refs.load(Ordering::Relaxed));
+        if word == 0 || in_hand.contains(&raw) {
+            continue;
+        }
+        let words = |thread: &'static ThreadRecord| thread.scratch.iter().chain([&thread.guest_file]);
+        let paused = threads::all(look).flat_map(words).filter(|word| word.get() == raw).count() as u32;
+        let names = named.get(&raw).copied().unwrap_or_default();
+        same(found, || format!("references to the open file {raw:#x}"), word, word.clamp(names, names + paused));
+    }
+}
+
+fn interest_lists(look: &Look, found: &mut Vec<String>) {
+    let pool = look.pool();
+    if !is_free(&pool.header().epoll_lock) {
+        return;
+    }
+    same(found, || "a watch that is being changed".into(), pool.header().watch_changing.get(), 0);
+    let open = || slab::all::<FileRecord>(look).filter(|file| file.refs.load(Ordering::Relaxed) != 0);
+    let mut watched = 0;
+    for list in open().filter(|file| file.kind.get() == FILE_EPOLL).filter_map(|file| object(look, file)) {
+        let list: &EpollRecord = list;
+        let watches = chain::<WatchRecord>(pool, list.all[0].get(), |watch| watch.all[1].get());
+        watched += watches.len();
+        if !is_free(&list.lock) {
+            continue;
+        }
+        both_ways(look, found, "list", &watches, &list.all, |watch| &watch.all);
+        let asked = chain::<WatchRecord>(pool, list.asked[0].get(), |watch| watch.asked[1].get());
+        both_ways(look, found, "those asked", &asked, &list.asked, |watch| &watch.asked);
+        for watch in &watches {
+            let is_asked = asked.iter().any(|asked| std::ptr::eq(*asked, *watch));
+            same(found, || "whether a watch is asked".into(), is_asked, watch.is_asked.get() != 0);
+            same(found, || "the list of a watch".into(), watch.list.get(), look.raw(list));
+        }
+    }
+    let of_files: usize = open()
+        .map(|file| {
+            chain::<WatchRecord>(pool, file.watches.load(Ordering::Relaxed), |watch| watch.file_next.get()).len()
+        })
+        .sum();
+    same(found, || "watches of files".into(), of_files, watched);
+}
+
+fn object(look: &Look, file: &FileRecord) -> Option<&'static EpollRecord> {
+    look.pool().get(PoolAddr(file.object.get()))
+}
+
+/// Links back, and the last one.
+fn both_ways(
+    look: &Look,
+    found: &mut Vec<String>,
+    what: &str,
+    list: &[&'static WatchRecord],
+    ends: &[Cell64; 2],
+    links: fn(&WatchRecord) -> &[Cell64; 2],
+) {
+    let mut before = 0;
+    for watch in list {
+        same(found, || format!("previous in {what}"), links(watch)[0].get(), before);
+        before = look.raw(*watch);
+    }
+    same(found, || format!("last in {what}"), ends[1].get(), before);
+}
+
+fn spaces(look: &Look, found: &mut Vec<String>) {
+    for space in slab::all::<SpaceRecord>(look).filter(|space| space.refs.load(Ordering::Relaxed) != 0) {
+        if is_free(&space.lock) && space.damaged.load(Ordering::Relaxed) == 0 {
+            same(found, || "a change of VMAs".into(), space.changing.get(), 0);
+        }
     }
 }

@@ -1,0 +1,435 @@
+//! What locks protect is repaired when an island has died with one, wherever that was: for each class of locks an island dies at operations that it does
+//! with such a lock, one death in each run. And each repair is needed: without it, one of these runs ends badly.
+#![cfg(motet_model)]
+
+use motet_hal_hosted::{Config, Defect, Driver, Faults, IslandConfig, isa::Op};
+use motet_layout::{Isa, IslandId, LockClass, sync::Ordering};
+use motet_tests_hosted::calls::Sys;
+use motet_tests_hosted::program::{DATA, Program};
+use motet_tests_hosted::scenarios::sharers;
+use motet_tests_hosted::{ROUGH, Scenario, boot_and_look, three_islands, whole};
+
+/// What islands do while one of them dies.
+type Make = fn() -> Scenario;
+
+const PIPE: u64 = DATA + 16;
+const ADDRESS: u64 = DATA + 0x280;
+const POLLED: u64 = DATA + 0x2c0;
+const NONBLOCK: u64 = 0o4000;
+const ROOM: u64 = DATA + 0x1000;
+const TIME: u64 = DATA + 0x240;
+/// `AT_FDCWD`.
+const HERE: u64 = (-100_i64).cast_unsigned();
+const REMOVE_DIRECTORY: u64 = 0x200;
+/// `O_CREAT | O_RDWR`.
+const CREATE: u64 = 0o102;
+
+/// A first process on x86-64 that does `first`, starts programs for the other two that do `work` as it does itself, waits until there is no child any more, does `last`,
+/// and says that all is done.
+fn family(first: fn(&mut Program), work: fn(&mut Program, Isa), last: fn(&mut Program)) -> Scenario {
+    let parent = Program::build(Isa::X86_64, |program| {
+        let [_, pid, zero, ..] = program.asm.roles.saved;
+        first(program);
+        for path in ["/arm", "/riscv"] {
+            let child = program.fork(pid);
+            let behind = program.asm.label();
+            program.asm.jump(behind);
+            program.asm.bind(child);
+            program.exec(path);
+            program.asm.bind(behind);
+        }
+        work(program, Isa::X86_64);
+        let again = program.asm.here();
+        program.call(Sys::Wait4, &[u64::MAX, 0, 0, 0]);
+        let result = program.asm.roles.result;
+        program.asm.li(zero, 0);
+        program.asm.branch(Op::Bge, result, zero, again);
+        last(program);
+        program.print(1, "all\n");
+        program.exit(0);
+    });
+    let child = |isa| {
+        Program::build(isa, |program| {
+            work(program, isa);
+            program.exit(0);
+        })
+    };
+    let files = vec![("first", parent), ("arm", child(Isa::AArch64)), ("riscv", child(Isa::RiscV64))];
+    Scenario { files, command: vec!["/first"], ..Scenario::default() }
+}
+
+/// Children are made and end.
+fn forks() -> Scenario {
+    family(
+        |_| {},
+        |program, _| {
+            let [_, pid, ..] = program.asm.roles.saved;
+            for _ in 0..2 {
+                let child = program.fork(pid);
+                let behind = program.asm.label();
+                program.asm.jump(behind);
+                program.asm.bind(child);
+                program.exit(0);
+                program.asm.bind(behind);
+            }
+            program.wait();
+            program.wait();
+        },
+        |program| fork_and_wait(program),
+    )
+}
+
+fn fork_and_wait(program: &mut Program) {
+    let [_, pid, ..] = program.asm.roles.saved;
+    let child = program.fork(pid);
+    let behind = program.asm.label();
+    program.wait();
+    program.asm.jump(behind);
+    program.asm.bind(child);
+    program.exit(0);
+    program.asm.bind(behind);
+}
+
+/// Two strings, to two arguments.
+fn names(program: &mut Program, at: [usize; 2], names: [&str; 2]) {
+    for (at, name) in at.into_iter().zip(names) {
+        program.arg_string(at, name);
+    }
+}
+
+fn open(program: &mut Program, name: &str) {
+    let [fd, ..] = program.asm.roles.saved;
+    program.arg(0, HERE);
+    program.arg_string(1, name);
+    program.arg(2, CREATE);
+    program.arg(3, 0o666);
+    program.call_as_is(Sys::Openat);
+    program.result_to(fd);
+}
+
+fn close(program: &mut Program) {
+    let [fd, ..] = program.asm.roles.saved;
+    program.arg_from(0, fd);
+    program.call_as_is(Sys::Close);
+}
+
+fn make_directory(program: &mut Program, name: &str) {
+    program.arg(0, HERE);
+    program.arg_string(1, name);
+    program.arg(2, 0o777);
+    program.call_as_is(Sys::Mkdirat);
+}
+
+fn rename(program: &mut Program, from: &str, to: &str) {
+    program.arg(0, HERE);
+    program.arg(2, HERE);
+    program.arg(4, 0);
+    names(program, [1, 3], [from, to]);
+    program.call_as_is(Sys::Renameat2);
+}
+
+fn unlink(program: &mut Program, name: &str, flags: u64) {
+    program.arg(0, HERE);
+    program.arg_string(1, name);
+    program.arg(2, flags);
+    program.call_as_is(Sys::Unlinkat);
+}
+
+/// Files and directories are made, renamed and removed in one that all share, and a file grows.
+fn directories() -> Scenario {
+    family(
+        |program| {
+            make_directory(program, "/d");
+            program.or_exit(100);
+            open(program, "/d/file");
+            program.or_exit(101);
+        },
+        |program, isa| {
+            let own = match isa {
+                Isa::AArch64 => ["/d/a", "/d/b", "/d/c"],
+                Isa::RiscV64 => ["/d/e", "/d/f", "/d/g"],
+                Isa::X86_64 | Isa::Hosted => ["/d/i", "/d/j", "/d/k"],
+            };
+            for _ in 0..2 {
+                open(program, own[0]);
+                close(program);
+                make_directory(program, own[1]);
+                // One deeper each time.
+                for at in [8, 1 << 21] {
+                    program.call(Sys::Pwrite64, &[3, DATA, 8, at]);
+                }
+                rename(program, own[0], own[2]);
+                unlink(program, own[1], REMOVE_DIRECTORY);
+                unlink(program, own[2], 0);
+                program.call(Sys::Ftruncate, &[3, 0]);
+            }
+        },
+        |program| {
+            program.call(Sys::Pwrite64, &[3, DATA, 8, 1 << 20]);
+            program.or_exit(102);
+            program.call(Sys::Pread64, &[3, ROOM, 8, 8]);
+            program.or_exit(103);
+            open(program, "/d/last");
+            program.or_exit(104);
+            close(program);
+            unlink(program, "/d/last", 0);
+            program.or_exit(105);
+        },
+    )
+}
+
+/// Waits at a pipe that all share, for a short time, and writes there.
+fn sleepers() -> Scenario {
+    fn prepare(program: &mut Program) {
+        for (at, word) in [(TIME, 0), (TIME + 8, 20_000), (POLLED, 3 | 1 << 32)] {
+            program.store_at(at, word);
+        }
+    }
+    family(
+        |program| {
+            program.call(Sys::Pipe2, &[PIPE, NONBLOCK]);
+            program.or_exit(100);
+        },
+        |program, _| {
+            prepare(program);
+            let [_, pid, ..] = program.asm.roles.saved;
+            for _ in 0..3 {
+                let child = program.fork(pid);
+                let behind = program.asm.label();
+                program.call(Sys::Ppoll, &[POLLED, 1, TIME, 0, 8]);
+                program.call(Sys::Write, &[4, DATA, 1]);
+                program.call(Sys::Wait4, &[u64::MAX, 0, 0, 0]);
+                program.asm.jump(behind);
+                program.asm.bind(child);
+                program.call(Sys::Ppoll, &[POLLED, 1, TIME, 0, 8]);
+                program.call(Sys::Read, &[3, ROOM, 8]);
+                program.exit(0);
+                program.asm.bind(behind);
+            }
+        },
+        |program| {
+            let [_, pid, ..] = program.asm.roles.saved;
+            program.call(Sys::Read, &[3, ROOM, 64]);
+            // Nothing comes before it waits.
+            let child = program.fork(pid);
+            let behind = program.asm.label();
+            program.call(Sys::Ppoll, &[POLLED, 1, 0, 0, 8]);
+            program.or_exit(104);
+            program.wait();
+            program.asm.jump(behind);
+            program.asm.bind(child);
+            program.call(Sys::Nanosleep, &[TIME, 0]);
+            program.call(Sys::Write, &[4, DATA, 1]);
+            program.exit(0);
+            program.asm.bind(behind);
+        },
+    )
+}
+
+/// All connect to one socket, and accept.
+fn connections() -> Scenario {
+    fn prepare(program: &mut Program) {
+        program.store_at(ADDRESS, 1 | u64::from(b'x') << 24);
+    }
+    fn connect_and_accept(program: &mut Program) {
+        let [fd, ..] = program.asm.roles.saved;
+        program.call(Sys::Socket, &[1, 1, 0]);
+        program.result_to(fd);
+        program.arg_from(0, fd);
+        program.arg(1, ADDRESS);
+        program.arg(2, 4);
+        program.call_as_is(Sys::Connect);
+        close(program);
+        program.call(Sys::Accept4, &[3, 0, 0, 0]);
+        program.result_to(fd);
+        close(program);
+    }
+    family(
+        |program| {
+            prepare(program);
+            for (call, args) in
+                [(Sys::Socket, &[1, 1 | NONBLOCK, 0][..]), (Sys::Bind, &[3, ADDRESS, 4]), (Sys::Listen, &[3, 64])]
+            {
+                program.call(call, args);
+                program.or_exit(100);
+            }
+        },
+        |program, _| {
+            prepare(program);
+            (0..4).for_each(|_| connect_and_accept(program));
+        },
+        |program| {
+            let [fd, _, zero, ..] = program.asm.roles.saved;
+            // Whoever connected and was not accepted comes first.
+            let again = program.asm.here();
+            program.call(Sys::Accept4, &[3, 0, 0, 0]);
+            program.result_to(fd);
+            close(program);
+            program.asm.li(zero, 0);
+            program.asm.branch(Op::Bge, fd, zero, again);
+            connect_and_accept(program);
+            // Of the connection that was accepted, as it was closed.
+            program.or_exit(105);
+        },
+    )
+}
+
+/// Processes on two islands of one instruction set that have one descriptor table.
+fn descriptors() -> Scenario {
+    /// `CLONE_FILES | SIGCHLD`.
+    const SHARING: u64 = 0x400 | 17;
+    fn change(program: &mut Program) {
+        for at in [20, 21, 20] {
+            program.call(Sys::Dup3, &[3, at, 0]);
+            program.call(Sys::Pipe2, &[PIPE, 0]);
+            program.call(Sys::Close, &[20]);
+            program.call(Sys::Close, &[6]);
+            program.call(Sys::Close, &[7]);
+        }
+    }
+    let first = Program::build(Isa::X86_64, |program| {
+        let [_, pid, zero, ..] = program.asm.roles.saved;
+        program.call(Sys::Pipe2, &[PIPE, 0]);
+        program.or_exit(100);
+        let child = program.asm.label();
+        for _ in 0..4 {
+            program.call(Sys::Clone, &[SHARING, 0, 0, 0, 0]);
+            program.or_exit(120);
+            program.result_to(pid);
+            program.asm.li(zero, 0);
+            program.asm.branch(Op::Beq, pid, zero, child);
+        }
+        change(program);
+        let again = program.asm.here();
+        program.call(Sys::Wait4, &[u64::MAX, 0, 0, 0]);
+        let result = program.asm.roles.result;
+        program.asm.li(zero, 0);
+        program.asm.branch(Op::Bge, result, zero, again);
+        change(program);
+        program.print(1, "all\n");
+        program.exit(0);
+        program.asm.bind(child);
+        change(program);
+        program.exit(0);
+    });
+    Scenario { files: vec![("first", first)], command: vec!["/first"], ..Scenario::default() }
+}
+
+fn run(make: Make, seed: u64, death: (IslandId, u64), class: LockClass, defect: Option<Defect>) -> Ran {
+    let mut islands = three_islands([2, 1, 2]);
+    if class == LockClass::Descriptors {
+        islands = [1, 2, 1].map(|cores| IslandConfig::foreign(Isa::X86_64, cores)).to_vec();
+    }
+    let mut config = Config::new(Driver::Seeded(seed), islands);
+    config.faults = Faults { death: Some(death), death_with: Some(class), survives: true, ..ROUGH };
+    config.defect = defect;
+    config.steps_max = 3_000_000;
+    let looked = boot_and_look(config, &make(), move |pool| {
+        let taken_over = pool.header().locks_recovered[class as usize].load(Ordering::Relaxed);
+        (taken_over, whole::broken(pool))
+    });
+    match looked {
+        Ok((ended, (taken_over, broken))) => {
+            let is_well = (ended.status, ended.output.as_str()) == (0, "all\n") && broken.is_empty();
+            let bad = (!is_well).then(|| format!("{broken:?}, {ended:?}"));
+            Ran { steps: ended.steps_with, taken_over, bad }
+        }
+        Err(failure) => Ran { steps: 0, taken_over: 0, bad: Some(failure.to_string()) },
+    }
+}
+
+/// A run.
+struct Ran {
+    /// Operations with a lock of the class.
+    steps: u64,
+    /// Locks of the class that were taken over.
+    taken_over: u64,
+    /// How it went wrong.
+    bad: Option<String>,
+}
+
+/// How many deaths of each island, at most, spread over what it does with the lock.
+const DEATHS: u64 = 80;
+/// Where the repair has been seen to be needed, so many deaths are left out between two.
+const APART: usize = 4;
+
+/// Islands die at operations with a lock of a class, and the others go on; without the repair, they do not (`is_seen_missing`).
+fn repaired(class: LockClass, make: Make, is_seen_missing: bool) {
+    let (first, seeds) = (env("MOTET_FIRST", 0), env("MOTET_SEEDS", 1));
+    let (mut runs, mut taken_over, mut tried) = (0, 0, 0);
+    let (mut bad, mut missing): (Vec<String>, Option<String>) = (Vec::new(), None);
+    for (seed, island) in (first..first + seeds).flat_map(|seed| [1, 2].map(|island| (seed, IslandId(island)))) {
+        let steps = run(make, seed, (island, u64::MAX), class, None).steps;
+        let stride = (steps / env("MOTET_DEATHS", DEATHS)).max(1);
+        for (index, step) in (1 + (seed * 7 + 3) % stride..=steps).step_by(stride as usize).enumerate() {
+            let looks_for_it = is_seen_missing && missing.is_none();
+            if !looks_for_it && index % APART != 0 {
+                continue;
+            }
+            let ran = run(make, seed, (island, step), class, None);
+            (runs, taken_over) = (runs + 1, taken_over + ran.taken_over);
+            if let Some(text) = ran.bad {
+                println!("seed {seed}, island {} dies at operation {step} of {steps}: {text}", island.0);
+                bad.push(text);
+            } else if looks_for_it && ran.taken_over != 0 {
+                tried += 1;
+                missing = run(make, seed, (island, step), class, Some(Defect::Unrepaired(class))).bad;
+            }
+        }
+    }
+    println!("{class:?}: {runs} deaths, {taken_over} locks taken over, {} failures", bad.len());
+    assert!(taken_over > 0, "nobody dies with such a lock");
+    assert!(bad.is_empty(), "{} of {runs}; the first: {}", bad.len(), bad[0]);
+    if is_seen_missing {
+        let missing = missing.unwrap_or_else(|| panic!("{tried} runs without the repair of {class:?} end well"));
+        println!("  after {tried} runs without the repair: {}", missing.lines().next().unwrap_or_default());
+    }
+}
+
+#[test]
+fn the_process_tree_is_repaired() {
+    repaired(LockClass::Tree, forks, true);
+}
+
+#[test]
+fn directories_and_files_are_repaired() {
+    repaired(LockClass::Inode, directories, true);
+}
+
+#[test]
+fn descriptor_tables_are_repaired() {
+    repaired(LockClass::Descriptors, descriptors, true);
+}
+
+#[test]
+fn interest_lists_are_repaired() {
+    repaired(LockClass::Interests, sharers, true);
+}
+
+#[test]
+fn timer_lists_are_repaired() {
+    repaired(LockClass::Timers, sleepers, true);
+}
+
+#[test]
+fn slabs_are_repaired() {
+    repaired(LockClass::Slab, forks, true);
+}
+
+#[test]
+fn frames_of_islands_are_repaired() {
+    repaired(LockClass::Frames, forks, true);
+}
+
+/// Without their repairs hardly any of these runs ends badly: what is wrong heals, or is seen by nobody.
+#[test]
+fn sockets_wait_queues_and_pipes_are_usable() {
+    repaired(LockClass::Socket, connections, false);
+    repaired(LockClass::Waiters, sleepers, false);
+    repaired(LockClass::Watches, sharers, false);
+    repaired(LockClass::Pipe, sharers, false);
+}
+
+fn env(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
