@@ -2,15 +2,17 @@
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use motet_layout::{
-    CoreId, FileRecord, FilesRecord, ISLAND_DEAD, IslandId, LockClass, Pool, PoolAddr,
+    CoreId, FileRecord, FilesRecord, ISLAND_DEAD, ISLAND_JOINED, ISLAND_RECLAIMING, IslandId, LockClass, Pool,
+    PoolAddr,
     sync::{AtomicU32, Ordering},
 };
 use motet_protocol::{
     Context,
     hand::{self, Found, Place},
-    lock,
+    lock, orphans, rejoin, shootdown,
 };
 
 use crate::harness::{
@@ -29,6 +31,8 @@ struct Actor {
     core: Core,
     world: World,
     settles: bool,
+    /// How often its island had died when it started.
+    life: u32,
 }
 
 /// A file in the first descriptor of a table, which two more words of the table may come to have.
@@ -41,6 +45,10 @@ struct World {
 
 impl Context for Actor {
     as_its_core!();
+
+    fn life(&self) -> u32 {
+        self.life
+    }
 
     fn recover(&self, class: LockClass, _: PoolAddr) -> bool {
         assert_eq!(class, LockClass::Descriptors);
@@ -120,6 +128,11 @@ impl Actor {
 
     fn reclaim(&self) {
         hand::disown(self, self.world.file);
+        self.reclaim_noted();
+    }
+
+    /// What the notes of the dead core say.
+    fn reclaim_noted(&self) {
         hand::settle_counts(self, dying());
         if hand::place(self, dying()).is_some() {
             let _guard = lock::lock(self, &self.world.table.lock);
@@ -131,6 +144,70 @@ impl Actor {
         }
     }
 }
+
+/// The core dies while it takes and drops a reference, is reclaimed, lives again and does the same once more; the second one does `lives` meanwhile.
+fn rejoins(at: u32, reclaims: fn(&Actor), lives: fn(&Actor)) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        let objects = Objects::new(pool, base);
+        let world = World { file: objects.make(), table: objects.make(), closed: objects.make() };
+        let word = pool.addr_of(world.file).0;
+        quietly(|| {
+            world.file.refs.store(1, Ordering::Relaxed);
+            world.table.inline[0].store(word, Ordering::Relaxed);
+            for island in &pool.header().islands[..3] {
+                island.state.store(ISLAND_JOINED, Ordering::Relaxed);
+            }
+        });
+        let (bells, is_over) = (Arc::new(Bells::default()), Arc::new(AtomicBool::new(false)));
+        let actor = |(island, life)| Actor { core: Core::new(pool, island, &bells), world, settles: true, life };
+        let [first, second, mortal, reborn] = [(FIRST, 0), (1, 0), (DYING, 0), (DYING, 1)].map(actor);
+        let ends = is_over.clone();
+        together(vec![
+            Box::new(move || {
+                dies_after(at, || use_once(&mortal, 1));
+                let (header, island) = (pool.header(), IslandId(DYING));
+                rejoin::declare_dead(header, island);
+                while !rejoin::is_gone(header, island) {
+                    mortal.relax();
+                }
+                rejoin::begin(header, island);
+                quietly(|| rejoin::take_records(&reborn));
+                rejoin::join(&reborn);
+                // By another table than theirs: without its lock.
+                hand::take(&reborn, world.file);
+                reborn.put();
+                ends.store(true, Relaxed);
+            }),
+            Box::new(move || {
+                lives(&second);
+                while !is_over.load(Relaxed) {
+                    shootdown::pass(&second, || ());
+                    second.relax();
+                }
+            }),
+            Box::new(move || {
+                first.await_death();
+                orphans::wait_for_all(&first);
+                pool.header().islands[usize::from(DYING)].state.store(ISLAND_RECLAIMING, Ordering::SeqCst);
+                reclaims(&first);
+                orphans::wait_for_all(&first);
+                quietly(|| rejoin::finish_reclaiming(&first, 1 << DYING));
+            }),
+        ]);
+        let there = world.table.inline.iter().filter(|slot| slot.load(Ordering::Relaxed) != 0).count() as u32;
+        assert_eq!(world.file.refs.load(Ordering::Relaxed), there, "references that nobody has, or too few");
+    }
+}
+
+/// `dup` to a descriptor, and `close`.
+fn use_once(actor: &Actor, descriptor: usize) {
+    actor.duplicate(descriptor);
+    actor.close_descriptor(descriptor);
+}
+
+/// Operations until both are done, at most.
+const USES: u32 = 60;
 
 /// The dying core does `dies` as far as it comes; the second one does `lives` meanwhile, and the first reclaims.
 fn death(at: u32, settles: bool, dies: fn(&Actor), lives: fn(&Actor)) -> impl Fn() + Clone + Send + Sync + 'static {
@@ -144,7 +221,7 @@ fn death(at: u32, settles: bool, dies: fn(&Actor), lives: fn(&Actor)) -> impl Fn
             world.table.inline[0].store(word, Ordering::Relaxed);
         });
         let bells = Arc::new(Bells::default());
-        let actor = |island| Actor { core: Core::new(pool, island, &bells), world, settles };
+        let actor = |island| Actor { core: Core::new(pool, island, &bells), world, settles, life: 0 };
         let [first, second, doomed] = [FIRST, 1, DYING].map(actor);
         together(vec![
             Box::new(move || {
@@ -229,4 +306,18 @@ fn freeing_a_count_before_the_note_is_undone_is_caught() {
         let _ = refs.compare_exchange(word, word & 0xff_ffff, Ordering::AcqRel, Ordering::Relaxed);
     };
     must_be_caught(60, move || (0..OPERATIONS).for_each(|at| death(at, true, dies, lives)()));
+}
+
+#[test]
+fn an_island_that_joins_again_waits_for_nothing_that_its_earlier_life_owned() {
+    for at in 0..USES {
+        explore(20, rejoins(at, Actor::reclaim, |second| use_once(second, 2)));
+        explore(2, rejoins(at, Actor::reclaim, |_| {}));
+    }
+}
+
+/// It says that its own core owns the count, which lives.
+#[test]
+fn leaving_owners_to_whoever_meets_them_is_caught_when_an_island_joins_again() {
+    must_be_caught(2, move || (0..USES).for_each(|at| rejoins(at, Actor::reclaim_noted, |_| {})()));
 }

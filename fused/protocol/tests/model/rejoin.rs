@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{
-    CORE_AWAKE, CORE_IDLE, Cell64, CoreId, FileLock, ISLAND_DEAD, ISLAND_JOINED, ISLAND_RECLAIMING, IslandId, Pool,
-    SpaceRecord, ThreadRecord, handshake::then_look,
+    CORE_AWAKE, CORE_IDLE, CORE_OFFLINE, Cell64, CoreId, FileLock, ISLAND_DEAD, ISLAND_JOINED, ISLAND_RECLAIMING,
+    IslandId, Pool, SpaceRecord, ThreadRecord, handshake::then_look,
 };
 use motet_protocol::cores::{self, core_record};
 use motet_protocol::{Context, hotplug, lock, orphans, rejoin, run_queue, shootdown};
@@ -60,6 +60,10 @@ struct Steps {
     after_use: fn(&Living),
     /// It may sleep, for the first time.
     may_sleep: fn(&Living) -> bool,
+    /// The host says that the island has died.
+    declare_dead: fn(Pool),
+    /// No space says any more that the dead cores use it.
+    forget_spaces: fn(&World),
 }
 
 const RIGHT: Steps = Steps {
@@ -69,6 +73,8 @@ const RIGHT: Steps = Steps {
     awake: |_| (),
     after_use: |_| (),
     may_sleep: |core| run_queue::begin_idle(core, CORE_IDLE),
+    declare_dead: |pool| rejoin::declare_dead(pool.header(), IslandId(MORTAL)),
+    forget_spaces: |world| world.space.active[usize::from(MORTAL)].store(0, Ordering::Relaxed),
 };
 
 fn choose(bound: u32) -> u32 {
@@ -142,7 +148,7 @@ fn live_again(core: &Core, world: &World, steps: Steps) {
             joins(&living);
         }
         if !lives_on {
-            rejoin::declare_dead(header, IslandId(MORTAL));
+            (steps.declare_dead)(core.pool());
             core.ring(CoreId::new(IslandId(UNDERTAKER), 0));
         }
     }
@@ -178,6 +184,8 @@ fn first_sleep(core: &Living, world: &World, steps: Steps) {
 /// Takes locks, and threads if it does not die.
 fn live(core: &Living, world: &World, lives_on: bool) {
     if !lives_on {
+        // Another core of the island, which does not use the space in its next life.
+        world.space.active[usize::from(MORTAL)].fetch_or(2 * choose(2), Ordering::SeqCst);
         for _ in 0..choose(6) {
             shootdown::pass(core, || ());
             core.relax();
@@ -227,6 +235,15 @@ fn bring(core: &Core, world: &World) {
     shootdown::shoot_down(core, world.space, || ());
     world.is_released.store(true, Relaxed);
     let mut looks = 0;
+    // As whoever ends a space: a dead core does not say that it uses it no more.
+    let is_active = || world.space.active[usize::from(MORTAL)].load(Ordering::SeqCst) != 0;
+    while is_active() && !cores::is_dead(core, mortal()) {
+        looks += 1;
+        assert!(looks < LOOKS_MAX, "a core is waited for that died with the space active");
+        shootdown::pass(core, || ());
+        core.relax();
+    }
+    let mut looks = 0;
     while (world.taken.load(Relaxed) as usize) < THREADS {
         looks += 1;
         assert!(looks < LOOKS_MAX, "nobody runs a thread that was brought");
@@ -242,7 +259,7 @@ fn bring(core: &Core, world: &World) {
 }
 
 /// The reclaimer reclaims whoever is lost.
-fn reclaim(core: &Core, world: &World) {
+fn reclaim(core: &Core, world: &World, steps: Steps) {
     let header = core.pool().header();
     let state = &header.islands[usize::from(MORTAL)].state;
     while !world.is_over.load(Relaxed) {
@@ -273,7 +290,7 @@ fn reclaim(core: &Core, world: &World) {
         }
         // Going through all frames for spaces is no part of this.
         quietly(|| {
-            world.space.active[usize::from(MORTAL)].store(0, Ordering::Relaxed);
+            (steps.forget_spaces)(world);
             rejoin::finish_reclaiming(core, 1 << MORTAL);
         });
     }
@@ -304,7 +321,7 @@ fn model(steps: Steps) -> impl Fn() + Clone + Send + Sync + 'static {
         quietly(|| world.entry.store(1, Ordering::Relaxed));
         let [reclaims, dies, brings] = [world.clone(), world.clone(), world.clone()];
         together(vec![
-            Box::new(move || reclaim(&reclaimer, &reclaims)),
+            Box::new(move || reclaim(&reclaimer, &reclaims, steps)),
             Box::new(move || live_again(&dying, &dies, steps)),
             Box::new(move || bring(&bringer, &brings)),
         ]);
@@ -384,4 +401,34 @@ fn a_core_that_joins_again_is_in_use() {
         hotplug::come_back(&core);
         assert!(hotplug::is_done(&core, mortal()) && !hotplug::is_asked(&core));
     });
+}
+
+/// The reclaimer does not look again.
+#[test]
+fn ringing_before_the_island_is_said_to_be_dead_is_caught() {
+    let declare_dead = |pool: Pool| {
+        let (header, island) = (pool.header(), &pool.header().islands[usize::from(MORTAL)]);
+        header.died.store(1, Ordering::Release);
+        header.cores[mortal().index()].state.store(CORE_OFFLINE, Ordering::Release);
+        island.deaths.fetch_add(1, Ordering::AcqRel);
+        island.state.store(ISLAND_DEAD, Ordering::Release);
+    };
+    must_be_caught(2000, model(Steps { declare_dead, ..RIGHT }));
+}
+
+/// Its locks are those of a core that lives, for ever.
+#[test]
+fn a_death_that_is_not_counted_is_caught() {
+    let declare_dead = |pool: Pool| {
+        let header = pool.header();
+        header.cores[mortal().index()].state.store(CORE_OFFLINE, Ordering::Release);
+        header.islands[usize::from(MORTAL)].state.store(ISLAND_DEAD, Ordering::Release);
+        header.died.store(1, Ordering::Release);
+    };
+    must_be_caught(2000, model(Steps { declare_dead, ..RIGHT }));
+}
+
+#[test]
+fn spaces_that_a_dead_core_still_uses_when_it_lives_again_are_caught() {
+    must_be_caught(2000, model(Steps { forget_spaces: |_| (), ..RIGHT }));
 }
