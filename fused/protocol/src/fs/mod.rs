@@ -188,7 +188,7 @@ pub fn try_get(inode: &'static InodeRecord) -> bool {
 #[inline]
 pub fn put(context: &impl Context, inode: &'static InodeRecord) {
     let before = inode.refs.fetch_sub(1, Ordering::AcqRel);
-    assert!(before != 0, "inode {} put twice", inode.number.get());
+    assert!(before != 0, "inode {} put twice: shared structures are corrupt", inode.number.get());
     if before == 1 {
         free_chain(context, inode);
     }

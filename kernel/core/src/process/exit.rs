@@ -248,12 +248,20 @@ fn give_some_away<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, lim
     let init = tree::lookup(cpu, 1)
         .filter(|init| !core::ptr::eq(*init, process) && init.state.load(Ordering::Relaxed) == PROCESS_ALIVE);
     for given in 0..limit {
-        let Some(child) = cpu.object::<ProcessRecord>(process.first_child.get()) else { return given == limit };
+        let Some(child) = cpu.object::<ProcessRecord>(process.first_child.get()) else {
+            process.first_child.set(0); // or it names no object: another island has written that
+            return given == limit;
+        };
         let signal = child.death_signal.get();
         if signal != 0 {
             signal::send_locked(cpu, child, signal, Origin::sent_by(SI_USER, process));
         }
         disown(cpu, child);
+        if process.first_child.get() == cpu.raw(child) {
+            // It is no child: another island has written that, and the list has no end.
+            cpu.say_damaged(cpu.raw(child));
+            process.first_child.set(0);
+        }
         match init {
             Some(init) => {
                 adopt(cpu, init, child);
