@@ -1,20 +1,28 @@
-//! Cores that look what becomes of a store to registers of the FPGA, instead of sleeping (`docs/protocols/fpga.md`, "Looking"): for guests.
+//! Cores that look what becomes of a store to registers of the FPGA, instead of sleeping (`docs/protocols/fpga.md`, "Looking"): for guests, and
+//! while their island dies.
 
-use std::fs;
+use std::{fs, thread, time::Duration};
 
 use libtest_mimic::Trial;
 use motet_layout::Isa;
 use serde_json::Value;
 
-use crate::{accel_guests::guest, process::Motet, restart::Machine, trial};
+use crate::{
+    accel_guests::guest,
+    crossing::compiled,
+    process::Motet,
+    restart::{Machine, await_line, ended, kill, start},
+    trial,
+};
 
 type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 2] = [
+    let tests: [(&str, Test); 3] = [
         ("accel_looks::a_guest_runs_on_while_its_region_is_made_ready", alone),
         ("accel_looks::whatever_is_ready_runs_while_a_guests_region_is_made_ready", beside),
+        ("accel_looks::who_shares_an_interface_goes_on_after_a_core_that_looked_has_died", death),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
@@ -78,6 +86,27 @@ fn beside() -> Result<(), String> {
         if ready != 10 || while_running != 0 {
             return Err(format!("{}: {ready} regions, {while_running} while the guest ran", isa.name()));
         }
+    }
+    Ok(())
+}
+
+/// It dies again and again, as its core looks only a part of the time: who waits beside it would not be woken for ever, in three of ten runs.
+fn death() -> Result<(), String> {
+    let programs = compiled("looks", &["-O2", "--isa", "x86_64"])?;
+    let program = programs.path.join("looks");
+    let islands = ["one", "two"].map(|name| format!("[[island]]\nname = \"{name}\"\nisa = \"x86_64\"\ncores = 1\n"));
+    let region = ONE_REGION.replace("port_kib_ns = 12000", "port_kib_ns = 5000");
+    let machine = Machine::new(&format!("{}{region}", islands.concat()))?;
+    let program_text = program.to_string_lossy();
+    for round in 0..10 {
+        let mut running = start(&machine, &["--survive", "--quiet", "--in", &program_text], "/in/looks 0 16");
+        let mut steps = || {
+            await_line(&mut running, "started")?;
+            thread::sleep(Duration::from_micros(300 * round));
+            kill(&running, "two")
+        };
+        let outcome = steps();
+        ended(running, outcome)?.expect_code(0)?.expect_output("started\nright\n")?;
     }
     Ok(())
 }

@@ -59,7 +59,7 @@ impl Machine {
     }
 }
 
-fn start(machine: &Machine, options: &[&str], command: &str) -> Running {
+pub fn start(machine: &Machine, options: &[&str], command: &str) -> Running {
     let file = machine.0.path().join("machine.toml");
     Motet::run(["--machine".as_ref(), file.as_os_str()])
         .limit(LIMIT)
@@ -69,7 +69,7 @@ fn start(machine: &Machine, options: &[&str], command: &str) -> Running {
 }
 
 /// Waits for a line of the command's.
-fn await_line(running: &mut Running, line: &str) -> Result<(), String> {
+pub fn await_line(running: &mut Running, line: &str) -> Result<(), String> {
     if running.until(|running| running.output.so_far().lines().any(|found| found == line)) {
         return Ok(());
     }
@@ -83,7 +83,7 @@ fn qemu_of(running: &Running, island: &str) -> Option<u32> {
     children_of(running.id()).into_iter().find(|&id| command_line(id).contains(&format!("-name motet-{island},")))
 }
 
-fn kill(running: &Running, island: &str) -> Result<(), String> {
+pub fn kill(running: &Running, island: &str) -> Result<(), String> {
     let victim = qemu_of(running, island).ok_or(format!("no QEMU of {island}"))?;
     kill_process(pid(victim)?, Signal::KILL).map_err(|error| error.to_string())
 }
@@ -94,7 +94,7 @@ fn restart(running: &Running, island: &str) -> Ended {
 }
 
 /// Nobody is left when a run has failed.
-fn ended(mut running: Running, outcome: Result<(), String>) -> Result<Ended, String> {
+pub fn ended(mut running: Running, outcome: Result<(), String>) -> Result<Ended, String> {
     if let Err(why) = outcome {
         running.kill();
         return Err(format!("{why}\n{}", running.wait().describe()));
