@@ -67,10 +67,16 @@ pool_struct! {
         148 pub fpga: Cell32,
         /// Pieces of virtual machines' memory that its pages are.
         152 pub guests: AtomicU32,
-        156 _pad1: Cell32,
+        /// 1: its pages are a device's: `service`, `fpga`, `late`.
+        156 pub is_device: Cell32,
         /// While the page tree gets a level: what `pages` (low half) and `page_levels` become; otherwise 0.
         160 pub new_root: Cell64,
-        168 _pad0: [Cell64; 3],
+        /// Of such a file: pages that have arrived, a bit each. Set under `lock`, when the page has its bytes.
+        168 pub late_arrived: AtomicU64,
+        /// Pages that somebody has faulted on.
+        176 pub late_wanted: AtomicU64,
+        /// Pages that whoever reads the file has been told of. Under `lock`.
+        184 pub late_told: Cell64,
         /// Directory index: first entry per hash bucket (pool addresses).
         192 pub buckets: [Cell64; 16],
         /// Threads that wait for the whole-file lock.
@@ -81,9 +87,21 @@ pool_struct! {
         356 pub seals: AtomicU32,
         /// Byte ranges that are locked: the first [`RangeRecord`] (pool address), 0: none.
         360 pub ranges: Cell64,
-        368 _pad2: [Cell64; 18],
+        /// `LATE_*`: whether its pages arrive when they are written (`/dev/late`).
+        368 pub late: AtomicU32,
+        372 _pad1: Cell32,
+        376 _pad2: [Cell64; 17],
     }
 }
+
+/// [`InodeRecord::late`]: it has pages, or holes.
+pub const LATE_NOT: u32 = 0;
+/// [`InodeRecord::late`]: its pages arrive when they are written.
+pub const LATE_ARRIVES: u32 = 1;
+/// [`InodeRecord::late`]: what has not arrived does not any more: nobody has the file open.
+pub const LATE_ENDED: u32 = 2;
+/// Pages of such a file.
+pub const LATE_PAGES: u64 = 64;
 
 /// [`InodeRecord::flock`]: one open file holds the lock for itself.
 pub const FLOCK_EXCLUSIVE: u32 = u32::MAX;
@@ -153,6 +171,8 @@ pub const FILE_SERVICE: u32 = 13;
 pub const FILE_ACCEL: u32 = 14;
 /// [`FileRecord::kind`]: a virtual machine (`/dev/vm`); `object` is its [`VmRecord`](crate::VmRecord).
 pub const FILE_VM: u32 = 15;
+/// [`FileRecord::kind`]: pages that arrive late (`/dev/late`); `object` is the [`InodeRecord`] whose pages they are.
+pub const FILE_LATE: u32 = 16;
 
 pool_struct! {
     /// An open file description.

@@ -139,6 +139,8 @@ pub const THREAD_ENDS: u32 = 4;
 pub const STORE_WAITED: u32 = 8;
 /// [`ThreadRecord::in_syscall`], a bit: it has waited for its turn at the service core, in no call or in the middle of one's work.
 pub const TURN_WAITED: u32 = 16;
+/// [`ThreadRecord::in_syscall`], a bit: it has waited for a page of user memory, in the middle of a call.
+pub const PAGE_WAITED: u32 = 32;
 
 pool_struct! {
     /// A thread. Fields without remark are written by the core that runs it, or by its creator before it first runs.
@@ -552,7 +554,10 @@ pool_struct! {
         160 pub changing: Cell32,
         /// 1: somebody has. It has no VMAs any more, and its processes are to end.
         164 pub damaged: AtomicU32,
-        168 _pad1: [Cell64; 43],
+        /// 1: it has mapped pages that arrive late, or its parent had.
+        168 pub has_late: AtomicU32,
+        172 _pad0: Cell32,
+        176 _pad1: [Cell64; 42],
     }
 }
 

@@ -108,7 +108,7 @@ const SYSTEM_LINKS: [(&str, &str); 8] = [
 ];
 
 /// Linux device numbers (Documentation/admin-guide/devices.txt).
-const DEVICES: [(&str, u32, u32, u32); 14] = [
+const DEVICES: [(&str, u32, u32, u32); 15] = [
     ("dev/null", 1, 3, 0o666),
     ("dev/zero", 1, 5, 0o666),
     ("dev/full", 1, 7, 0o666),
@@ -120,6 +120,7 @@ const DEVICES: [(&str, u32, u32, u32); 14] = [
     ("dev/dma", 240, 3, 0o666),
     ("dev/service", 240, 4, 0o666),
     ("dev/vm", 240, 5, 0o666),
+    ("dev/late", 240, 6, 0o666),
     ("dev/host/stdin", 240, 0, 0o400),
     ("dev/host/stdout", 240, 1, 0o600),
     ("dev/host/stderr", 240, 2, 0o600),

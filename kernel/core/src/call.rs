@@ -30,12 +30,25 @@ pub enum Stop {
     /// The thread has prepared to wait (see `motet_protocol::wait`); the call is dispatched again when it is woken.
     /// The deadline of the wait is in the thread's `deadline_ns` (0: none).
     Block,
+    /// A page of user memory comes later: which, this core has noted ([`Cpu::awaited`]). The thread waits for it; then its call goes on if it
+    /// has kept anything in `progress` or has waited before, and is made anew otherwise.
+    Page,
     /// The call has more to do, but something else is due (see [`Call::pauses`]); it is dispatched again afterwards.
     Again,
     /// The thread's registers have been replaced (exec, signal return): no result is written to them.
     Replaced,
     /// The thread has exited or was handed to another core: it must not be touched any more.
     Gone,
+}
+
+impl Stop {
+    /// The error, where nobody can wait: `EFAULT` for what else there is.
+    pub fn unless_waiting(self) -> Errno {
+        match self {
+            Self::Error(errno) => errno,
+            Self::Page | Self::Block | Self::Again | Self::Replaced | Self::Gone => Errno::EFAULT,
+        }
+    }
 }
 
 impl From<Errno> for Stop {

@@ -45,10 +45,10 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
     /// The buffers of the `count` entries of the vector at `address`.
     ///
     /// # Errors
-    /// `EINVAL` when there are too many or their lengths overflow; `EFAULT`.
-    pub fn vector(call: &'a Call<'c, M>, address: u64, count: u64, access: Access) -> Result<Self, Errno> {
+    /// `EINVAL` when there are too many or their lengths overflow; `EFAULT`; [`Stop::Page`].
+    pub fn vector(call: &'a Call<'c, M>, address: u64, count: u64, access: Access) -> Result<Self, Stop> {
         if count > IOV_MAX as u64 {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EINVAL.into());
         }
         let mut total = 0u64;
         for first in (0..count).step_by(ENTRIES_AT_ONCE) {
@@ -88,9 +88,9 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
     /// Where the next bytes lie now, up to the end of their page or buffer. At least one must remain.
     ///
     /// # Errors
-    /// `EFAULT`, `ENOMEM`.
+    /// `EFAULT`, `ENOMEM`; [`Stop::Page`].
     #[inline(always)]
-    pub fn run(&mut self) -> Result<Run, Errno> {
+    pub fn run(&mut self) -> Result<Run, Stop> {
         if self.left == 0 {
             self.next_buffer()?;
         }
@@ -102,9 +102,9 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
     /// All remaining bytes as at most two runs; `None` when they are more.
     ///
     /// # Errors
-    /// `EFAULT`, `ENOMEM`.
+    /// `EFAULT`, `ENOMEM`; [`Stop::Page`].
     #[inline(always)]
-    pub fn two_runs(&mut self) -> Result<Option<[Run; 2]>, Errno> {
+    pub fn two_runs(&mut self) -> Result<Option<[Run; 2]>, Stop> {
         let first = self.run()?;
         let rest = self.remaining - first.1 as u64;
         if rest == 0 {
@@ -113,7 +113,7 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
         self.second_run(first, rest)
     }
 
-    fn second_run(&mut self, first: Run, rest: u64) -> Result<Option<[Run; 2]>, Errno> {
+    fn second_run(&mut self, first: Run, rest: u64) -> Result<Option<[Run; 2]>, Stop> {
         let (at, left, next_entry) = (self.at, self.left, self.next_entry);
         self.at += first.1 as u64;
         self.left -= first.1 as u64;
@@ -133,9 +133,9 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
     /// Passes over `len` bytes.
     ///
     /// # Errors
-    /// `EFAULT` when the vector cannot be read.
+    /// `EFAULT` when the vector cannot be read; [`Stop::Page`].
     #[inline(always)]
-    pub fn advance(&mut self, len: usize) -> Result<(), Errno> {
+    pub fn advance(&mut self, len: usize) -> Result<(), Stop> {
         let mut len = (len as u64).min(self.remaining);
         self.remaining -= len;
         self.done += len;
@@ -163,15 +163,15 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
     /// # Errors
     /// As [`advance`](Self::advance).
     #[inline(always)]
-    pub fn resume(&mut self, done: u64) -> Result<(), Errno> {
+    pub fn resume(&mut self, done: u64) -> Result<(), Stop> {
         if done > 0 { self.advance(done as usize) } else { Ok(()) }
     }
 
     /// Copies kernel bytes to the cursor, as many as remain; returns how many.
     ///
     /// # Errors
-    /// `EFAULT`, `ENOMEM`.
-    pub fn write(&mut self, mut bytes: &[u8]) -> Result<usize, Errno> {
+    /// `EFAULT`, `ENOMEM`; [`Stop::Page`].
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<usize, Stop> {
         let mut written = 0;
         while !bytes.is_empty() && self.remaining > 0 {
             let (run, len) = self.run()?;
@@ -187,8 +187,8 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
     /// Copies bytes from the cursor, as many as remain and fit; returns how many.
     ///
     /// # Errors
-    /// `EFAULT`, `ENOMEM`.
-    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
+    /// `EFAULT`, `ENOMEM`; [`Stop::Page`].
+    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, Stop> {
         let mut read = 0;
         while read < into.len() && self.remaining > 0 {
             let (run, len) = self.run()?;
@@ -203,19 +203,43 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
     /// Copies bytes from the cursor without passing over them.
     ///
     /// # Errors
-    /// `EFAULT`, `ENOMEM`.
-    pub fn peek(&mut self, into: &mut [u8]) -> Result<(), Errno> {
+    /// `EFAULT`, `ENOMEM`; [`Stop::Page`].
+    pub fn peek(&mut self, into: &mut [u8]) -> Result<(), Stop> {
         let saved = (self.at, self.left, self.remaining, self.done, self.next_entry);
         let read = self.read(into);
         (self.at, self.left, self.remaining, self.done, self.next_entry) = saved;
         read.map(drop)
     }
 
+    /// Waits until all of the next `len` bytes have come, of which the first [`probe`](Self::probe) has: before something is taken for them.
+    ///
+    /// # Errors
+    /// [`Stop::Page`]; `EFAULT`.
+    #[inline(always)]
+    pub fn await_pages(&mut self, len: usize) -> Result<(), Stop> {
+        if mm::has_late_pages(self.call.cpu, self.call.process) { self.await_late_pages(len) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn await_late_pages(&mut self, mut len: usize) -> Result<(), Stop> {
+        let saved = (self.at, self.left, self.remaining, self.done, self.next_entry);
+        let mut awaited = Ok(());
+        while awaited.is_ok() && len > 0 && self.remaining > 0 {
+            awaited = self.run().and_then(|(_, here)| {
+                let here = here.min(len);
+                len -= here;
+                self.advance(here)
+            });
+        }
+        (self.at, self.left, self.remaining, self.done, self.next_entry) = saved;
+        awaited
+    }
+
     /// Writes zero bytes to the rest of the page, or of the buffer; returns how many. At least one must remain.
     ///
     /// # Errors
-    /// `EFAULT`, `ENOMEM`.
-    pub fn zero(&mut self) -> Result<usize, Errno> {
+    /// `EFAULT`, `ENOMEM`; [`Stop::Page`].
+    pub fn zero(&mut self) -> Result<usize, Stop> {
         let (run, len) = self.run()?;
         self.call.cpu.pool.zero(run, len);
         self.advance(len)?;
@@ -225,13 +249,13 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
     /// Fails if the next byte cannot be accessed.
     ///
     /// # Errors
-    /// `EFAULT`, `ENOMEM`.
-    pub fn probe(&mut self) -> Result<(), Errno> {
+    /// `EFAULT`, `ENOMEM`; [`Stop::Page`].
+    pub fn probe(&mut self) -> Result<(), Stop> {
         if self.remaining > 0 { self.run().map(drop) } else { Ok(()) }
     }
 
     #[cold]
-    fn next_buffer(&mut self) -> Result<(), Errno> {
+    fn next_buffer(&mut self) -> Result<(), Stop> {
         while self.left == 0 {
             self.at = self.call.read_user_u64(self.next_entry)?;
             self.left = self.call.read_user_u64(self.next_entry.wrapping_add(8))?;
@@ -246,7 +270,7 @@ pub fn produce<M: Machine>(
     call: &Call<M>,
     into: &mut Cursor<M>,
     cost_of: impl Fn(u64) -> u64,
-    mut make: impl FnMut(&mut Cursor<M>) -> Result<usize, Errno>,
+    mut make: impl FnMut(&mut Cursor<M>) -> Result<usize, Stop>,
 ) -> SysResult {
     into.resume(call.thread.progress.get())?;
     while into.remaining() > 0 {
@@ -269,9 +293,21 @@ pub fn produce<M: Machine>(
 #[inline(always)]
 pub fn partial<E: Into<Stop>>(done: u64, error: E) -> SysResult {
     match error.into() {
-        Stop::Error(_) if done > 0 => Ok(done),
-        stop @ (Stop::Error(_) | Stop::Block | Stop::Again | Stop::Replaced | Stop::Gone) => Err(stop),
+        // What comes later another call waits for.
+        Stop::Error(_) | Stop::Page if done > 0 => Ok(done),
+        stop @ (Stop::Error(_) | Stop::Page | Stop::Block | Stop::Again | Stop::Replaced | Stop::Gone) => Err(stop),
     }
+}
+
+/// What a transfer returns that is to be whole, and has stopped after `done` bytes: it waits for a page that comes later, and goes on then, unless a
+/// signal ends it.
+#[cold]
+pub fn stopped<M: Machine>(call: &Call<M>, done: u64, stop: Stop) -> SysResult {
+    if stop == Stop::Page && done > 0 && !call.is_interrupted() {
+        call.thread.progress.set(done);
+        return Err(Stop::Page);
+    }
+    partial(done, stop)
 }
 
 /// Reads a number of 8 bytes that `take` takes; waits while it is 0.
@@ -287,6 +323,7 @@ pub fn read_count<M: Machine>(
     }
     // Faults now, not after the count was taken.
     into.probe()?;
+    into.await_pages(8)?;
     let count = call.wait_for(waiters, || match take() {
         0 if nonblocking => Err(Errno::EAGAIN.into()),
         0 => Ok(None),

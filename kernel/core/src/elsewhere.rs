@@ -40,6 +40,6 @@ pub fn serve_elsewhere<M: Machine>(call: &Call<M>, number: u64) -> Option<i64> {
     match result {
         Ok(value) => Some(value as i64),
         Err(Stop::Error(errno)) => Some(errno.result()),
-        Err(Stop::Block | Stop::Again | Stop::Replaced | Stop::Gone) => None,
+        Err(Stop::Block | Stop::Page | Stop::Again | Stop::Replaced | Stop::Gone) => None,
     }
 }

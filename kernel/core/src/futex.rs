@@ -193,8 +193,11 @@ fn is_private<M: Machine>(call: &Call<M>) -> bool {
 
 /// Resolves the futex at `address`, whose word is only looked at. Its page is made writable if it may be, as its waiters and
 /// wakers will write to it.
-fn find<M: Machine>(call: &Call<M>, address: u64, private: bool) -> Result<Futex, Errno> {
-    find_writable(call, address, private).or_else(|_| find_for(call, address, private, Access::Read))
+fn find<M: Machine>(call: &Call<M>, address: u64, private: bool) -> Result<Futex, Stop> {
+    match find_writable(call, address, private) {
+        Err(Stop::Error(_)) => find_for(call, address, private, Access::Read),
+        found => found,
+    }
 }
 
 /// Wakes who waits for a word of shared memory, which has changed.
@@ -208,13 +211,13 @@ pub fn enqueue_shared<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, w
 }
 
 /// Resolves the futex at `address`, whose word is going to be changed.
-fn find_writable<M: Machine>(call: &Call<M>, address: u64, private: bool) -> Result<Futex, Errno> {
+fn find_writable<M: Machine>(call: &Call<M>, address: u64, private: bool) -> Result<Futex, Stop> {
     find_for(call, address, private, Access::Write)
 }
 
-fn find_for<M: Machine>(call: &Call<M>, address: u64, private: bool, access: Access) -> Result<Futex, Errno> {
+fn find_for<M: Machine>(call: &Call<M>, address: u64, private: bool, access: Access) -> Result<Futex, Stop> {
     if address % 4 != 0 {
-        return Err(Errno::EINVAL);
+        return Err(Errno::EINVAL.into());
     }
     let space = mm::space_of(call.cpu, call.process);
     let addr = mm::resolve(call.cpu, space, address, access)?;

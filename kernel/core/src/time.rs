@@ -35,11 +35,11 @@ const WAIT_NS_MAX: u64 = u64::MAX / 4;
 ///
 /// # Errors
 /// `EFAULT`; `EINVAL` when it is negative or its nanoseconds are out of range.
-pub fn read_timespec<M: Machine>(call: &Call<M>, address: u64) -> Result<u64, Errno> {
+pub fn read_timespec<M: Machine>(call: &Call<M>, address: u64) -> Result<u64, Stop> {
     let seconds = call.read_user_u64(address)?;
     let nanoseconds = call.read_user_u64(address.wrapping_add(8))?;
     if seconds >> 63 != 0 || nanoseconds >= NS {
-        return Err(Errno::EINVAL);
+        return Err(Errno::EINVAL.into());
     }
     Ok(seconds.saturating_mul(NS).saturating_add(nanoseconds).min(WAIT_NS_MAX))
 }
@@ -48,7 +48,7 @@ pub fn read_timespec<M: Machine>(call: &Call<M>, address: u64) -> Result<u64, Er
 ///
 /// # Errors
 /// `EFAULT`.
-pub fn write_timespec<M: Machine>(call: &Call<M>, address: u64, ns: u64) -> Result<(), Errno> {
+pub fn write_timespec<M: Machine>(call: &Call<M>, address: u64, ns: u64) -> Result<(), Stop> {
     write_pair(call, address, ns / NS, ns % NS)
 }
 
@@ -56,7 +56,7 @@ pub fn write_timespec<M: Machine>(call: &Call<M>, address: u64, ns: u64) -> Resu
 ///
 /// # Errors
 /// `EFAULT`.
-pub fn write_timeval<M: Machine>(call: &Call<M>, address: u64, ns: u64) -> Result<(), Errno> {
+pub fn write_timeval<M: Machine>(call: &Call<M>, address: u64, ns: u64) -> Result<(), Stop> {
     write_pair(call, address, ns / NS, ns % NS / 1000)
 }
 
@@ -64,7 +64,7 @@ pub fn write_timeval<M: Machine>(call: &Call<M>, address: u64, ns: u64) -> Resul
 ///
 /// # Errors
 /// As [`read_timespec`].
-pub fn deadline_of<M: Machine>(call: &Call<M>, address: u64, absolute: bool, realtime: bool) -> Result<u64, Errno> {
+pub fn deadline_of<M: Machine>(call: &Call<M>, address: u64, absolute: bool, realtime: bool) -> Result<u64, Stop> {
     let ns = read_timespec(call, address)?;
     Ok(deadline_from(call.cpu, ns, absolute, realtime))
 }
@@ -149,10 +149,10 @@ pub fn setitimer<M: Machine>(call: &Call<M>) -> SysResult {
     if call.args[0] != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let timeval = |at: u64| -> Result<u64, Errno> {
+    let timeval = |at: u64| -> Result<u64, Stop> {
         let (seconds, micros) = (call.read_user_u64(at)?, call.read_user_u64(at + 8)?);
         if seconds >> 63 != 0 || micros >= 1_000_000 {
-            Err(Errno::EINVAL)
+            Err(Errno::EINVAL.into())
         } else {
             Ok(seconds.saturating_mul(NS).saturating_add(micros * 1000))
         }
@@ -162,6 +162,9 @@ pub fn setitimer<M: Machine>(call: &Call<M>) -> SysResult {
         0 => (0, 0),
         new => (timeval(new)?, timeval(new.wrapping_add(16))?),
     };
+    if call.args[2] != 0 {
+        call.await_pages(call.args[2], 32)?;
+    }
     let (left, old_interval) = set_alarm(call, value.min(WAIT_NS_MAX), interval.min(WAIT_NS_MAX));
     write_itimer(call, call.args[2], left, old_interval)?;
     Ok(0)
@@ -289,7 +292,7 @@ fn alarm_left<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> (u64, u64) {
     (left, process.alarm_interval_ns.get())
 }
 
-fn write_itimer<M: Machine>(call: &Call<M>, address: u64, left_ns: u64, interval_ns: u64) -> Result<(), Errno> {
+fn write_itimer<M: Machine>(call: &Call<M>, address: u64, left_ns: u64, interval_ns: u64) -> Result<(), Stop> {
     if address == 0 {
         return Ok(());
     }
@@ -297,7 +300,7 @@ fn write_itimer<M: Machine>(call: &Call<M>, address: u64, left_ns: u64, interval
     write_timeval(call, address + 16, left_ns)
 }
 
-fn write_pair<M: Machine>(call: &Call<M>, address: u64, first: u64, second: u64) -> Result<(), Errno> {
+fn write_pair<M: Machine>(call: &Call<M>, address: u64, first: u64, second: u64) -> Result<(), Stop> {
     if address.is_multiple_of(8) {
         let space = mm::space_of(call.cpu, call.process);
         mm::write_word(call.cpu, space, address, first)?;

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
 use motet_layout::{
-    CALL_PAUSED, STORE_WAITED, ServiceCore, TURN_WAITED, ThreadRecord, WAKE_NONE, handshake::then_look,
+    CALL_PAUSED, PAGE_WAITED, STORE_WAITED, ServiceCore, TURN_WAITED, ThreadRecord, WAKE_NONE, handshake::then_look,
 };
 use motet_protocol::{
     Context,
@@ -77,12 +77,13 @@ fn say_that_it_sleeps<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     }
 }
 
-/// The thread runs again that has waited outside of calls, or in the middle of one's work: for whatever it was woken, it looks at its turn.
+/// The thread runs again that has waited outside of calls, or in the middle of one's work: for whatever it was woken, it looks at its turn and its
+/// signals.
 #[cold]
 pub fn waited(thread: &ThreadRecord) {
     let in_syscall = thread.in_syscall.get();
-    thread.in_syscall.set(in_syscall & !(STORE_WAITED | TURN_WAITED));
-    if in_syscall & TURN_WAITED != 0 {
+    thread.in_syscall.set(in_syscall & !(STORE_WAITED | TURN_WAITED | PAGE_WAITED));
+    if in_syscall & (TURN_WAITED | PAGE_WAITED) != 0 {
         thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
         thread.attention.store(1, Ordering::Release);
     }

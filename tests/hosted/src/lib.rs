@@ -197,9 +197,11 @@ fn prepare(pool: Pool, scenario: &Scenario) {
     let root = fs::make_root(&host, 0).expect("room for the root directory");
     let attributes = fs::Attributes { mode: fs::TYPE_DIRECTORY | 0o555, ..fs::Attributes::default() };
     let dev = fs::mkdir(&host, root, b"dev", attributes).expect("room for a directory");
-    let rdev = 240 << 8 | 3;
-    let engine = fs::Attributes { mode: fs::TYPE_CHARACTER | 0o666, rdev, ..fs::Attributes::default() };
-    fs::create(&host, dev.inode(), b"dma", engine).expect("room for a device");
+    for (name, minor) in [("dma", 3), ("late", 6)] {
+        let rdev = 240 << 8 | minor;
+        let device = fs::Attributes { mode: fs::TYPE_CHARACTER | 0o666, rdev, ..fs::Attributes::default() };
+        fs::create(&host, dev.inode(), name.as_bytes(), device).expect("room for a device");
+    }
     let proc = fs::mkdir(&host, root, b"proc", attributes).expect("room for a directory");
     proc.inode().mount.set(MOUNT_PROC);
     let sys = fs::mkdir(&host, root, b"sys", attributes).expect("room for a directory");

@@ -32,6 +32,7 @@ mod hidden;
 mod hostile;
 mod hotplug;
 mod hthreads;
+mod late;
 mod libc_test;
 mod libraries;
 mod litmus;
@@ -120,6 +121,7 @@ fn main() -> ExitCode {
         trials.extend(crossing::trials(&arguments));
         trials.extend(crossing_policies::trials());
         trials.extend(cpp::trials());
+        trials.extend(late::trials());
         trials.extend(libraries::trials());
         trials.extend(litmus::trials());
         trials.extend(libc_test::trials());

@@ -37,6 +37,9 @@ pub fn rt_sigaction<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let action = action_of(call.cpu, call.process, signal);
     let size = SigAction::size(call.isa);
+    if old_at != 0 {
+        call.await_pages(old_at, size as u64)?;
+    }
     let old = SigAction {
         handler: action.handler.get(),
         flags: action.flags.get(),
@@ -73,6 +76,9 @@ pub fn rt_sigprocmask<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let old = call.thread.signal_mask.load(Ordering::Relaxed);
+    if old_at != 0 {
+        call.await_pages(old_at, 8)?;
+    }
     if new_at != 0 {
         let set = call.read_user_u64(new_at)?;
         let new = match how as u32 {
@@ -125,6 +131,9 @@ pub fn rt_sigtimedwait<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     let set = call.read_user_u64(set_at)? & !UNBLOCKABLE;
+    if info_at != 0 {
+        call.await_pages(info_at, SIGINFO_SIZE as u64)?;
+    }
     if let Some((signal, origin)) = take_pending(call, set) {
         if info_at != 0 {
             call.write_user(info_at, &origin.info(signal).to_bytes())?;
@@ -154,6 +163,9 @@ pub fn rt_sigtimedwait<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn sigaltstack<M: Machine>(call: &Call<M>) -> SysResult {
     let [new_at, old_at, ..] = call.args;
     let mut old = deliver::alternate_stack(call.thread);
+    if old_at != 0 {
+        call.await_pages(old_at, 24)?;
+    }
     let in_use = old.contains(registers::sp(&call.thread.frame));
     if new_at != 0 {
         let mut bytes = [0; 24];
@@ -271,13 +283,13 @@ pub fn rt_tgsigqueueinfo<M: Machine>(call: &Call<M>) -> SysResult {
 }
 
 /// What a `siginfo_t` of a program says.
-fn read_origin<M: Machine>(call: &Call<M>, info: u64, target: u32) -> Result<Origin, Errno> {
+fn read_origin<M: Machine>(call: &Call<M>, info: u64, target: u32) -> Result<Origin, Stop> {
     let mut bytes = [0; SIGINFO_SIZE];
     call.read_user(info, &mut bytes)?;
     let code = u32::take(&bytes[8..]).cast_signed();
     let origin = Origin { code, fields: core::array::from_fn(|word| u64::take(&bytes[16 + 8 * word..])) };
     let pretends = code >= 0 || code == abi::SI_TKILL;
-    if pretends && target != call.process.pid.get() { Err(Errno::EPERM) } else { Ok(origin) }
+    if pretends && target != call.process.pid.get() { Err(Errno::EPERM.into()) } else { Ok(origin) }
 }
 
 fn kill_thread<M: Machine>(call: &Call<M>, pid: Option<u32>, tid: u32, signal: u64) -> SysResult {

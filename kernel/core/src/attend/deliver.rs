@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use motet_abi::{
-    Errno, registers, sigframe,
+    registers, sigframe,
     signal::{self as abi, SS_DISABLE, SigInfo, SigStack},
     stubs,
 };
@@ -27,7 +27,7 @@ pub fn deliver<M: Machine>(
     process: &'static ProcessRecord,
     action: &SignalAction,
     info: &SigInfo,
-) -> Result<(), Errno> {
+) -> Result<(), Stop> {
     let isa = registers::frame_isa(&thread.frame);
     let flags = action.flags.get();
     // A handler set on one ISA may run on another, whose return code is elsewhere.

@@ -114,6 +114,13 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
     }
 }
 
+/// Whether something waits for the thread that it attends to even in the middle of a call.
+pub fn ends_or_stops<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) -> bool {
+    thread.kill.load(Ordering::SeqCst) != 0
+        || process.stopped.load(Ordering::SeqCst) != 0
+        || deliverable(thread, process) & fatal(cpu, process) != 0
+}
+
 /// Signals that end the process.
 fn fatal<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> u64 {
     let is_fatal = |signal: &u32| {

@@ -13,7 +13,7 @@ use motet_protocol::{
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    cursor::{Cursor, partial},
+    cursor::{Cursor, partial, stopped},
     signal,
 };
 
@@ -71,7 +71,10 @@ pub fn read_stream<M: Machine>(
     }
     call.wait_for(&input.waiters, || {
         loop {
-            let moved = stream::consume(call.cpu, input, || into.run())?;
+            let moved = match stream::consume(call.cpu, input, || into.run()) {
+                Ok(moved) => moved,
+                Err(stop) => return partial(into.done(), stop).map(Some),
+            };
             ring_host_if(call.cpu, moved);
             into.advance(moved.len)?;
             let more = moved.len > 0 && into.remaining() > 0 && stream::used(input) > 0;
@@ -114,7 +117,7 @@ pub fn write_stream<M: Machine>(
             }
             let moved = match write_part(call, output, part, from) {
                 Ok(moved) => moved,
-                Err(errno) => return partial(from.done(), errno).map(Some),
+                Err(stop) => return stopped(call, from.done(), stop).map(Some),
             };
             ring_host_if(call.cpu, moved);
             from.advance(moved.len)?;
@@ -141,7 +144,7 @@ fn write_part<M: Machine>(
     output: &HostStream,
     part: Part,
     from: &mut Cursor<M>,
-) -> Result<Moved, Errno> {
+) -> Result<Moved, Stop> {
     if part == Part::Whole && from.remaining() > from.run()?.1 as u64 {
         return gather(call, output, from);
     }
@@ -150,7 +153,7 @@ fn write_part<M: Machine>(
 
 /// Collects a short write that lies in several pieces, so that it reaches the host as one.
 #[cold]
-fn gather<M: Machine>(call: &Call<M>, output: &HostStream, from: &mut Cursor<M>) -> Result<Moved, Errno> {
+fn gather<M: Machine>(call: &Call<M>, output: &HostStream, from: &mut Cursor<M>) -> Result<Moved, Stop> {
     let mut bytes = [0; PIPE_BUF];
     let bytes = &mut bytes[..from.remaining() as usize];
     from.peek(bytes)?;

@@ -5,6 +5,8 @@ use core::cell::Cell;
 use motet_layout::{PAGE_SIZE, PoolAddr};
 use motet_paging::{Format, PhysMap};
 
+use super::AwaitedPage;
+
 /// How a core translates addresses, and which address space's it translates.
 pub struct MmCore {
     map: PhysMap<'static>,
@@ -17,6 +19,8 @@ pub struct MmCore {
     epoch: Cell<u64>,
     readable: Translation,
     writable: Translation,
+    /// The page that a fault has found to come later, when that has returned `Stop::Page`.
+    awaited: Cell<Option<AwaitedPage>>,
 }
 
 impl MmCore {
@@ -30,6 +34,7 @@ impl MmCore {
             epoch: Cell::new(0),
             readable: Translation::default(),
             writable: Translation::default(),
+            awaited: Cell::new(None),
         }
     }
 
@@ -98,7 +103,17 @@ impl MmCore {
         &self.writable
     }
 
-    /// Drops both, as the core's own translations are dropped.
+    /// A fault has found that its page comes later.
+    pub fn await_page(&self, page: AwaitedPage) {
+        self.awaited.set(Some(page));
+    }
+
+    /// The page that a fault has found to come later, if nobody has taken it since.
+    pub fn take_awaited(&self) -> Option<AwaitedPage> {
+        self.awaited.take()
+    }
+
+    /// Drops both translations, as the core's own translations are dropped.
     #[inline(always)]
     pub fn drop_translations(&self) {
         self.readable.page.set(0);

@@ -9,6 +9,7 @@ use motet_protocol::{memory::is_private_to, shootdown};
 
 mod ability;
 mod alarm;
+mod awaited;
 mod away;
 mod budget;
 mod clock;
@@ -24,6 +25,7 @@ mod tracer;
 
 pub use ability::AbilityCore;
 pub use alarm::AlarmCore;
+pub use awaited::AwaitedPage;
 pub use away::{AwayCore, Place};
 pub use budget::{BUDGET, cost};
 pub use clock::Clock;

@@ -63,7 +63,7 @@ pub fn done<M: Machine>(call: &Call<M>) -> SysResult {
     if back::goes_back(cpu, thread) { Err(Stop::Gone) } else { Ok(0) }
 }
 
-fn named<M: Machine>(call: &Call<M>) -> Result<ExtensionSet, Errno> {
+fn named<M: Machine>(call: &Call<M>) -> Result<ExtensionSet, Stop> {
     let mut name = [0; NAME_MAX];
     let len = read_name(call, &mut name)?;
     let name = &name[..len];
@@ -74,7 +74,7 @@ fn named<M: Machine>(call: &Call<M>) -> Result<ExtensionSet, Errno> {
 }
 
 /// Reads the name by words, as most names fit one, and the core mostly knows where it lies.
-fn read_name<M: Machine>(call: &Call<M>, name: &mut [u8; NAME_MAX]) -> Result<usize, Errno> {
+fn read_name<M: Machine>(call: &Call<M>, name: &mut [u8; NAME_MAX]) -> Result<usize, Stop> {
     let space = mm::space_of(call.cpu, call.process);
     let (mut at, mut len) = (call.args[0], 0);
     loop {

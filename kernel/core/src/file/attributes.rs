@@ -223,7 +223,7 @@ enum Time {
     At(u64),
 }
 
-fn read_timespecs<M: Machine>(call: &Call<M>, at: u64) -> Result<[Time; 2], Errno> {
+fn read_timespecs<M: Machine>(call: &Call<M>, at: u64) -> Result<[Time; 2], Stop> {
     let mut bytes = [0; 2 * Timespec::SIZE];
     call.read_user(at, &mut bytes)?;
     let mut times = [Time::Now; 2];
@@ -234,13 +234,13 @@ fn read_timespecs<M: Machine>(call: &Call<M>, at: u64) -> Result<[Time; 2], Errn
             Timespec::UTIME_OMIT => Time::Keep,
             // Times before 1970 become 1970.
             0..1_000_000_000 => Time::At(spec.to_ns().unwrap_or(0)),
-            _ => return Err(Errno::EINVAL),
+            _ => return Err(Errno::EINVAL.into()),
         };
     }
     Ok(times)
 }
 
-fn read_timevals<M: Machine>(call: &Call<M>, at: u64) -> Result<[Time; 2], Errno> {
+fn read_timevals<M: Machine>(call: &Call<M>, at: u64) -> Result<[Time; 2], Stop> {
     let mut times = [Time::Now; 2];
     if at != 0 {
         let mut bytes = [0; 2 * Timeval::SIZE];

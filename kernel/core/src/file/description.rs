@@ -7,8 +7,8 @@ use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{
     ClockRecord, DmaFile, EpollRecord, EventRecord, FILE_ACCEL, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_EVENT,
-    FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_SERVICE, FILE_SIGNAL, FILE_SOCKET,
-    FILE_TIMER, FILE_VM, FileRecord, InodeRecord, PipeRecord, SocketRecord, VmRecord,
+    FILE_INODE, FILE_LATE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_SERVICE, FILE_SIGNAL,
+    FILE_SOCKET, FILE_TIMER, FILE_VM, FileRecord, InodeRecord, PipeRecord, SocketRecord, VmRecord,
 };
 use motet_protocol::{
     Context, fs, hand, pipe,
@@ -19,7 +19,7 @@ use super::{epoll, event, lock, proc::ProcNode, range_lock, socket, table, timer
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
-    kinds::dma,
+    kinds::{dma, late},
     vm,
 };
 
@@ -59,6 +59,8 @@ pub enum Anonymous {
     Service(&'static InodeRecord),
     /// An interface of the FPGA: registers and data. It has a name, but each open file has its own.
     Accel(&'static InodeRecord),
+    /// Pages that arrive late. They have a name, but each open file has its own.
+    Late(&'static InodeRecord),
     /// A virtual machine. They have a name in common, but each open file is one.
     Vm(&'static VmRecord),
 }
@@ -183,6 +185,7 @@ pub fn kind<M: Machine>(cpu: &Cpu<M>, record: &FileRecord) -> Kind {
         FILE_SOCKET => cpu.object(object).map(|socket| Kind::Anonymous(Anonymous::Socket(socket))),
         FILE_DMA => cpu.object(object).map(|file| Kind::Anonymous(Anonymous::Dma(file))),
         FILE_SERVICE => cpu.object(object).map(|registers| Kind::Anonymous(Anonymous::Service(registers))),
+        FILE_LATE => cpu.object(object).map(|pages| Kind::Anonymous(Anonymous::Late(pages))),
         FILE_VM => cpu.object(object).map(|vm| Kind::Anonymous(Anonymous::Vm(vm))),
         FILE_ACCEL => cpu.object(object).map(|pages| Kind::Anonymous(Anonymous::Accel(pages))),
         _ => None,
@@ -244,7 +247,9 @@ pub fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::close(cpu, socket),
         Kind::Anonymous(Anonymous::Dma(file)) => dma::close(cpu, file),
         Kind::Anonymous(Anonymous::Vm(machine)) => vm::close(cpu, machine),
-        Kind::Anonymous(Anonymous::Service(pages) | Anonymous::Accel(pages)) => fs::put(cpu, pages),
+        Kind::Anonymous(Anonymous::Service(pages) | Anonymous::Accel(pages) | Anonymous::Late(pages)) => {
+            fs::put(cpu, pages);
+        }
         Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Signals(_)) => {}
     }
     if let Some(inode) = cpu.object(record.inode.get()) {
@@ -265,6 +270,7 @@ fn tell_of_end<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord, kind: Kind
             pipe::close(cpu, ends, ends_of(record), &record.ended);
         }
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::end(cpu, socket),
+        Kind::Anonymous(Anonymous::Late(pages)) => late::end(cpu, pages),
         Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {}
     }
 }

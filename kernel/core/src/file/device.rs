@@ -46,6 +46,9 @@ pub const SERVICE: Device = Device { major: 240, minor: 4 };
 /// `/dev/vm`: virtual machines. Each open file of it is one ([`crate::vm`]).
 pub const VM: Device = Device { major: 240, minor: 5 };
 
+/// `/dev/late`: pages that arrive late. Each open file of it has its own ([`crate::kinds::late`]).
+pub const LATE: Device = Device { major: 240, minor: 6 };
+
 /// `/dev/accel/NAME`: accelerators of the FPGA, by minor number. Each open file of one is a client ([`crate::kinds::accel`]).
 pub const ACCEL_MAJOR: u32 = 241;
 
@@ -55,7 +58,9 @@ pub const ACCEL_MAJOR: u32 = 241;
 /// `ENXIO`: there is no such device, or (`/dev/tty`) no controlling terminal.
 pub fn check_open<M: Machine>(call: &Call<M>, device: Device, flags: u32) -> Result<(), Errno> {
     match device {
-        NULL | ZERO | FULL | RANDOM | URANDOM | KMSG | HOST_IN | HOST_OUT | HOST_ERR | DMA | SERVICE | VM => Ok(()),
+        NULL | ZERO | FULL | RANDOM | URANDOM | KMSG | HOST_IN | HOST_OUT | HOST_ERR | DMA | SERVICE | VM | LATE => {
+            Ok(())
+        }
         Device { major: ACCEL_MAJOR, .. } => Ok(()),
         TTY if tty::controls(call) => Ok(()),
         CONSOLE => {

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     call::{Call, PATH_MAX, Stop, SysResult, cost},
+    cursor::partial,
     due,
     permission::{self, Capability},
 };
@@ -89,7 +90,9 @@ pub fn getdents64<M: Machine>(call: &Call<M>) -> SysResult {
         if records.len == 0 {
             break;
         }
-        call.write_user(buffer.wrapping_add(done as u64), &records.bytes[..records.len])?;
+        if let Err(stop) = call.write_user(buffer.wrapping_add(done as u64), &records.bytes[..records.len]) {
+            return partial(done as u64, stop);
+        }
         done += records.len;
         file.offset.store(records.next, Ordering::Relaxed);
         file.last_entry.set(records.last);

@@ -25,7 +25,7 @@ use super::{
     table,
 };
 use crate::{
-    call::{Call, SysResult, cost},
+    call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     due, time,
 };
@@ -148,7 +148,7 @@ fn list_of<M: Machine>(file: &OpenFile<M>) -> Result<&'static EpollRecord, Errno
     }
 }
 
-fn read_event<M: Machine>(call: &Call<M>, address: u64) -> Result<EpollEvent, Errno> {
+fn read_event<M: Machine>(call: &Call<M>, address: u64) -> Result<EpollEvent, Stop> {
     let mut bytes = [0; 16];
     call.read_user(address, &mut bytes[..EpollEvent::size(call.isa)])?;
     Ok(EpollEvent::decode(call.isa, &bytes))

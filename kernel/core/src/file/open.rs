@@ -32,7 +32,7 @@ use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     description::Parts,
-    kinds::{accel, dma, service},
+    kinds::{accel, dma, late, service},
     mm,
     permission::FileRights,
     vm,
@@ -253,6 +253,7 @@ fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -
                     device::DMA => return open_dma(call, inode, flags),
                     device::SERVICE => return service::open(call, flags),
                     device::VM => return vm::open(call, flags),
+                    device::LATE => return late::open(call, flags),
                     Device { major: device::ACCEL_MAJOR, minor } => return accel::open(call, flags, minor),
                     _ => {}
                 }
@@ -434,6 +435,11 @@ pub fn inode_for_mmap<'c, M: Machine>(
         Kind::Anonymous(Anonymous::Accel(pages)) if writable_shared => {
             Ok(Some(mm::Mappable { inode: Held::new(call.cpu, pages), may_write: true }))
         }
+        Kind::Anonymous(Anonymous::Late(pages)) => {
+            mm::space_of(call.cpu, call.process).has_late.store(1, Ordering::Relaxed);
+            let may_write = file.check_writable().is_ok();
+            Ok(Some(mm::Mappable { inode: Held::new(call.cpu, pages), may_write }))
+        }
         Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENODEV),
     }
 }
@@ -460,13 +466,13 @@ fn new_pipe<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&(read as u32).to_le_bytes());
     bytes[4..].copy_from_slice(&(write as u32).to_le_bytes());
-    if let Err(errno) = call.write_user(call.args[0], &bytes) {
+    if let Err(stop) = call.write_user(call.args[0], &bytes) {
         let files = table::of(call.cpu, call.process);
         for fd in [read, write] {
             // They were opened a moment ago.
             let _ = table::close(call.cpu, files, fd as i32);
         }
-        return Err(errno.into());
+        return Err(stop);
     }
     Ok(0)
 }
@@ -510,7 +516,7 @@ pub fn memfd_create<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     call.read_string(name, &mut [0; seals::NAME_MAX + 1])
-        .map_err(|errno| if errno == Errno::ENAMETOOLONG { Errno::EINVAL } else { errno })?;
+        .map_err(|stop| if stop == Errno::ENAMETOOLONG.into() { Errno::EINVAL.into() } else { stop })?;
     let (uid, gid) = FileRights::of(call.process).owner();
     let mode = S_IFREG | if flags & MFD_NOEXEC_SEAL == 0 { 0o777 } else { 0o666 };
     let attributes = Attributes { mode, uid: uid.0, gid: gid.0, rdev: 0, now_ns: call.cpu.realtime_ns() };

@@ -15,7 +15,7 @@ use super::{
     proc, table,
 };
 use crate::{
-    call::{BUDGET, Call, PATH_MAX, cost},
+    call::{BUDGET, Call, PATH_MAX, Stop, cost},
     due,
     permission::FileRights,
 };
@@ -82,11 +82,11 @@ impl Path {
     /// Becomes a zero-terminated path in user memory.
     ///
     /// # Errors
-    /// `EFAULT`, `ENAMETOOLONG`.
-    pub fn read_user<M: Machine>(&mut self, call: &Call<M>, address: u64) -> Result<(), Errno> {
+    /// `EFAULT`, `ENAMETOOLONG`; [`Stop::Page`].
+    pub fn read_user<M: Machine>(&mut self, call: &Call<M>, address: u64) -> Result<(), Stop> {
         self.len = 0;
         self.len = match call.read_string(address, self.bytes_mut()) {
-            Err(Errno::ENAMETOOLONG) => call.read_string(address, self.long_bytes_mut()),
+            Err(Stop::Error(Errno::ENAMETOOLONG)) => call.read_string(address, self.long_bytes_mut()),
             read => read,
         }?;
         Ok(())
@@ -186,10 +186,10 @@ pub fn check_flags(flags: u64, known: u32) -> Result<(), Errno> {
 ///
 /// # Errors
 /// `ENOENT`, `ENOTDIR`, `ELOOP`, `EACCES`, `ENAMETOOLONG`, `EFAULT`, `EBADF`.
-pub fn resolve<'c, M: Machine>(call: &Call<'c, M>, dirfd: i32, address: u64, flags: u32) -> Result<Node<'c, M>, Errno> {
+pub fn resolve<'c, M: Machine>(call: &Call<'c, M>, dirfd: i32, address: u64, flags: u32) -> Result<Node<'c, M>, Stop> {
     let mut path = Path::new();
     path.read_user(call, address)?;
-    resolve_path(call, dirfd, &mut path, flags)
+    Ok(resolve_path(call, dirfd, &mut path, flags)?)
 }
 
 /// As [`resolve`], by other rights than those that the caller acts by.
@@ -202,10 +202,10 @@ pub fn resolve_for<'c, M: Machine>(
     dirfd: i32,
     address: u64,
     flags: u32,
-) -> Result<Node<'c, M>, Errno> {
+) -> Result<Node<'c, M>, Stop> {
     let mut path = Path::new();
     path.read_user(call, address)?;
-    resolve_path_for(call, rights, dirfd, &mut path, flags)
+    Ok(resolve_path_for(call, rights, dirfd, &mut path, flags)?)
 }
 
 /// What a path names, from `dirfd`.

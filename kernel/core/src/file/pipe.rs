@@ -12,7 +12,7 @@ use motet_protocol::{
 
 use crate::{
     call::{Call, Stop, SysResult, cost},
-    cursor::{Cursor, partial},
+    cursor::{Cursor, partial, stopped},
     signal,
 };
 
@@ -43,11 +43,12 @@ pub fn read_pipe<M: Machine>(
         if pipe::used(ends) == 0 && ends.writers.load(Ordering::Acquire) > 0 {
             return if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) };
         }
-        match pipe::pop(call.cpu, ends, || into.run())? {
-            Some(len) => into.advance(len)?,
-            None if into.done() > 0 => return Ok(Some(into.done())),
-            None if nonblocking => return Err(Errno::EAGAIN.into()),
-            None => return Ok(None),
+        match pipe::pop(call.cpu, ends, || into.run()) {
+            Ok(Some(len)) => into.advance(len)?,
+            Ok(None) if into.done() > 0 => return Ok(Some(into.done())),
+            Ok(None) if nonblocking => return Err(Errno::EAGAIN.into()),
+            Ok(None) => return Ok(None),
+            Err(stop) => return partial(into.done(), stop).map(Some),
         }
         while into.done() > 0 && into.remaining() > 0 && pipe::used(ends) > 0 {
             if call.pauses(PIPE_PIECE) {
@@ -81,7 +82,7 @@ pub fn read_pipe_full<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, int
                     call.thread.progress.set(into.done());
                     return Ok(None);
                 }
-                Err(errno) => return partial(into.done(), errno).map(Some),
+                Err(stop) => return stopped(call, into.done(), stop).map(Some),
             }
         }
         Ok(Some(into.done()))
@@ -134,7 +135,7 @@ pub fn write_pipe<M: Machine>(
     }
     let whole = before == 0 && from.remaining() <= PIPE_BUF as u64;
     let written = call.wait_for(&ends.write_waiters, || {
-        let pushed = if whole { push_whole(call, ends, from).map_err(Stop::from) } else { push_all(call, ends, from) };
+        let pushed = if whole { push_whole(call, ends, from) } else { push_all(call, ends, from) };
         match pushed {
             Ok(()) if from.remaining() == 0 => Ok(Some(from.done())),
             Ok(()) if !nonblocking => {
@@ -150,7 +151,9 @@ pub fn write_pipe<M: Machine>(
                 if stop == Stop::Error(Errno::EPIPE) && signals {
                     signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
                 }
-                partial(from.done(), stop).map(Some)
+                let goes_on = stop == Stop::Page && !nonblocking;
+                let stopped = if goes_on { stopped(call, from.done(), stop) } else { partial(from.done(), stop) };
+                stopped.map(Some)
             }
         }
     })?;
@@ -159,25 +162,25 @@ pub fn write_pipe<M: Machine>(
 
 /// Pushes a short write in one piece, if there is room.
 #[inline]
-fn push_whole<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cursor<M>) -> Result<(), Errno> {
+fn push_whole<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cursor<M>) -> Result<(), Stop> {
     let mut in_pieces = false;
     let pushed = pipe::push(call.cpu, ends, true, || {
         from.two_runs()?.ok_or_else(|| {
             in_pieces = true;
-            Errno::EAGAIN
+            Stop::from(Errno::EAGAIN)
         })
     });
     match pushed {
         Ok(Some(len)) => from.advance(len),
         Ok(None) => Ok(()),
         Err(_) if in_pieces => gather(call, ends, from),
-        Err(errno) => Err(errno),
+        Err(stop) => Err(stop),
     }
 }
 
 /// Collects a short write that lies in many pieces, so that it reaches the pipe as one.
 #[cold]
-fn gather<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cursor<M>) -> Result<(), Errno> {
+fn gather<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cursor<M>) -> Result<(), Stop> {
     let len = from.remaining() as usize;
     if pipe::used(ends) + len > motet_layout::PIPE_CAPACITY && ends.readers.load(Ordering::Acquire) > 0 {
         return Ok(());
@@ -186,7 +189,7 @@ fn gather<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Curs
     from.peek(&mut bytes[..len])?;
     let frame = alloc_frame(call.cpu).ok_or(Errno::ENOMEM)?;
     call.cpu.pool.write(frame.addr(), &bytes[..len]);
-    let pushed = pipe::push(call.cpu, ends, true, || Ok([(frame.addr(), len), (frame.addr(), 0)]));
+    let pushed = pipe::push(call.cpu, ends, true, || Ok::<_, Errno>([(frame.addr(), len), (frame.addr(), 0)]));
     release_frame(call.cpu, frame);
     match pushed? {
         Some(len) => from.advance(len),
@@ -199,7 +202,7 @@ fn push_all<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cu
     while from.remaining() > 0 {
         let pushed = pipe::push(call.cpu, ends, false, || {
             let run = from.run()?;
-            Ok::<_, Errno>([run, (run.0, 0)])
+            Ok::<_, Stop>([run, (run.0, 0)])
         })?;
         match pushed {
             Some(len) => from.advance(len)?,

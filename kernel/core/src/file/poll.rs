@@ -80,7 +80,7 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
         return POLLNVAL;
     }
     match file.kind() {
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_)) => INPUT | OUTPUT,
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_) | Anonymous::Late(_)) => INPUT | OUTPUT,
         Kind::Anonymous(Anonymous::Vm(vm)) => if_so(streams::readable(&vm.console_in), INPUT) | OUTPUT,
         Kind::Device(device) => device::readiness(call.cpu, device),
         Kind::Anonymous(Anonymous::Accel(pages)) => if_so(accel::is_told(call.cpu, pages), INPUT),
@@ -123,6 +123,7 @@ pub fn arrivals<M: Machine>(file: &OpenFile<M>) -> [Option<u64>; 2] {
             | Anonymous::Signals(_)
             | Anonymous::Service(_)
             | Anonymous::Accel(_)
+            | Anonymous::Late(_)
             | Anonymous::Vm(_),
         )
         | Kind::Inode(_)
@@ -136,7 +137,7 @@ pub fn check_waitable<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> Result<
         return Err(Errno::EBADF);
     }
     let always_ready = match file.kind() {
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_)) => true,
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_) | Anonymous::Late(_)) => true,
         Kind::Device(device) => device::queues(call.cpu, device).iter().all(Option::is_none),
         Kind::Pipe(_) | Kind::Anonymous(_) => false,
     };
@@ -146,7 +147,7 @@ pub fn check_waitable<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> Result<
 /// The queues of those who wait for a file to become readable, and writable.
 fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static WaitQueue>; 2] {
     match file.kind() {
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_)) => [None, None],
+        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_) | Anonymous::Late(_)) => [None, None],
         Kind::Anonymous(Anonymous::Vm(vm)) => [Some(&vm.console_in.waiters), None],
         Kind::Device(device) => device::queues(call.cpu, device),
         Kind::Anonymous(Anonymous::Event(counter)) => [Some(&counter.read_waiters), Some(&counter.write_waiters)],
@@ -181,6 +182,7 @@ pub fn expect_timer<M: Machine>(call: &Call<M>, file: &OpenFile<M>, asked: &mut 
             | Anonymous::Socket(_)
             | Anonymous::Service(_)
             | Anonymous::Accel(_)
+            | Anonymous::Late(_)
             | Anonymous::Vm(_),
         ) => {}
     }

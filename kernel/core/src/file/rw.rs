@@ -29,8 +29,8 @@ use super::{
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    cursor::{Cursor, partial},
-    kinds::{accel, dma},
+    cursor::{Cursor, partial, stopped},
+    kinds::{accel, dma, late},
     mm, signal,
     tree::limit_of,
     vm,
@@ -253,10 +253,13 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
         Kind::Anonymous(Anonymous::Signals(set)) => signal_fd::read(call, set, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Dma(transfers)) => dma::read(call, transfers, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Accel(pages)) => accel::read(call, pages, file.nonblocking(), into),
+        Kind::Anonymous(Anonymous::Late(pages)) => late::read(call, pages, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Vm(vm)) => vm::console::read(call, vm, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Service(_)) => Err(Errno::EINVAL.into()),
     };
-    if result == Err(Stop::Again) {
+    if let Err(stop) = result
+        && goes_on(call, stop)
+    {
         keep_file(call, file);
     }
     result
@@ -273,6 +276,7 @@ pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cur
         Kind::Anonymous(Anonymous::Event(counter)) => event::write(call, counter, file.nonblocking(), from),
         Kind::Anonymous(Anonymous::Socket(socket)) => socket::write(call, socket, file.nonblocking(), true, from),
         Kind::Anonymous(Anonymous::Dma(transfers)) => dma::write(call, transfers, file.nonblocking(), from),
+        Kind::Anonymous(Anonymous::Late(pages)) => late::write(call, pages, from),
         Kind::Anonymous(Anonymous::Vm(vm)) => vm::console::write(call, vm, from),
         Kind::Anonymous(
             Anonymous::Epoll(_)
@@ -282,7 +286,9 @@ pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cur
             | Anonymous::Accel(_),
         ) => Err(Errno::EINVAL.into()),
     };
-    if result == Err(Stop::Again) {
+    if let Err(stop) = result
+        && goes_on(call, stop)
+    {
         keep_file(call, file);
     }
     result
@@ -326,8 +332,10 @@ fn read_inode<M: Machine>(
         }
     };
     let moved = move_inode(call, inode, claim, false, into);
-    if moved == Err(Stop::Again) {
-        return Err(Stop::Again);
+    if let Err(stop) = moved
+        && goes_on(call, stop)
+    {
+        return Err(stop);
     }
     settle_position(file, claim, into.done());
     match moved {
@@ -374,8 +382,10 @@ fn write_inode<M: Machine>(
         }
     };
     let moved = move_inode(call, inode, claim, true, from);
-    if moved == Err(Stop::Again) {
-        return Err(Stop::Again);
+    if let Err(stop) = moved
+        && goes_on(call, stop)
+    {
+        return Err(stop);
     }
     let done = from.done();
     settle(call.cpu, file, inode, claim, done);
@@ -402,6 +412,11 @@ pub fn check_size_limit<M: Machine>(call: &Call<M>, inode: &InodeRecord, end: u6
 pub fn exceeds_size<M: Machine>(call: &Call<M>) -> Errno {
     signal::send_to_thread(call.cpu, call.thread, SIGXFSZ);
     Errno::EFBIG
+}
+
+/// Whether a transfer that has stopped keeps what it has claimed, and goes on later.
+fn goes_on<M: Machine>(call: &Call<M>, stop: Stop) -> bool {
+    stop == Stop::Again || stop == Stop::Page && call.thread.progress.get() != 0
 }
 
 /// The claim of a transfer that has begun before this dispatch.
@@ -439,7 +454,11 @@ fn move_inode<M: Machine>(
 ) -> Result<(), Stop> {
     cursor.resume(call.thread.progress.get())?;
     while cursor.remaining() > 0 {
-        let len = fs::transfer(call.cpu, inode, claim.start + cursor.done(), write, || cursor.run())?;
+        let moved = fs::transfer(call.cpu, inode, claim.start + cursor.done(), write, || cursor.run());
+        let len = match moved {
+            Ok(len) => len,
+            Err(stop) => return move_stopped(call, claim, cursor.done(), stop),
+        };
         if len == 0 {
             break;
         }
@@ -451,6 +470,16 @@ fn move_inode<M: Machine>(
         }
     }
     Ok(())
+}
+
+/// [`move_inode`] has stopped after `done` bytes. If a page comes later, it goes on then, unless a signal ends it.
+#[cold]
+fn move_stopped<M: Machine>(call: &Call<M>, claim: Claim, done: u64, stop: Stop) -> Result<(), Stop> {
+    let result = stopped(call, done, stop).map(drop);
+    if call.thread.progress.get() != 0 {
+        claim.keep(call.thread);
+    }
+    if stop == Stop::Page { result } else { Err(stop) }
 }
 
 /// Checks that a file can have an offset, and one `len` bytes behind it.

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
-    cursor::Cursor,
+    cursor::{Cursor, partial},
     description::Parts,
     signal::{Origin, is_pending, take_pending},
 };
@@ -65,6 +65,9 @@ pub fn read<M: Machine>(call: &Call<M>, set: u64, nonblocking: bool, into: &mut 
     into.probe()?;
     call.wait_for(waiters(call.cpu), || {
         while into.remaining() >= INFO_LEN {
+            if let Err(stop) = into.await_pages(INFO_LEN as usize) {
+                return partial(into.done(), stop).map(Some);
+            }
             let Some((signal, origin)) = take_pending(call, set) else { break };
             let info = signalfd_info(signal, &origin);
             into.write(&info)?;

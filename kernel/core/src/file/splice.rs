@@ -104,11 +104,11 @@ pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
     let Some(moved) = moved_by(call, result) else { return result };
     if offset_at == 0 {
         input.offset.store(start + moved, Ordering::Relaxed);
-    } else if let Err(errno) = call.write_user(offset_at, &(start + moved).to_le_bytes()) {
+    } else if let Err(stop) = call.write_user(offset_at, &(start + moved).to_le_bytes()) {
         if result == Err(Stop::Block) {
             wait::finish(call.cpu, call.thread);
         }
-        return Err(errno.into());
+        return Err(stop);
     }
     result
 }
@@ -137,7 +137,7 @@ pub fn copy_file_range<M: Machine>(call: &Call<M>) -> SysResult {
     let before = call.thread.progress.get();
     let position = |file: &FileRecord, at: u64| {
         let now = if at == 0 { file.offset.load(Ordering::Relaxed) } else { call.read_user_u64(at)? };
-        now.checked_sub(before).ok_or(Errno::EINVAL)
+        now.checked_sub(before).ok_or_else(|| Stop::from(Errno::EINVAL))
     };
     let (start, target) = (position(&input, input_at)?, position(&out, out_at)?);
     let len = len.min(TRANSFER_MAX);
@@ -171,7 +171,7 @@ fn moved_by<M: Machine>(call: &Call<M>, result: SysResult) -> Option<u64> {
     match result {
         Ok(moved) => Some(moved),
         Err(Stop::Block | Stop::Again) => Some(call.thread.progress.get()),
-        Err(Stop::Error(_) | Stop::Replaced | Stop::Gone) => None,
+        Err(Stop::Error(_) | Stop::Page | Stop::Replaced | Stop::Gone) => None,
     }
 }
 

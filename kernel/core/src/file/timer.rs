@@ -17,7 +17,7 @@ use super::{
     table,
 };
 use crate::{
-    call::{Call, SysResult},
+    call::{Call, Stop, SysResult},
     cpu::Cpu,
     cursor::{Cursor, read_count},
     permission::{self, Capability},
@@ -60,6 +60,9 @@ pub fn timerfd_settime<M: Machine>(call: &Call<M>) -> SysResult {
         (true, true) => call.cpu.pool.header().realtime_at_zero_ns.get().wrapping_neg(),
         (true, false) => 0,
     };
+    if old != 0 {
+        call.await_pages(old, 32)?;
+    }
     let before = {
         let _guard = lock(call.cpu, &timer.lock);
         let before = left(timer, call.cpu.reading_ns());
@@ -167,7 +170,7 @@ fn left(timer: &ClockRecord, now_ns: u64) -> [u64; 2] {
     [timer.interval_ns.get(), next(timer, now_ns).map_or(0, |at| (at - now_ns).max(1))]
 }
 
-fn write_setting<M: Machine>(call: &Call<M>, address: u64, [interval_ns, left_ns]: [u64; 2]) -> Result<(), Errno> {
+fn write_setting<M: Machine>(call: &Call<M>, address: u64, [interval_ns, left_ns]: [u64; 2]) -> Result<(), Stop> {
     time::write_timespec(call, address, interval_ns)?;
     time::write_timespec(call, address.wrapping_add(16), left_ns)
 }

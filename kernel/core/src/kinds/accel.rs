@@ -63,6 +63,7 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'stat
         clients::open(fpga, &client)
     });
     let interface = interface.ok_or(Errno::ENOSPC)?;
+    pages.is_device.set(1);
     pages.fpga.set(interface.link());
     pages.size.store(PAGE_SIZE + fpga.data_bytes.get(), Ordering::Relaxed);
     let object = cpu.raw(pages.inode());

@@ -18,7 +18,7 @@ use motet_protocol::{
 };
 
 use crate::{
-    call::{Call, SysResult, cost},
+    call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     due, mm,
 };
@@ -69,7 +69,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Asked {
-    fn read<M: Machine>(call: &Call<M>, address: u64) -> Result<Self, Errno> {
+    fn read<M: Machine>(call: &Call<M>, address: u64) -> Result<Self, Stop> {
         let mut head = [0; ASKED_LEN];
         call.read_user(address, &mut head)?;
         let (what, count) = (word(&head, 0), word(&head, 16) as usize);

@@ -3,4 +3,5 @@
 pub mod accel;
 pub mod dma;
 pub mod hardware;
+pub mod late;
 pub mod service;

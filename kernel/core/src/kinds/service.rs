@@ -46,6 +46,7 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecor
         ..fs::Attributes::default()
     };
     let registers = fs::Held::adopt(call.cpu, fs::new_inode(call.cpu, attributes)?);
+    registers.is_device.set(1);
     registers.service.set(1);
     registers.size.store(CORES_MAX as u64 * PAGE_SIZE, Ordering::Relaxed);
     let object = call.cpu.raw(registers.inode());

@@ -9,7 +9,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, count, hand, timer, trace::End, wait};
 
-use super::interrupt::interrupted;
+use super::{interrupt::interrupted, page};
 use crate::{
     call::{Call, Stop, SysResult, end_call},
     cpu::Cpu,
@@ -58,6 +58,7 @@ pub fn conclude<M: Machine>(
             turn::sleeps(cpu, thread);
             return block(cpu, thread, CALL_WAITED);
         }
+        Err(Stop::Page) => return page::wait_in_call(cpu, thread, process),
         Err(Stop::Again) => return pause(cpu, thread),
         Err(Stop::Replaced) => {
             end_call(thread);
@@ -81,6 +82,12 @@ pub fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, in_syscall
         thread.timer.owner.set(cpu.raw(thread));
         timer::arm(cpu, &thread.timer, thread.deadline_ns.get());
     }
+    leave(cpu, thread)
+}
+
+/// Takes the thread, which has prepared to wait and whose registers are saved, off this core. `None`: it is blocked, and may already run elsewhere.
+#[inline(always)]
+pub fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
     // A signal sent before the thread prepared did not wake it; one sent after does.
     if thread.attention.load(Ordering::SeqCst) != 0 {
         return Some(());

@@ -5,8 +5,12 @@ use motet_hal::{Access, Machine};
 use motet_layout::{ProcessRecord, STORE_WAITED, ThreadRecord};
 use motet_protocol::fpga::InterfaceId;
 
-use super::call::{block, pause_outside};
+use super::{
+    call::{block, pause_outside},
+    page,
+};
 use crate::{
+    call::Stop,
     cpu::Cpu,
     crossing::{self, Fetch},
     fpga,
@@ -44,13 +48,14 @@ pub fn serve_fault<M: Machine>(
     }
     match mm::serve_fault(cpu, space, address, access) {
         Ok(()) => Some(()),
-        Err(Errno::EAGAIN) => match mm::serve_store_to_registers(cpu, Some(thread), space, address) {
+        Err(Stop::Page) => page::wait_to_execute(cpu, thread, process),
+        Err(Stop::Error(Errno::EAGAIN)) => match mm::serve_store_to_registers(cpu, Some(thread), space, address) {
             ToRegisters::Possible => Some(()),
             ToRegisters::Asked(id) => look_for_registers(cpu, thread, process, address, id),
             ToRegisters::Unknown => wait_to_store(cpu, thread, process, address),
         },
-        Err(errno) => {
-            signal::memory_fault(cpu, thread, address, errno);
+        Err(stop) => {
+            signal::memory_fault(cpu, thread, address, stop.unless_waiting());
             Some(())
         }
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `call` | system calls begin, wait, and end |
 //! | `fault` | page faults |
+//! | `page` | waits for pages that come later |
 //! | `interrupt` | interrupts, and how each is served |
 //! | `idle` | nothing to run |
 //! | `removed` | out of use |
@@ -19,6 +20,7 @@ mod fault;
 mod guests;
 mod idle;
 mod interrupt;
+mod page;
 mod removed;
 
 use core::sync::atomic::Ordering;
@@ -26,8 +28,8 @@ use core::sync::atomic::Ordering;
 use motet_abi::registers;
 use motet_hal::{Machine, Trap};
 use motet_layout::{
-    CORE_AWAKE, PoolAddr, ProcessRecord, STORE_WAITED, THREAD_ENDS, THREAD_RUNNING, TURN_WAITED, ThreadRecord,
-    WAKE_EVENT, WAKE_NONE, handshake::then_look,
+    CORE_AWAKE, PAGE_WAITED, PoolAddr, ProcessRecord, STORE_WAITED, THREAD_ENDS, THREAD_RUNNING, TURN_WAITED,
+    ThreadRecord, WAKE_EVENT, WAKE_NONE, handshake::then_look,
 };
 use motet_protocol::{Context, count, run_queue};
 
@@ -173,7 +175,7 @@ fn run_until_gone<M: Machine>(
                 let mut in_syscall = thread.in_syscall.get() != 0;
                 if in_syscall {
                     end_wait(cpu, thread);
-                    if thread.in_syscall.get() & (STORE_WAITED | TURN_WAITED) != 0 {
+                    if thread.in_syscall.get() & (STORE_WAITED | TURN_WAITED | PAGE_WAITED) != 0 {
                         turn::waited(thread);
                         in_syscall = thread.in_syscall.get() != 0;
                     }

@@ -16,8 +16,9 @@ use motet_protocol::{
     residency::{self, Home, Kind},
 };
 
-use super::{place::island_for, view, vma};
+use super::{late, place::island_for, view, vma};
 use crate::{
+    call::Stop,
     cpu::Cpu,
     registers::{fpga, service},
 };
@@ -29,8 +30,8 @@ const AROUND_PAGES: u64 = 16;
 ///
 /// # Errors
 /// `EFAULT` when the space does not allow it; `ENXIO` beyond the last page of the file that is mapped there, `ENOSPC` when there is no
-/// room for a page of it; `ENOMEM`.
-pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, access: Access) -> Result<(), Errno> {
+/// room for a page of it; `ENOMEM`; [`Stop::Page`]: it comes later, and nothing has changed.
+pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, access: Access) -> Result<(), Stop> {
     let _guard = lock(cpu, &space.lock);
     count(&cpu.counters().page_faults);
     let vma = vma::find(cpu, space, address)
@@ -45,12 +46,12 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
         return show(cpu, space, &home, vma, page);
     }
     if let Some(interface) = fpga::registers_at(cpu, vma, page) {
-        return give_registers(cpu, space, &home, (vma, page), access, interface);
+        return Ok(give_registers(cpu, space, &home, (vma, page), access, interface)?);
     }
     let executes = vma.flags.get() & VMA_EXECUTE != 0;
     let leaf = match home.leaf(page) {
         None => {
-            let found = first_use(cpu, &home, vma, page, access)?;
+            let found = first_use(cpu, space, &home, vma, page, access)?;
             residency::insert(cpu, space, &home, page, found, executes).map_err(no_memory)?;
             if vma.inode.get() != 0 && access != Access::Write && !is_placed(vma) {
                 map_around(cpu, space, &home, vma, page);
@@ -58,7 +59,7 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
             return Ok(());
         }
         Some(leaf) if access == Access::Write && !leaf.attr.contains(Attr::WRITE) => {
-            return write_to_shared(cpu, space, &home, vma, page, leaf);
+            return Ok(write_to_shared(cpu, space, &home, vma, page, leaf)?);
         }
         Some(leaf) => leaf,
     };
@@ -68,7 +69,8 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     }
     // The authority has it: this island's table has not seen it yet, or may not execute it yet.
     let attr = if executes { leaf.attr.union(Attr::EXECUTE) } else { leaf.attr };
-    residency::fill(cpu, space, &home, page, Leaf { frame: leaf.frame, attr }, executes).map_err(no_memory)
+    residency::fill(cpu, space, &home, page, Leaf { frame: leaf.frame, attr }, executes).map_err(no_memory)?;
+    Ok(())
 }
 
 /// What has come of a store that may be one to registers of the FPGA.
@@ -138,7 +140,7 @@ fn show<M: Machine>(
     home: &Home,
     vma: &VmaRecord,
     page: u64,
-) -> Result<(), Errno> {
+) -> Result<(), Stop> {
     let no_memory = |_: OutOfFrames| Errno::ENOMEM;
     residency::ensure_root(cpu, space).ok_or(Errno::ENOMEM)?;
     let at = view::store_address(vma, M::ISA, page).ok_or(Errno::EFAULT)?;
@@ -146,7 +148,7 @@ fn show<M: Machine>(
     let leaf = match home.leaf(at) {
         Some(leaf) => leaf,
         None => {
-            let found = first_use(cpu, home, store, at, Access::Read)?;
+            let found = first_use(cpu, space, home, store, at, Access::Read)?;
             let executes = store.flags.get() & VMA_EXECUTE != 0;
             residency::insert(cpu, space, home, at, found, executes).map_err(no_memory)?;
             Leaf { frame: found.0.into(), attr: found.1 }
@@ -154,7 +156,8 @@ fn show<M: Machine>(
     };
     let executes = view::executes(vma, M::ISA);
     let allowed = if executes { attr_of(vma) } else { attr_of(vma).without(Attr::EXECUTE) };
-    residency::show(cpu, space, page, leaf.frame, allowed).map_err(no_memory)
+    residency::show(cpu, space, page, leaf.frame, allowed).map_err(no_memory)?;
+    Ok(())
 }
 
 fn needed(access: Access) -> u32 {
@@ -168,22 +171,22 @@ fn needed(access: Access) -> u32 {
 /// The frame for a page that nobody has touched in this space, with a reference, and what may be done with it.
 fn first_use<M: Machine>(
     cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
     home: &Home,
     vma: &VmaRecord,
     page: u64,
     access: Access,
-) -> Result<(Frame, Attr), Errno> {
+) -> Result<(Frame, Attr), Stop> {
     let flags = vma.flags.get();
     let within = page - vma.start.get();
     let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()).filter(|_| within < vma.file_len.get()) else {
         return Ok((zeroed_frame(cpu, home, vma)?, attr_of(vma)));
     };
     let index = (vma.offset.get() + within) / PAGE_SIZE;
-    if fpga::is_interface(inode) {
-        return Ok((fpga::data_frame(cpu, inode, index)?, Kind::Shared.allowing(attr_of(vma))));
-    }
-    if service::has_registers(inode) {
-        return Ok((service::frame(cpu, inode, index)?, Kind::Shared.allowing(attr_of(vma))));
+    if inode.is_device.get() != 0
+        && let Some(frame) = device_frame(cpu, (space, page, access), inode, index)?
+    {
+        return Ok((frame, Kind::Shared.allowing(attr_of(vma))));
     }
     if flags & VMA_SHARED != 0 {
         let frame = fs::page_or_allocate(cpu, inode, index)?;
@@ -191,7 +194,7 @@ fn first_use<M: Machine>(
     }
     let whole = vma.file_len.get() - within >= PAGE_SIZE;
     if !fs::has_page(inode, index) {
-        return Err(Errno::ENXIO);
+        return Err(Errno::ENXIO.into());
     }
     // The page comes with a reference of our own, so that a concurrent truncation cannot free it.
     let cached = fs::page(cpu, inode, index);
@@ -207,6 +210,24 @@ fn first_use<M: Machine>(
             Ok((copy?, attr_of(vma)))
         }
     }
+}
+
+/// The frame of a device's page, with a reference. `None`: the page is as a file's.
+#[cold]
+fn device_frame<M: Machine>(
+    cpu: &Cpu<M>,
+    fault: (&'static SpaceRecord, u64, Access),
+    inode: &'static InodeRecord,
+    index: u64,
+) -> Result<Option<Frame>, Stop> {
+    if fpga::is_interface(inode) {
+        return Ok(Some(fpga::data_frame(cpu, inode, index)?));
+    }
+    if service::has_registers(inode) {
+        return Ok(Some(service::frame(cpu, inode, index)?));
+    }
+    late::check_arrived(cpu, fault, inode, index)?;
+    Ok(None)
 }
 
 /// Maps registers of an FPGA's interface: writably if that is connected and its client stores to them.
@@ -321,7 +342,8 @@ fn map_around<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Home, vma: &
     let first = (page & !(window - 1)).max(vma.start.get());
     let whole_end = vma.start.get() + (vma.file_len.get() & !(PAGE_SIZE - 1));
     let last = ((page & !(window - 1)) + window).min(vma.end.get()).min(whole_end);
-    let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) else { return };
+    let inode = cpu.object::<InodeRecord>(vma.inode.get()).filter(|inode| inode.is_device.get() == 0);
+    let Some(inode) = inode else { return };
     let kind = if vma.flags.get() & VMA_SHARED != 0 { Kind::Shared } else { Kind::CopyOnWrite };
     let (attr, executes) = (kind.allowing(attr_of(vma)), vma.flags.get() & VMA_EXECUTE != 0);
     for neighbour in (first..last).step_by(PAGE_SIZE as usize).filter(|&at| at != page) {

@@ -6,6 +6,7 @@
 pub mod advice;
 pub mod calls;
 mod fault;
+mod late;
 mod limits;
 pub mod mremap;
 mod pieces;
@@ -34,11 +35,14 @@ pub use space::{
     activate, create, create_for, deactivate, epoch, fork, keep_active, leave_if_unused, may_stay_active, recover,
     release, share,
 };
-pub use user::instruction_at;
+pub use user::{has_late_pages, instruction_at};
 pub use view::{begin_local_call, end_local_call, extend_view, go_on_locally, pin_at, run_locally};
 pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert, is_mapped, within as vmas_within};
 
-use crate::cpu::{Cpu, Translation};
+use crate::{
+    call::Stop,
+    cpu::{Cpu, Translation},
+};
 
 /// The address space of a process that has not exited.
 #[inline(always)]
@@ -53,14 +57,14 @@ pub fn space_of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> &'static S
 /// that have the space active, so this one has, or nobody else uses the space yet; otherwise see [`with_resolved`].
 ///
 /// # Errors
-/// `EFAULT` when the space does not allow the access, or a mapped file has no such page; `ENOMEM`.
+/// `EFAULT` when the space does not allow the access, or a mapped file has no such page; `ENOMEM`; [`Stop::Page`]: the page comes later.
 #[inline]
 pub fn resolve<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
     address: u64,
     access: Access,
-) -> Result<PoolAddr, Errno> {
+) -> Result<PoolAddr, Stop> {
     loop {
         if let Some(addr) = find_resolved(cpu, space, address, access) {
             return Ok(addr);
@@ -83,17 +87,19 @@ fn serve_for_kernel<M: Machine>(
     space: &'static SpaceRecord,
     address: u64,
     access: Access,
-) -> Result<(), Errno> {
+) -> Result<(), Stop> {
     let served = fault::serve(cpu, space, address, access);
     // The kernel does not wait for an FPGA's interface.
-    served.map_err(|errno| if fault::lacks_page(errno) || errno == Errno::EAGAIN { Errno::EFAULT } else { errno })
+    let is_fault = |errno| fault::lacks_page(errno) || errno == Errno::EAGAIN;
+    let fails = |stop| matches!(stop, Stop::Error(errno) if is_fault(errno));
+    served.map_err(|stop| if fails(stop) { Errno::EFAULT.into() } else { stop })
 }
 
 /// Translates an address of a space that this core need not have active, and calls `with` with the byte's place in the pool. Nobody
 /// unmaps the page meanwhile: the space's lock is held.
 ///
 /// # Errors
-/// As [`resolve`].
+/// As [`resolve`]; `EFAULT` also where the page comes later: for others, nobody waits.
 pub fn with_resolved<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
@@ -108,7 +114,7 @@ pub fn with_resolved<M: Machine>(
             return Ok(());
         }
         drop(guard);
-        serve_for_kernel(cpu, space, address, access)?;
+        serve_for_kernel(cpu, space, address, access).map_err(Stop::unless_waiting)?;
     }
 }
 
@@ -117,7 +123,7 @@ pub fn with_resolved<M: Machine>(
 /// # Errors
 /// As [`resolve`]; `EFAULT` also when it is not aligned.
 #[inline(always)]
-pub fn read_word<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) -> Result<u64, Errno> {
+pub fn read_word<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64) -> Result<u64, Stop> {
     Ok(word(cpu, space, address, Access::Read, cpu.mm.readable())?.get())
 }
 
@@ -126,12 +132,7 @@ pub fn read_word<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address:
 /// # Errors
 /// As for [`read_word`].
 #[inline(always)]
-pub fn write_word<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &'static SpaceRecord,
-    address: u64,
-    value: u64,
-) -> Result<(), Errno> {
+pub fn write_word<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64, value: u64) -> Result<(), Stop> {
     word(cpu, space, address, Access::Write, cpu.mm.writable())?.set(value);
     Ok(())
 }
@@ -144,7 +145,7 @@ fn word<M: Machine>(
     address: u64,
     access: Access,
     known: &Translation,
-) -> Result<&'static Cell64, Errno> {
+) -> Result<&'static Cell64, Stop> {
     match known.get(address) {
         Some(addr) if address % 8 == 0 => Ok(cpu.pool.at(addr)),
         Some(_) | None => find_word(cpu, space, address, access, known),
@@ -158,9 +159,9 @@ fn find_word<M: Machine>(
     address: u64,
     access: Access,
     known: &Translation,
-) -> Result<&'static Cell64, Errno> {
+) -> Result<&'static Cell64, Stop> {
     if address % 8 != 0 {
-        return Err(Errno::EFAULT);
+        return Err(Errno::EFAULT.into());
     }
     let addr = resolve(cpu, space, address, access)?;
     known.put(address, addr);

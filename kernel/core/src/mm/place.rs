@@ -106,10 +106,10 @@ fn node_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Resul
 }
 
 /// The lowest node of a mask in user memory. As in Linux, `max_node` is one more than the bits that count.
-fn first_node<M: Machine>(call: &Call<M>, mask: u64, max_node: u64) -> Result<Option<u32>, Errno> {
+fn first_node<M: Machine>(call: &Call<M>, mask: u64, max_node: u64) -> Result<Option<u32>, Stop> {
     let bits = max_node.saturating_sub(1);
     if bits > MASK_BITS_MAX {
-        return Err(Errno::EINVAL);
+        return Err(Errno::EINVAL.into());
     }
     if mask == 0 || bits == 0 {
         return Ok(None);
@@ -122,7 +122,7 @@ fn first_node<M: Machine>(call: &Call<M>, mask: u64, max_node: u64) -> Result<Op
         let set = call.read_user_u64(address)? & (u64::MAX >> (64 - counting));
         // Nodes that do not exist are an error wherever they stand.
         if set != 0 && (word > 0 || set >> islands != 0) {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EINVAL.into());
         }
         first = first.or((set != 0).then(|| set.trailing_zeros()));
     }

@@ -227,6 +227,7 @@ pub fn fork<M: Machine>(
         return Err(Errno::EAGAIN);
     }
     parent.forks.set(parent.forks.get().wrapping_add(1));
+    child.has_late.store(parent.has_late.load(Ordering::Relaxed), Ordering::Relaxed);
     child.brk[0].set(parent.brk[0].get());
     child.brk[1].set(parent.brk[1].get());
     child.mmap_top.set(parent.mmap_top.get());

@@ -1,11 +1,17 @@
 //! User memory as a system call accesses it: copied through the pool's mapping, page by page.
 
+use core::sync::atomic::Ordering;
+
 use motet_abi::{Errno, registers};
 use motet_hal::{Access, Machine};
 use motet_layout::{PAGE_SIZE, PoolAddr, ProcessRecord, ThreadRecord};
 
 use super::{resolve, space_of};
-use crate::{call::Call, cpu::Cpu, due};
+use crate::{
+    call::{Call, Stop},
+    cpu::Cpu,
+    due,
+};
 
 /// Strings are copied in aligned pieces of this many bytes (a divisor of the page size), as most are short.
 const STRING_PIECE: u64 = 64;
@@ -16,8 +22,8 @@ impl<M: Machine> Call<'_, M> {
     /// Copies from user memory.
     ///
     /// # Errors
-    /// `EFAULT` when a byte cannot be read.
-    pub fn read_user(&self, address: u64, into: &mut [u8]) -> Result<(), Errno> {
+    /// `EFAULT` when a byte cannot be read; [`Stop::Page`].
+    pub fn read_user(&self, address: u64, into: &mut [u8]) -> Result<(), Stop> {
         let mut done = 0;
         self.user_runs(address, into.len() as u64, Access::Read, |run, len| {
             self.cpu.pool.read(run, &mut into[done..done + len]);
@@ -29,8 +35,8 @@ impl<M: Machine> Call<'_, M> {
     /// Copies to user memory.
     ///
     /// # Errors
-    /// `EFAULT` when a byte cannot be written (earlier ones may have been).
-    pub fn write_user(&self, address: u64, from: &[u8]) -> Result<(), Errno> {
+    /// `EFAULT` when a byte cannot be written (earlier ones may have been); [`Stop::Page`].
+    pub fn write_user(&self, address: u64, from: &[u8]) -> Result<(), Stop> {
         let mut done = 0;
         self.user_runs(address, from.len() as u64, Access::Write, |run, len| {
             self.cpu.pool.write(run, &from[done..done + len]);
@@ -42,8 +48,8 @@ impl<M: Machine> Call<'_, M> {
     /// Reads a little-endian 64-bit word of user memory.
     ///
     /// # Errors
-    /// `EFAULT`.
-    pub fn read_user_u64(&self, address: u64) -> Result<u64, Errno> {
+    /// `EFAULT`; [`Stop::Page`].
+    pub fn read_user_u64(&self, address: u64) -> Result<u64, Stop> {
         let mut bytes = [0; 8];
         self.read_user(address, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
@@ -52,8 +58,8 @@ impl<M: Machine> Call<'_, M> {
     /// Reads a little-endian 32-bit word of user memory.
     ///
     /// # Errors
-    /// `EFAULT`.
-    pub fn read_user_u32(&self, address: u64) -> Result<u32, Errno> {
+    /// `EFAULT`; [`Stop::Page`].
+    pub fn read_user_u32(&self, address: u64) -> Result<u32, Stop> {
         let mut bytes = [0; 4];
         self.read_user(address, &mut bytes)?;
         Ok(u32::from_le_bytes(bytes))
@@ -62,15 +68,15 @@ impl<M: Machine> Call<'_, M> {
     /// Calls `each` with the pieces of pool memory behind a range of user memory, page by page, faulting pages in.
     ///
     /// # Errors
-    /// `EFAULT` at the first page that the process may not access that way; what `each` fails with.
+    /// `EFAULT` at the first page that the process may not access that way; [`Stop::Page`]; what `each` fails with.
     #[inline]
     pub fn user_runs(
         &self,
         address: u64,
         len: u64,
         access: Access,
-        mut each: impl FnMut(PoolAddr, usize) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
+        mut each: impl FnMut(PoolAddr, usize) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         let space = space_of(self.cpu, self.process);
         let end = address.checked_add(len).ok_or(Errno::EFAULT)?;
         let mut at = address;
@@ -83,14 +89,32 @@ impl<M: Machine> Call<'_, M> {
         Ok(())
     }
 
+    /// Waits until the pages of a range that the call is going to write have come: before it does what it cannot do twice. What is wrong with
+    /// the range it finds out when it writes.
+    ///
+    /// # Errors
+    /// [`Stop::Page`].
+    #[inline(always)]
+    pub fn await_pages(&self, address: u64, len: u64) -> Result<(), Stop> {
+        if has_late_pages(self.cpu, self.process) { self.await_late_pages(address, len) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn await_late_pages(&self, address: u64, len: u64) -> Result<(), Stop> {
+        match self.user_runs(address, len, Access::Write, |_, _| Ok(())) {
+            Err(Stop::Page) => Err(Stop::Page),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks that a structure of `size` bytes, of which `known` are known, has nothing but zeros behind those: whoever knows
     /// more must not be told that it was done.
     ///
     /// # Errors
-    /// `E2BIG` when it has, or is longer than a page; `EFAULT`.
-    pub fn check_zeros(&self, address: u64, known: u64, size: u64) -> Result<(), Errno> {
+    /// `E2BIG` when it has, or is longer than a page; `EFAULT`; [`Stop::Page`].
+    pub fn check_zeros(&self, address: u64, known: u64, size: u64) -> Result<(), Stop> {
         if size > PAGE_SIZE {
-            return Err(Errno::E2BIG);
+            return Err(Errno::E2BIG.into());
         }
         let mut all_zero = true;
         self.user_runs(address.wrapping_add(known), size.saturating_sub(known), Access::Read, |run, len| {
@@ -101,20 +125,20 @@ impl<M: Machine> Call<'_, M> {
             }
             Ok(())
         })?;
-        if all_zero { Ok(()) } else { Err(Errno::E2BIG) }
+        if all_zero { Ok(()) } else { Err(Errno::E2BIG.into()) }
     }
 
     /// Copies a zero-terminated string; returns its length without the zero.
     ///
     /// # Errors
-    /// `EFAULT`; `ENAMETOOLONG` when it does not fit.
-    pub fn read_string(&self, address: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    /// `EFAULT`; `ENAMETOOLONG` when it does not fit; [`Stop::Page`].
+    pub fn read_string(&self, address: u64, into: &mut [u8]) -> Result<usize, Stop> {
         let mut len = 0;
         loop {
             let at = address.checked_add(len as u64).ok_or(Errno::EFAULT)?;
             let here = (STRING_PIECE - at % STRING_PIECE).min((into.len() - len) as u64) as usize;
             if here == 0 {
-                return Err(Errno::ENAMETOOLONG);
+                return Err(Errno::ENAMETOOLONG.into());
             }
             let piece = &mut into[len..len + here];
             self.read_user(at, piece)?;
@@ -125,6 +149,12 @@ impl<M: Machine> Call<'_, M> {
             due::spend_locked(self.cpu, STRING_COST);
         }
     }
+}
+
+/// Whether pages of a process's memory may come later.
+#[inline(always)]
+pub fn has_late_pages<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> bool {
+    space_of(cpu, process).has_late.load(Ordering::Relaxed) != 0
 }
 
 /// The code of the instruction that a thread has stopped at, as much of it as `code` has room for and there is memory behind; `word` is all

@@ -73,7 +73,7 @@ pub fn getcpu<M: Machine>(call: &Call<M>) -> SysResult {
 }
 
 /// A set of cores in user memory, `len` bytes of it.
-pub fn read_core_set<M: Machine>(call: &Call<M>, len: u64, at: u64) -> Result<[u64; 2], Errno> {
+pub fn read_core_set<M: Machine>(call: &Call<M>, len: u64, at: u64) -> Result<[u64; 2], Stop> {
     let mut bytes = [0; CORES_MAX / 8];
     let len = (len as usize).min(bytes.len());
     call.read_user(at, &mut bytes[..len])?;

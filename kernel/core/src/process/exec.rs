@@ -85,7 +85,9 @@ fn execute<M: Machine>(
     call.serve_due(BUDGET);
     let island = island_for(call, executable.isa).map_err(refuse)?;
     let strings = Strings::new(call, arguments_at, environment_at, &prefix, path.as_bytes())?;
-    let image = build(call, &executable, program.inode(), &strings, island, identity).map_err(refuse)?;
+    let built = build(call, &executable, program.inode(), &strings, island, identity);
+    let waits = |refusal: &Refusal| matches!(refusal, Refusal::Later);
+    let image = built.map_err(|refusal| if waits(&refusal) { Stop::Page } else { refuse(refusal).into() })?;
     if !is_only_thread(call) {
         mm::release(call.cpu, image.space);
         return wait_for_other_threads(call);

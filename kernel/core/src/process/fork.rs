@@ -120,6 +120,12 @@ fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
     if flags & CLONE_SETTLS != 0 && call.isa == Isa::X86_64 && spec.tls >= USER_END {
         return Err(Errno::EPERM.into());
     }
+    if flags & CLONE_PARENT_SETTID != 0 {
+        call.await_pages(spec.parent_tid, 4)?;
+    }
+    if flags & CLONE_CHILD_SETTID != 0 {
+        call.await_pages(spec.child_tid, 4)?;
+    }
     limits::check_number(call)?;
     let thread = new_thread(call, spec)?;
     let child = if flags & CLONE_THREAD != 0 {

@@ -11,7 +11,7 @@ use crate::permission::{
     is_opaque, keeps_capabilities, set_flag,
 };
 use crate::{
-    call::{Call, SysResult},
+    call::{Call, Stop, SysResult},
     tree::{lock_tree, lookup, users},
 };
 
@@ -183,7 +183,7 @@ pub fn capget<M: Machine>(call: &Call<M>) -> SysResult {
     let [header, data, ..] = call.args;
     let words = match capability_words(call, header) {
         // Without data the call asks for the version.
-        Err(Errno::EINVAL) if data == 0 => return Ok(0),
+        Err(Stop::Error(Errno::EINVAL)) if data == 0 => return Ok(0),
         words => words?,
     };
     let pid = call.read_user_u32(header.wrapping_add(4))?.cast_signed();
@@ -276,13 +276,13 @@ pub fn prctl<M: Machine>(call: &Call<M>) -> SysResult {
 }
 
 /// The words of each set in a structure of the version in `header`; writes the version that there is into any other.
-fn capability_words<M: Machine>(call: &Call<M>, header: u64) -> Result<usize, Errno> {
+fn capability_words<M: Machine>(call: &Call<M>, header: u64) -> Result<usize, Stop> {
     match call.read_user_u32(header)? {
         CAPABILITY_VERSION_1 => Ok(1),
         CAPABILITY_VERSION_2 | CAPABILITY_VERSION_3 => Ok(2),
         _ => {
             call.write_user(header, &CAPABILITY_VERSION_3.to_le_bytes())?;
-            Err(Errno::EINVAL)
+            Err(Errno::EINVAL.into())
         }
     }
 }

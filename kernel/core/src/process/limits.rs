@@ -41,6 +41,9 @@ fn limit<M: Machine>(call: &Call<M>, pid: u64, resource: u64, new_at: u64, old_a
     if resource >= LIMITS.len() as u64 {
         return Err(Errno::EINVAL.into());
     }
+    if old_at != 0 {
+        call.await_pages(old_at, 16)?;
+    }
     with_process(call, pid, |process| {
         permission::may_limit(call.process, process)?;
         let pair = &process.limits[2 * resource as usize..2 * resource as usize + 2];

@@ -6,7 +6,7 @@ use motet_abi::{Errno, signal::NSIG};
 use motet_hal::Machine;
 
 use super::identity;
-use crate::call::{Call, SysResult};
+use crate::call::{Call, Stop, SysResult};
 
 const PR_SET_PDEATHSIG: u64 = 1;
 const PR_GET_PDEATHSIG: u64 = 2;
@@ -22,8 +22,8 @@ pub fn prctl<M: Machine>(call: &Call<M>) -> SysResult {
             let mut name = [0; 16];
             let len = match call.read_string(call.args[1], &mut name) {
                 Ok(len) => len,
-                Err(Errno::ENAMETOOLONG) => 15,
-                Err(errno) => return Err(errno.into()),
+                Err(Stop::Error(Errno::ENAMETOOLONG)) => 15,
+                Err(stop) => return Err(stop),
             };
             let leader = call.thread.tid.get() == call.process.pid.get();
             for (index, &byte) in name.iter().enumerate() {

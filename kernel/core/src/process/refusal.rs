@@ -12,7 +12,7 @@ use motet_layout::{InodeRecord, Isa};
 use motet_protocol::fs;
 
 use super::fat;
-use crate::{console, cpu::Cpu};
+use crate::{call::Stop, console, cpu::Cpu};
 
 /// Bytes of a file that tell what it is (Linux: `BINPRM_BUF_SIZE`).
 const SAMPLE_LEN: usize = 256;
@@ -35,6 +35,8 @@ const FORMATS: [(&[u8], &str); 8] = [
 pub enum Refusal {
     /// What is known to fail without a further word.
     System(Errno),
+    /// A page of its arguments comes later: [`Stop::Page`].
+    Later,
     /// Not a program, but text: whoever runs it may know the language.
     Text,
     /// In the format of another system.
@@ -54,6 +56,12 @@ pub enum Refusal {
 impl From<Errno> for Refusal {
     fn from(errno: Errno) -> Self {
         Self::System(errno)
+    }
+}
+
+impl From<Stop> for Refusal {
+    fn from(stop: Stop) -> Self {
+        if stop == Stop::Page { Self::Later } else { Self::System(stop.unless_waiting()) }
     }
 }
 
@@ -106,6 +114,7 @@ impl Refusal {
         let path = Shown(path);
         let errno = match self {
             Self::System(errno) => return *errno,
+            Self::Later => return Errno::EFAULT,
             Self::Text => return Errno::ENOEXEC,
             Self::Format(_)
             | Self::Elf(..)
@@ -116,7 +125,7 @@ impl Refusal {
         };
         let runs = Runs(cpu);
         match *self {
-            Self::System(_) | Self::Text => {}
+            Self::System(_) | Self::Later | Self::Text => {}
             Self::Format(what) => console::kernel_message(cpu, format_args!("{path}: is {what}; {runs}")),
             Self::Elf(what, machine) => match elf::to_str::e_machine_to_human_str(machine) {
                 Some(name) => console::kernel_message(cpu, format_args!("{path}: is {what} {name}; {runs}")),

@@ -248,7 +248,7 @@ struct Attr {
     runtime_ns: u64,
 }
 
-fn read_attr<M: Machine>(call: &Call<M>, at: u64) -> Result<Attr, Errno> {
+fn read_attr<M: Machine>(call: &Call<M>, at: u64) -> Result<Attr, Stop> {
     let size = match call.read_user_u32(at)? as usize {
         0 => ATTR_BYTES_VER0,
         size => size,
@@ -267,7 +267,7 @@ fn read_attr<M: Machine>(call: &Call<M>, at: u64) -> Result<Attr, Errno> {
     if has_more {
         // Who asks for too much learns what there is.
         call.write_user(at, &(ATTR_BYTES as u32).to_le_bytes())?;
-        return Err(Errno::E2BIG);
+        return Err(Errno::E2BIG.into());
     }
     let word = |offset: usize| u32::from_le_bytes(core::array::from_fn(|byte| bytes[offset + byte]));
     let long = |offset: usize| u64::from(word(offset)) | u64::from(word(offset + 4)) << 32;

@@ -8,7 +8,13 @@ use super::{
     load::Loaded,
     strings::{ARGUMENTS_MAX, StringSource},
 };
-use crate::{ability, call::Call, mm, permission::Identity, random};
+use crate::{
+    ability,
+    call::{Call, Stop},
+    mm,
+    permission::Identity,
+    random,
+};
 
 const STACK_TOP: u64 = USER_END;
 /// Words that are written to the stack at once.
@@ -49,13 +55,13 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
     /// Writes it all; the entry point of the result is 0.
     ///
     /// # Errors
-    /// `E2BIG`, `EFAULT`, `ENOMEM`.
+    /// `E2BIG`, `EFAULT`, `ENOMEM`; [`Stop::Page`].
     pub fn build(
         &self,
         strings: &dyn StringSource<M>,
         program: &Loaded,
         interpreter: Option<&Loaded>,
-    ) -> Result<Image, Errno> {
+    ) -> Result<Image, Stop> {
         let (arguments, environment) = strings.counts();
         let count = arguments + environment;
         let mut strings_len = 0;
@@ -66,7 +72,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
             })?;
             strings_len += 1;
             if strings_len + 8 * count > ARGUMENTS_MAX {
-                return Err(Errno::E2BIG);
+                return Err(Errno::E2BIG.into());
             }
         }
         let strings_at = STACK_TOP - 16 - strings_len;
@@ -174,7 +180,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
         ])
     }
 
-    fn write_string(&self, strings: &dyn StringSource<M>, index: u64, mut at: u64, end: u64) -> Result<u64, Errno> {
+    fn write_string(&self, strings: &dyn StringSource<M>, index: u64, mut at: u64, end: u64) -> Result<u64, Stop> {
         strings.read(self.call, index, &mut |piece| {
             // Another thread may have made the string longer since it was measured.
             if at + piece.len() as u64 >= end {
@@ -206,7 +212,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
         while done < bytes.len() {
             let address = at + done as u64;
             let here = ((PAGE_SIZE - address % PAGE_SIZE) as usize).min(bytes.len() - done);
-            let run = mm::resolve(cpu, self.space, address, Access::Write)?;
+            let run = mm::resolve(cpu, self.space, address, Access::Write).map_err(Stop::unless_waiting)?;
             cpu.pool.write(run, &bytes[done..done + here]);
             done += here;
         }

@@ -5,7 +5,7 @@ use motet_hal::Machine;
 use motet_layout::{PAGE_SIZE, PoolAddr};
 
 use crate::{
-    call::{Call, PATH_MAX, cost},
+    call::{Call, PATH_MAX, Stop, cost},
     cpu::Cpu,
 };
 
@@ -17,7 +17,7 @@ pub trait StringSource<M: Machine> {
     /// Number of argument strings and of environment strings.
     fn counts(&self) -> (u64, u64);
     /// Calls `piece` with the bytes of string `index` (arguments, then environment), without its zero.
-    fn read(&self, call: &Call<M>, index: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>) -> Result<(), Errno>;
+    fn read(&self, call: &Call<M>, index: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>) -> Result<(), Stop>;
 }
 
 /// Strings of `execve`: in the caller's memory, with what interpreter scripts put in front.
@@ -38,20 +38,20 @@ impl<'a> Strings<'a> {
         environment_at: u64,
         prefix: &'a Prefix,
         path: &'a [u8],
-    ) -> Result<Self, Errno> {
+    ) -> Result<Self, Stop> {
         let arguments = count_vector(call, arguments_at)?;
         let environment = count_vector(call, environment_at)?;
         Ok(Self { arguments_at, arguments, environment_at, environment, prefix, path })
     }
 }
 
-fn count_vector<M: Machine>(call: &Call<M>, at: u64) -> Result<u64, Errno> {
+fn count_vector<M: Machine>(call: &Call<M>, at: u64) -> Result<u64, Stop> {
     let mut count = 0;
     while at != 0 && call.read_user_u64(at.wrapping_add(8 * count))? != 0 {
         count += 1;
         call.serve_due(cost::OBJECT);
         if count * 9 > ARGUMENTS_MAX {
-            return Err(Errno::E2BIG);
+            return Err(Errno::E2BIG.into());
         }
     }
     Ok(count)
@@ -67,15 +67,15 @@ impl<M: Machine> StringSource<M> for Strings<'_> {
         (arguments, self.environment)
     }
 
-    fn read(&self, call: &Call<M>, index: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>) -> Result<(), Errno> {
+    fn read(&self, call: &Call<M>, index: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>) -> Result<(), Stop> {
         let (arguments, _) = <Self as StringSource<M>>::counts(self);
         let prefix = self.prefix.count as u64;
         let pointer_at = if index >= arguments {
             self.environment_at + 8 * (index - arguments)
         } else if index < prefix {
-            return piece(self.prefix.string(index as usize));
+            return Ok(piece(self.prefix.string(index as usize))?);
         } else if self.arguments == 0 {
-            return piece(self.path);
+            return Ok(piece(self.path)?);
         } else {
             // What scripts put in front stands for the program's own name.
             self.arguments_at + 8 * (index - prefix.saturating_sub(1))
@@ -122,15 +122,10 @@ impl<M: Machine> StringSource<M> for Command<'_, M> {
         (u64::from(self.args), u64::from(self.env))
     }
 
-    fn read(
-        &self,
-        _call: &Call<M>,
-        index: u64,
-        piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
+    fn read(&self, _call: &Call<M>, index: u64, piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>) -> Result<(), Stop> {
         let mut bytes = [0; PATH_MAX];
         let len = self.string(index, &mut bytes).ok_or(Errno::E2BIG)?;
-        piece(&bytes[..len])
+        Ok(piece(&bytes[..len])?)
     }
 }
 
@@ -175,7 +170,7 @@ fn read_pieces<M: Machine>(
     call: &Call<M>,
     mut at: u64,
     piece: &mut dyn FnMut(&[u8]) -> Result<(), Errno>,
-) -> Result<(), Errno> {
+) -> Result<(), Stop> {
     let mut bytes = [0; 256];
     loop {
         let here = (PAGE_SIZE - at % PAGE_SIZE).min(bytes.len() as u64) as usize;
@@ -184,7 +179,7 @@ fn read_pieces<M: Machine>(
         call.serve_due(2 * cost::PAGE);
         match bytes[..here].iter().position(|&byte| byte == 0) {
             Some(0) => return Ok(()),
-            Some(end) => return piece(&bytes[..end]),
+            Some(end) => return Ok(piece(&bytes[..end])?),
             None => piece(&bytes[..here])?,
         }
         at += here as u64;

@@ -4,9 +4,12 @@ use motet_abi::Errno;
 use motet_hal::Machine;
 
 use crate::{
-    call::{Call, SysResult},
+    call::{Call, Stop, SysResult},
     cputime, tree,
 };
+
+/// Bytes of Linux's `struct rusage`.
+pub const RUSAGE_LEN: u64 = 144;
 
 /// `getrusage(who, usage)`.
 pub fn getrusage<M: Machine>(call: &Call<M>) -> SysResult {
@@ -27,8 +30,8 @@ pub fn getrusage<M: Machine>(call: &Call<M>) -> SysResult {
 }
 
 /// Linux `struct rusage`, of which times are kept.
-pub fn write_rusage<M: Machine>(call: &Call<M>, address: u64, times_ns: [u64; 2]) -> Result<(), Errno> {
-    let mut usage = [0u8; 144];
+pub fn write_rusage<M: Machine>(call: &Call<M>, address: u64, times_ns: [u64; 2]) -> Result<(), Stop> {
+    let mut usage = [0u8; RUSAGE_LEN as usize];
     for (index, ns) in times_ns.into_iter().enumerate() {
         usage[16 * index..16 * index + 8].copy_from_slice(&(ns / 1_000_000_000).to_le_bytes());
         usage[16 * index + 8..16 * index + 16].copy_from_slice(&(ns % 1_000_000_000 / 1000).to_le_bytes());

@@ -15,9 +15,10 @@ use motet_hal::Machine;
 use motet_layout::{PROCESS_ZOMBIE, ProcessRecord};
 
 use super::exit::reap;
-use super::usage::write_rusage;
+use super::usage::{RUSAGE_LEN, write_rusage};
 use crate::{
     call::{Call, Stop, SysResult},
+    mm,
     tree::{children, lock_tree, lookup, parent_of},
 };
 
@@ -55,6 +56,7 @@ pub fn wait4<M: Machine>(call: &Call<M>) -> SysResult {
     if options & !(WNOHANG | WUNTRACED | WCONTINUED | WHICH_KIND) != 0 {
         return Err(Errno::EINVAL.into());
     }
+    await_room(call, [(status_at, STATUS_LEN), (rusage_at, RUSAGE_LEN)])?;
     let Some(change) = wait_for(call, which, options | WEXITED)? else { return Ok(0) };
     if status_at != 0 {
         call.write_user(status_at, &change.status.to_le_bytes())?;
@@ -81,6 +83,7 @@ pub fn waitid<M: Machine>(call: &Call<M>) -> SysResult {
         P_PIDFD if id >= 0 => return Err(Errno::EBADF.into()),
         _ => return Err(Errno::EINVAL.into()),
     };
+    await_room(call, [(info_at, INFO_LEN), (rusage_at, RUSAGE_LEN)])?;
     let change = wait_for(call, which, options)?;
     if let Some(change) = &change
         && rusage_at != 0
@@ -100,6 +103,20 @@ pub fn waitid<M: Machine>(call: &Call<M>) -> SysResult {
         }
     }
     Ok(0)
+}
+
+const STATUS_LEN: u64 = 4;
+const INFO_LEN: u64 = 28;
+
+/// Before a child is reaped, the pages have come that are told of it.
+#[inline(always)]
+fn await_room<M: Machine>(call: &Call<M>, room: [(u64, u64); 2]) -> Result<(), Stop> {
+    if mm::has_late_pages(call.cpu, call.process) {
+        for (address, len) in room.into_iter().filter(|(address, _)| *address != 0) {
+            call.await_pages(address, len)?;
+        }
+    }
+    Ok(())
 }
 
 fn wait_for<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option<StateChange>, Stop> {

@@ -63,7 +63,7 @@ pub fn write<M: Machine>(call: &Call<M>, vm: &'static VmRecord, from: &mut Curso
         let len = match from.read(&mut bytes) {
             Ok(len) => len,
             Err(_) if from.done() > 0 => break,
-            Err(errno) => return Err(errno.into()),
+            Err(stop) => return Err(stop),
         };
         streams::ring_host_if(call.cpu, stream::record(call.cpu, &vm.console_out, &bytes[..len]));
         if from.remaining() > 0 && call.pauses(cost::PAGE + cost::bytes(len as u64)) {

@@ -26,7 +26,7 @@ use motet_layout::{
 use motet_protocol::{Context, lock::lock, slab, wait};
 
 use crate::{
-    call::{Call, SysResult},
+    call::{Call, Stop, SysResult},
     cpu::Cpu,
     description::{self, Parts},
     signal::{self, Origin},
@@ -187,7 +187,7 @@ pub fn ioctl<M: Machine>(
     }
 }
 
-fn read_words<M: Machine, const N: usize>(call: &Call<M>, address: u64) -> Result<[u64; N], Errno> {
+fn read_words<M: Machine, const N: usize>(call: &Call<M>, address: u64) -> Result<[u64; N], Stop> {
     let mut words = [0; N];
     for (at, word) in (address..).step_by(8).zip(&mut words) {
         *word = call.read_user_u64(at)?;

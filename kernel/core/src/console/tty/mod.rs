@@ -26,7 +26,7 @@ use motet_protocol::{
 };
 
 use super::streams::ring_host_if;
-use crate::cursor::{Cursor, partial};
+use crate::cursor::{Cursor, partial, stopped};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
@@ -149,7 +149,7 @@ pub fn write<M: Machine>(call: &Call<M>, nonblocking: bool, from: &mut Cursor<M>
         while from.remaining() > 0 {
             let written = match write_some(call, tty, from) {
                 Ok(written) => written,
-                Err(errno) => return partial(from.done(), errno).map(Some),
+                Err(stop) => return stopped(call, from.done(), stop).map(Some),
             };
             if written {
                 if from.remaining() > 0 && call.pauses(cost::PAGE + 10 * CHUNK as u64) {
@@ -194,11 +194,15 @@ fn closed<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// Takes input that is ready; `None` when there is none. Bytes are copied out of the ring in pieces, so that user
 /// memory is not touched with the terminal locked.
 fn take<M: Machine>(call: &Call<M>, tty: &'static Tty, into: &mut Cursor<M>) -> Result<Option<u64>, Stop> {
-    into.probe()?;
     let mut any = false;
     loop {
         let mut bytes = [0; CHUNK];
-        let room = bytes.len().min(into.remaining() as usize);
+        // Faults now, not after bytes were taken.
+        let room = match into.run() {
+            Ok((_, here)) => bytes.len().min(here),
+            Err(_) if any => break,
+            Err(stop) => return Err(stop),
+        };
         let taken = {
             let _guard = lock(call.cpu, &tty.lock);
             line::take_ready(tty, &mut bytes[..room])
@@ -218,7 +222,7 @@ fn take<M: Machine>(call: &Call<M>, tty: &'static Tty, into: &mut Cursor<M>) -> 
 }
 
 /// Processes and writes a piece of user memory. `false`: there is no room now.
-fn write_some<M: Machine>(call: &Call<M>, tty: &Tty, from: &mut Cursor<M>) -> Result<bool, Errno> {
+fn write_some<M: Machine>(call: &Call<M>, tty: &Tty, from: &mut Cursor<M>) -> Result<bool, Stop> {
     let output = &call.cpu.pool.header().console_out;
     let len = CHUNK.min(from.remaining() as usize);
     let (mut bytes, mut expanded) = ([0; CHUNK], [0; 2 * CHUNK]);

@@ -242,6 +242,7 @@ fn target_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) -> R
             Kind::Anonymous(Anonymous::Dma(_)) => write!(line, "/dev/dma"),
             Kind::Anonymous(Anonymous::Service(_)) => write!(line, "/dev/service"),
             Kind::Anonymous(Anonymous::Accel(_)) => write!(line, "/dev/accel"),
+            Kind::Anonymous(Anonymous::Late(_)) => write!(line, "/dev/late"),
             Kind::Anonymous(Anonymous::Vm(_)) => write!(line, "/dev/vm"),
             Kind::Anonymous(Anonymous::Socket(_)) => write!(line, "socket:[{number}]"),
             Kind::Device(device) => write!(line, "device:[{}:{}]", device.major, device.minor),

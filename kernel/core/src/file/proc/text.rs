@@ -3,10 +3,12 @@
 
 use core::fmt;
 
-use motet_abi::Errno;
 use motet_hal::Machine;
 
-use crate::{call::SysResult, cursor::Cursor};
+use crate::{
+    call::{Stop, SysResult},
+    cursor::Cursor,
+};
 
 /// What making a piece of text costs, a number or some spaces, and each of its bytes (`call::cost`).
 const PIECE_COST: u64 = 150;
@@ -20,7 +22,7 @@ pub struct Text<'x, 'a, 'c, M: Machine> {
     skip: u64,
     buffer: [u8; BUFFER],
     len: usize,
-    failed: Option<Errno>,
+    failed: Option<Stop>,
 }
 
 impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
@@ -34,7 +36,7 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
         // What went wrong is in `failed`.
         let _ = self.flush();
         match self.failed {
-            Some(errno) if self.cursor.done() == 0 => Err(errno.into()),
+            Some(stop) if self.cursor.done() == 0 => Err(stop),
             _ => Ok(self.cursor.done()),
         }
     }
@@ -47,8 +49,8 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
         match self.cursor.write(&self.buffer[..len]) {
             Ok(written) if written == len && self.cursor.remaining() > 0 => Ok(()),
             Ok(_) => Err(fmt::Error),
-            Err(errno) => {
-                self.failed = Some(errno);
+            Err(stop) => {
+                self.failed = Some(stop);
                 Err(fmt::Error)
             }
         }

@@ -18,6 +18,7 @@ use crate::{
         path::{self, Path},
         table,
     },
+    mm,
     permission::FileRights,
 };
 
@@ -36,13 +37,13 @@ pub struct Name {
 }
 
 impl Name {
-    fn read<M: Machine>(call: &Call<M>, address: u64, len: u64) -> Result<Self, Errno> {
+    fn read<M: Machine>(call: &Call<M>, address: u64, len: u64) -> Result<Self, Stop> {
         let len = usize::try_from(len as i32).map_err(|_| Errno::EINVAL)?;
         let mut bytes = [0; FAMILY_LEN + SOCKET_NAME_MAX];
         let whole = bytes.get_mut(..len).filter(|whole| whole.len() > FAMILY_LEN).ok_or(Errno::EINVAL)?;
         call.read_user(address, whole)?;
         if u32::from(u16::from_le_bytes([whole[0], whole[1]])) != AF_UNIX {
-            return Err(Errno::EINVAL);
+            return Err(Errno::EINVAL.into());
         }
         let path = &whole[FAMILY_LEN..];
         let len = if path[0] == 0 { path.len() } else { path.iter().position(|&b| b == 0).unwrap_or(path.len()) };
@@ -71,8 +72,17 @@ impl Name {
         self.len as u32
     }
 
+    /// Waits until the pages have come to which [`write`](Self::write) is to write, if it is.
+    pub fn await_pages<M: Machine>(call: &Call<M>, address: u64, len_at: u64) -> Result<(), Stop> {
+        if address == 0 || !mm::has_late_pages(call.cpu, call.process) {
+            return Ok(());
+        }
+        let room = u64::from(call.read_user_u32(len_at)?);
+        call.await_pages(address, room.min((FAMILY_LEN + SOCKET_NAME_MAX + 1) as u64))
+    }
+
     /// Writes the address that has this name, as much as there is room for, and its length.
-    pub fn write<M: Machine>(&self, call: &Call<M>, address: u64, len_at: u64) -> Result<(), Errno> {
+    pub fn write<M: Machine>(&self, call: &Call<M>, address: u64, len_at: u64) -> Result<(), Stop> {
         let room = usize::try_from(call.read_user_u32(len_at)?.cast_signed()).map_err(|_| Errno::EINVAL)?;
         let mut bytes = [0; FAMILY_LEN + SOCKET_NAME_MAX + 1];
         bytes[..FAMILY_LEN].copy_from_slice(&(AF_UNIX as u16).to_le_bytes());
@@ -293,6 +303,7 @@ fn accept_one<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
     if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL.into());
     }
+    Name::await_pages(call, address, len_at)?;
     let (file, socket) = get(call, fd)?;
     let end = call.wait_for(&socket.acceptors, || {
         if socket.state.load(Ordering::Acquire) != SOCKET_LISTENING {
@@ -307,11 +318,11 @@ fn accept_one<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
     let name = peer_name(end);
     let fd = open(call, end, flags)?;
     if address != 0
-        && let Err(errno) = name.write(call, address, len_at)
+        && let Err(stop) = name.write(call, address, len_at)
     {
         // It was opened a moment ago.
         let _ = table::close(cpu, table::of(cpu, call.process), fd as i32);
-        return Err(errno.into());
+        return Err(stop);
     }
     Ok(fd)
 }

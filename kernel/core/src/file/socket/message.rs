@@ -7,9 +7,13 @@ use motet_abi::{
 use motet_hal::{Access, Machine};
 use motet_layout::{PIPE_CAPACITY, SOCKET_LISTENING, SocketRecord, sync::Ordering};
 
-use super::{Amount, calls::peer_name, get, pipes, write};
+use super::{
+    Amount,
+    calls::{Name, peer_name},
+    get, pipes, write,
+};
 use crate::{
-    call::{Call, SysResult},
+    call::{Call, Stop, SysResult},
     cursor::Cursor,
     file::description::OpenFile,
 };
@@ -91,6 +95,7 @@ fn send<M: Machine>(
 pub fn recvfrom<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, bytes, len, flags, address, len_at] = call.args;
     let (file, socket) = get(call, fd)?;
+    Name::await_pages(call, address, len_at)?;
     let received = receive(call, &file, socket, flags as u32, &mut Cursor::new(call, bytes, len, Access::Write))?;
     if address != 0 {
         peer_name(socket).write(call, address, len_at)?;
@@ -104,6 +109,7 @@ pub fn recvmsg<M: Machine>(call: &Call<M>) -> SysResult {
     let (file, socket) = get(call, fd)?;
     let header = Header::read(call, message)?;
     let mut cursor = Cursor::vector(call, header.vector, header.count, Access::Write)?;
+    Name::await_pages(call, header.name, message.wrapping_add(HEADER_NAME_LEN))?;
     let received = receive(call, &file, socket, flags as u32, &mut cursor)?;
     if header.name != 0 {
         peer_name(socket).write(call, header.name, message.wrapping_add(HEADER_NAME_LEN))?;
@@ -142,14 +148,14 @@ struct Header {
 }
 
 impl Header {
-    fn read<M: Machine>(call: &Call<M>, address: u64) -> Result<Self, Errno> {
+    fn read<M: Machine>(call: &Call<M>, address: u64) -> Result<Self, Stop> {
         let mut bytes = [0; HEADER_LEN];
         call.read_user(address, &mut bytes)?;
         let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|index| bytes[at + index]));
         // Two lengths are of 32 bits with padding behind in some C libraries.
         let (count, control_len) = (word(HEADER_COUNT) as u32, word(HEADER_CONTROL_LEN) as u32);
         if count as usize > IOV_MAX {
-            return Err(Errno::EMSGSIZE);
+            return Err(Errno::EMSGSIZE.into());
         }
         Ok(Self {
             name: word(HEADER_NAME),

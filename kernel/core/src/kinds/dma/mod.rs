@@ -72,7 +72,7 @@ pub fn write<M: Machine>(call: &Call<M>, file: &'static DmaFile, nonblocking: bo
     }
     while from.remaining() >= RECORD_LEN {
         let mut bytes = [0; RECORD_LEN as usize];
-        let started = from.peek(&mut bytes).map_err(Stop::from).and_then(|()| {
+        let started = from.peek(&mut bytes).and_then(|()| {
             let asked = Asked::take(&bytes);
             asked.check()?;
             start(call, file, nonblocking || from.done() > 0, &asked)
@@ -179,6 +179,9 @@ pub fn read<M: Machine>(call: &Call<M>, file: &'static DmaFile, nonblocking: boo
             return Err(Errno::EIO.into());
         }
         while into.remaining() >= RECORD_LEN {
+            if let Err(stop) = into.await_pages(RECORD_LEN as usize) {
+                return partial(into.done(), stop).map(Some);
+            }
             let Some(bytes) = take(call.cpu, file) else { break };
             into.write(&bytes)?;
         }

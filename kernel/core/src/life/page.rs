@@ -1,0 +1,78 @@
+//! Pages of user memory that come later: their threads wait, outside of calls, between two attempts at one, or in the middle of one
+//! (`docs/protocols/late-pages.md`).
+
+use core::sync::atomic::Ordering;
+
+use motet_abi::registers;
+use motet_hal::Machine;
+use motet_layout::{CALL_PAUSED, PAGE_WAITED, ProcessRecord, STORE_WAITED, ThreadRecord};
+use motet_protocol::wait;
+
+use super::call::{leave, note_pause};
+use crate::{
+    attend,
+    call::{Stop, end_call},
+    cpu::{AwaitedPage, Cpu},
+    cputime::charge,
+    futex, handover, mm,
+};
+
+/// The thread's instruction has faulted on a page that comes later, and is executed again when it has. `None`: the thread no longer belongs to this
+/// core.
+#[cold]
+pub fn wait_to_execute<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+) -> Option<()> {
+    wait(cpu, thread, process, STORE_WAITED)
+}
+
+/// As [`wait_to_execute`], for the system call that the thread is in. What has kept something goes on with it; any other call is made anew, by
+/// the instruction that has made it: signals come before it then.
+#[cold]
+pub fn wait_in_call<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+) -> Option<()> {
+    if thread.in_syscall.get() == 0 && thread.progress.get() == 0 {
+        thread.in_syscall.set(PAGE_WAITED); // whatever it has begun to keep is forgotten
+        end_call(thread);
+        registers::rewind_syscall(&thread.frame);
+        return wait(cpu, thread, process, STORE_WAITED);
+    }
+    if thread.progress.get() != 0 {
+        note_pause(thread);
+    }
+    wait(cpu, thread, process, thread.in_syscall.get() | PAGE_WAITED)
+}
+
+/// `in_syscall`: in the middle of what it waits.
+fn wait<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    in_syscall: u32,
+) -> Option<()> {
+    let Some(page) = cpu.mm.take_awaited() else { return Some(()) };
+    wait::prepare(thread);
+    futex::enqueue_shared(cpu, thread, AwaitedPage::arrival(page.file, page.index));
+    futex::wake_shared(cpu, AwaitedPage::wish(page.file));
+    if mm::serve_fault(cpu, page.space, page.address, page.access) != Err(Stop::Page) {
+        // It is there, or never will be: whoever has asked for it finds out.
+        wait::finish(cpu, thread);
+        return Some(());
+    }
+    handover::save_ext(cpu, thread);
+    charge(cpu, thread);
+    thread.in_syscall.set(in_syscall);
+    if in_syscall & CALL_PAUSED != 0 && !attend::ends_or_stops(cpu, thread, process) {
+        // Handlers run after the call, and are no reason to look again for what has not come. What is sent from here on wakes it.
+        thread.attention.swap(0, Ordering::SeqCst);
+        if attend::ends_or_stops(cpu, thread, process) {
+            thread.attention.store(1, Ordering::Release);
+        }
+    }
+    leave(cpu, thread)
+}
