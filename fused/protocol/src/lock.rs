@@ -10,6 +10,8 @@
 
 use motet_layout::sync::{AtomicU64, Ordering};
 
+#[cfg(not(motet_model))]
+use motet_layout::PoolAddr;
 use motet_layout::{CoreId, Lock, LockClass};
 
 use crate::{Context, count};
@@ -127,7 +129,7 @@ fn lock_contended(context: &impl Context, class: LockClass, word: &AtomicU64, me
 }
 
 #[cfg(not(motet_model))]
-fn repair(context: &impl Context, class: LockClass, lock: motet_layout::PoolAddr) -> bool {
+fn repair(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool {
     context.recover(class, lock)
 }
 

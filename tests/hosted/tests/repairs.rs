@@ -75,7 +75,7 @@ fn forks() -> Scenario {
             program.wait();
             program.wait();
         },
-        |program| fork_and_wait(program),
+        fork_and_wait,
     )
 }
 
