@@ -19,18 +19,18 @@ static DONE: AtomicU64 = AtomicU64::new(0);
 pub fn run(boot: Boot) -> ! {
     let began = board::now();
     let others = boot.other_cores();
-    ROUNDS.store(boot.number("rounds", 20_000), Ordering::SeqCst);
+    ROUNDS.store(boot.number("rounds", 20_000), Ordering::Release);
     for (number, id) in (1..).zip(others) {
         if let Err(error) = cores::start(*id, number, read_and_stop) {
             board::fail(format_args!("core {id} does not start: error {error}"));
         }
     }
     read();
-    while DONE.load(Ordering::SeqCst) <= others.len() as u64 {}
+    while DONE.load(Ordering::Acquire) <= others.len() as u64 {}
     let microseconds = |ticks: u64| ticks * 1_000_000 / board::frequency();
     board::println!("began {}", microseconds(began));
     board::println!("ended {}", microseconds(board::now()));
-    board::println!("back {}", microseconds(BACK.load(Ordering::SeqCst)));
+    board::println!("back {}", microseconds(BACK.load(Ordering::Acquire)));
     board::println!("passed 1");
     board::power_off(true)
 }
@@ -44,15 +44,15 @@ fn read_and_stop(_core: usize) -> ! {
 
 fn read() {
     let mut last = 0;
-    for _ in 0..ROUNDS.load(Ordering::SeqCst) {
-        let latest = LATEST.load(Ordering::SeqCst);
+    for _ in 0..ROUNDS.load(Ordering::Acquire) {
+        let latest = LATEST.load(Ordering::Acquire);
         let now = board::now();
         if now < last {
             board::fail(format_args!("it is {now}, and was {last}"));
         }
-        BACK.fetch_max(latest.saturating_sub(now), Ordering::SeqCst);
-        LATEST.fetch_max(now, Ordering::SeqCst);
+        BACK.fetch_max(latest.saturating_sub(now), Ordering::AcqRel);
+        LATEST.fetch_max(now, Ordering::AcqRel);
         last = now;
     }
-    DONE.fetch_add(1, Ordering::SeqCst);
+    DONE.fetch_add(1, Ordering::AcqRel);
 }
