@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use motet_fabric::{Error, ErrorKind, Result, run::guest_path, stats::FpgaChangeStats, timed::Passage};
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::{run::guest_path, stats::FpgaChangeStats, timed::Passage};
 use motet_layout::Isa;
 use motet_machine::FpgaSpec;
 
