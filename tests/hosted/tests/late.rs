@@ -154,7 +154,9 @@ fn dies(scenario: &Scenario, without: &str) {
     for seed in first..first + env("MOTET_SEEDS", 1) {
         let whole = under(Driver::Seeded(seed), ROUGH, scenario).unwrap();
         assert_eq!((whole.status, whole.output.as_str()), (0, "brought\n"), "{}", whole.errors);
-        for step in (whole.steps / 2..whole.steps).step_by(env("MOTET_STRIDE", 150) as usize) {
+        // Builds for models count more steps.
+        let stride = (whole.steps / 2 / env("MOTET_DEATHS", 40)).max(1);
+        for step in (whole.steps / 2..whole.steps).step_by(stride as usize) {
             let faults = Faults { death: Some((IslandId(2), step)), survives: true, ..ROUGH };
             match under(Driver::Seeded(seed), faults, scenario) {
                 Ok(ended) if (ended.status, ended.output.as_str()) == (0, "brought\n") => whole_runs += 1,

@@ -161,7 +161,7 @@ fn arrows_are_found_however_they_are_written() {
 }
 
 /// Structs of a source that are named so: their names and bodies.
-fn structs<'a>(source: &'a str, is_meant: impl Fn(&str) -> bool) -> Vec<(&'a str, &'a str)> {
+fn structs(source: &str, is_meant: impl Fn(&str) -> bool) -> Vec<(&str, &str)> {
     let found = source.split("pub struct ").skip(1).filter_map(|rest| {
         let name = &rest[..rest.find(|c: char| !c.is_alphanumeric())?];
         let end = if rest[name.len()..].starts_with('(') { ";" } else { "\n}" };
