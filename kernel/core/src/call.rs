@@ -30,7 +30,7 @@ pub enum Stop {
     /// The thread has prepared to wait (see `motet_protocol::wait`); the call is dispatched again when it is woken.
     /// The deadline of the wait is in the thread's `deadline_ns` (0: none).
     Block,
-    /// A page of user memory comes later: which, this core has noted ([`Cpu::awaited`]). The thread waits for it; then its call goes on if it
+    /// A page of user memory comes later: this core has noted which (`Cpu::mm`). The thread waits for it; then its call goes on if it
     /// has kept anything in `progress` or has waited before, and is made anew otherwise.
     Page,
     /// The call has more to do, but something else is due (see [`Call::pauses`]); it is dispatched again afterwards.
