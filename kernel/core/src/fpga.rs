@@ -57,6 +57,7 @@ pub fn settle<M: Machine>(cpu: &Cpu<M>) {
         clients::forget_lookers(fpga, |interface| {
             wait::wake(cpu, &interface.waiters);
         });
+        clients::answer_again(fpga);
     }
     take_answered(cpu);
 }

@@ -135,6 +135,11 @@ pub fn forget_lookers(fpga: &'static Fpga, mut wake: impl FnMut(&'static FpgaInt
     }
 }
 
+/// A core has died, maybe with answers that it had taken: kernels look at all interfaces.
+pub fn answer_again(fpga: &Fpga) {
+    fpga.answers.fetch_or(u64::MAX, SeqCst);
+}
+
 /// Whether the FPGA has something to tell.
 pub fn is_answered(fpga: &Fpga) -> bool {
     fpga.answered.load(SeqCst) != 0
