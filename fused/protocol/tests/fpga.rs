@@ -12,7 +12,7 @@ mod fpga_support;
 use fpga_support::spec::{Does, Spec};
 use fpga_support::{AREAS, FITS, FRAME, INTERFACES, Machine, OUTSIDE, load_time, result_of};
 use motet_layout::sync::Ordering::SeqCst;
-use motet_protocol::fpga::{Policy, REVOKE, REVOKE_LATER, RegionState, Status, history};
+use motet_protocol::fpga::{Policy, REVOKE, REVOKE_LATER, RegionState, Status, clients, history};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -402,4 +402,32 @@ fn the_history_says_what_regions_were_and_for_how_long() {
     let (spent_ps, until_ps) = history::spent_ps(machine.fpga, region);
     assert_eq!((spent_ps, until_ps), ([5, 22, 0, 0, 60, 100 - loaded], 122));
     assert_eq!(history::lost(machine.fpga), 0);
+}
+
+/// The core that takes what the FPGA wants dies before it has taken registers away. It is done again by who settles what the dead core has left.
+#[test]
+fn answers_that_a_dead_core_has_taken_are_taken_again() {
+    let mut machine = Machine::new(Policy::SmallestFirst);
+    // Of one accelerator, which fits into one region.
+    let [first, second] = [0, 1].map(|_| machine.open(2, 1).expect("an interface"));
+    for at in [first, second] {
+        machine.store(at, 1, 0);
+        if at == first {
+            machine.drain();
+            assert!(machine.store(at, 1, 0), "its registers are connected");
+            machine.drain();
+        }
+    }
+    while machine.interface(first).revoke.load(SeqCst) != REVOKE {
+        machine.now = machine.now.max(machine.run().expect("something is to come until the registers are wanted"));
+    }
+    machine.fpga.answered.store(0, SeqCst);
+    machine.fpga.answers.store(0, SeqCst);
+    machine.answer();
+    assert_eq!(machine.interface(first).revoke.load(SeqCst), REVOKE, "nobody knows any more what was wanted");
+    clients::answer_again(machine.fpga);
+    machine.answer();
+    assert_eq!(machine.interface(first).revoke.load(SeqCst), 0);
+    machine.drain();
+    assert!(machine.store(second, 1, 0), "the other client's registers are connected");
 }

@@ -214,7 +214,7 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
     /// Waits until all of the next `len` bytes have come, of which the first [`probe`](Self::probe) has: before something is taken for them.
     ///
     /// # Errors
-    /// [`Stop::Page`]; `EFAULT`.
+    /// [`Stop::Page`].
     #[inline(always)]
     pub fn await_pages(&mut self, len: usize) -> Result<(), Stop> {
         if mm::has_late_pages(self.call.cpu, self.call.process) { self.await_late_pages(len) } else { Ok(()) }
@@ -232,7 +232,8 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
             });
         }
         (self.at, self.left, self.remaining, self.done, self.next_entry) = saved;
-        awaited
+        // What else is wrong with them is found out by who writes.
+        if awaited == Err(Stop::Page) { awaited } else { Ok(()) }
     }
 
     /// Writes zero bytes to the rest of the page, or of the buffer; returns how many. At least one must remain.

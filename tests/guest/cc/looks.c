@@ -40,13 +40,21 @@ static void allocate(int round) {
 }
 
 static int is_online(int core) {
-    char text[64] = "", number[16];
+    char text[64] = "";
     int fd = open("/sys/devices/system/cpu/online", O_RDONLY);
     if (fd < 0 || read(fd, text, sizeof text - 1) < 0)
         fail("online");
     close(fd);
-    snprintf(number, sizeof number, "%d", core);
-    return strstr(text, number) != NULL;
+    for (char *at = text; *at;) {
+        long first = strtol(at, &at, 10), last = first;
+        if (*at == '-')
+            last = strtol(at + 1, &at, 10);
+        if (first <= core && core <= last)
+            return 1;
+        if (*at)
+            at++;
+    }
+    return 0;
 }
 
 static void map(int at, int fd) {

@@ -267,3 +267,8 @@ pub fn everywhere(seeds: u64, scenario: &Scenario, status: u32, output: &str) {
         under(Driver::Seeded(seed), ROUGH, scenario).map(judge)
     });
 }
+
+/// A number in the environment, with which somebody asks for more than a test does by itself.
+pub fn env(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}

@@ -166,6 +166,25 @@ impl Program {
         self.asm.branch(Op::Beq, pid, zero, child);
     }
 
+    /// Forks: the child does what `child` writes, which ends it or makes it another program; the parent goes on behind this. Its pid goes to `pid`.
+    pub fn fork_with(&mut self, pid: u8, child: impl FnOnce(&mut Self)) {
+        let begins = self.fork(pid);
+        let behind = self.asm.label();
+        self.asm.jump(behind);
+        self.asm.bind(begins);
+        child(self);
+        self.asm.bind(behind);
+    }
+
+    /// Waits until there is no child any more. `zero`: a register that is free for that, and 0 afterwards.
+    pub fn wait_for_all(&mut self, zero: u8) {
+        let again = self.asm.here();
+        self.call(Sys::Wait4, &[u64::MAX, 0, 0, 0]);
+        let result = self.asm.roles.result;
+        self.asm.li(zero, 0);
+        self.asm.branch(Op::Bge, result, zero, again);
+    }
+
     /// Waits for any child; its wait status is at [`DATA`] + 8.
     pub fn wait(&mut self) {
         self.call(Sys::Wait4, &[u64::MAX, DATA + 8, 0, 0]);

@@ -21,12 +21,9 @@ pub fn family() -> Scenario {
         program.call(Sys::Pipe2, &[PIPE, 0]);
         program.or_exit(100);
         for index in 0..WORKERS {
-            let child = program.fork(pid);
-            let behind = program.asm.label();
-            program.asm.jump(behind);
-            program.asm.bind(child);
-            program.exec(if index == 1 { "/arm" } else { "/riscv" });
-            program.asm.bind(behind);
+            program.fork_with(pid, |program| {
+                program.exec(if index == 1 { "/arm" } else { "/riscv" });
+            });
         }
         program.load_u32(value, PIPE + 4);
         program.arg_from(0, value);
@@ -37,11 +34,7 @@ pub fn family() -> Scenario {
         program.arg(2, 8);
         program.call_as_is(Sys::Read);
         // Until there is no child any more: also those whose parents have died.
-        let again = program.asm.here();
-        program.call(Sys::Wait4, &[u64::MAX, 0, 0, 0]);
-        let (result, zero) = (program.asm.roles.result, program.asm.roles.args[5]);
-        program.asm.li(zero, 0);
-        program.asm.branch(Op::Bge, result, zero, again);
+        program.wait_for_all(program.asm.roles.args[5]);
         program.print(1, "all\n");
         program.exit(0);
     });
@@ -51,20 +44,17 @@ pub fn family() -> Scenario {
             program.call(Sys::Pipe2, &[PIPE, 0]);
             program.or_exit(100);
             for _ in 0..2 {
-                let child = program.fork(pid);
-                let behind = program.asm.label();
-                program.asm.jump(behind);
-                program.asm.bind(child);
-                program.asm.li(at, SCRATCH);
-                program.asm.li(value, 1);
-                program.asm.op_i(Op::St64, value, at, 0);
-                program.load_u32(value, PIPE + 4);
-                program.arg_from(0, value);
-                program.arg(1, SCRATCH);
-                program.arg(2, 8);
-                program.call_as_is(Sys::Write);
-                program.exit(0);
-                program.asm.bind(behind);
+                program.fork_with(pid, |program| {
+                    program.asm.li(at, SCRATCH);
+                    program.asm.li(value, 1);
+                    program.asm.op_i(Op::St64, value, at, 0);
+                    program.load_u32(value, PIPE + 4);
+                    program.arg_from(0, value);
+                    program.arg(1, SCRATCH);
+                    program.arg(2, 8);
+                    program.call_as_is(Sys::Write);
+                    program.exit(0);
+                });
             }
             program.load_u32(value, PIPE);
             program.arg_from(0, value);
@@ -86,26 +76,33 @@ const READER: u64 = 4;
 const WRITER: u64 = 5;
 const TIMER: u64 = 6;
 const LISTENER: u64 = 7;
-/// Where programs keep what calls are told: an event, a time, an address, and what comes back.
+/// Where programs keep what calls are told: an event, a time, and what comes back.
 const EVENT: u64 = DATA + 0x200;
 const TIME: u64 = DATA + 0x240;
-const ADDRESS: u64 = DATA + 0x280;
+/// An abstract address of two bytes, once [`write_address`] has put it there.
+pub const ADDRESS: u64 = DATA + 0x280;
 const ROOM: u64 = DATA + 0x1000;
-const NONBLOCK: u64 = 0o4000;
+/// `O_NONBLOCK`, and `SOCK_NONBLOCK`.
+pub const NONBLOCK: u64 = 0o4000;
 /// `EPOLLIN | EPOLLET`.
 const EDGES: u64 = 1 | 1 << 31;
 
-/// What the calls below are told: a timer of an hour, and an abstract address of two bytes.
+/// What the calls below are told: edges, a timer of an hour, and the address.
 fn prepare(program: &mut Program) {
     program.store_at(EVENT, EDGES);
     for (at, word) in [(0, 0), (8, 0), (16, 3600), (24, 0)] {
         program.store_at(TIME + at, word);
     }
+    write_address(program);
+}
+
+/// Stores the socket address at [`ADDRESS`].
+pub fn write_address(program: &mut Program) {
     program.store_at(ADDRESS, 1 | u64::from(b'x') << 24);
 }
 
-/// Connects to the listener; the descriptor is in the first register that calls keep.
-fn connect(program: &mut Program) {
+/// Connects to who listens at [`ADDRESS`]; the descriptor is in the first register that calls keep.
+pub fn connect(program: &mut Program) {
     let [fd, ..] = program.asm.roles.saved;
     program.call(Sys::Socket, &[1, 1, 0]);
     program.result_to(fd);
@@ -115,7 +112,8 @@ fn connect(program: &mut Program) {
     program.call_as_is(Sys::Connect);
 }
 
-fn close(program: &mut Program) {
+/// Closes the descriptor in the first register that calls keep.
+pub fn close(program: &mut Program) {
     let [fd, ..] = program.asm.roles.saved;
     program.arg_from(0, fd);
     program.call_as_is(Sys::Close);
@@ -162,20 +160,14 @@ pub fn sharers() -> Scenario {
             program.or_exit(100);
         }
         for path in ["/arm", "/riscv"] {
-            let child = program.fork(pid);
-            let behind = program.asm.label();
-            program.asm.jump(behind);
-            program.asm.bind(child);
-            program.exec(path);
-            program.asm.bind(behind);
+            program.fork_with(pid, |program| {
+                program.exec(path);
+            });
         }
         share(program, 2);
         program.asm.li(pid, 0);
-        let again = program.asm.here();
-        program.call(Sys::Wait4, &[u64::MAX, 0, 0, 0]);
+        program.wait_for_all(pid);
         let result = program.asm.roles.result;
-        program.asm.li(pid, 0);
-        program.asm.branch(Op::Bge, result, pid, again);
         // Nothing is left to be told of, and then something comes.
         let again = program.asm.here();
         program.call(Sys::EpollPwait, &[LIST, ROOM, 8, 0, 0, 8]);

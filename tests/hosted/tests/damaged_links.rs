@@ -8,7 +8,7 @@ use motet_hal_hosted::{Config, Driver, ENDLESS_WALK, Failure, Faults};
 use motet_layout::Isa;
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, three_islands};
+use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, env, three_islands};
 
 const PIPE: u64 = DATA + 16;
 
@@ -115,8 +115,4 @@ fn a_word_that_links_to_nothing_panics_nobody() {
     failures.sort_unstable();
     failures.iter().for_each(|failure| println!("{failure}"));
     assert!(failures.is_empty(), "{} of {count:?}", failures.len());
-}
-
-fn env(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

@@ -5,7 +5,7 @@ use motet_layout::{Isa, IslandId};
 use motet_tests_hosted::{
     ROUGH, Scenario,
     calls::Sys,
-    everywhere, has_died_with_a_lock,
+    env, everywhere, has_died_with_a_lock,
     program::{DATA, Program},
     under,
 };
@@ -184,8 +184,4 @@ fn who_waits_for_a_page_that_a_dead_island_was_to_bring_goes_on() {
 fn who_waits_for_a_page_dies_with_its_island() {
     dies(&brought_to_elsewhere(false, false), "killed\n");
     dies(&brought_to_elsewhere(true, false), "killed\n");
-}
-
-fn env(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

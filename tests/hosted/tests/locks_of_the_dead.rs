@@ -7,7 +7,7 @@ use motet_layout::{BLOCK_RESERVED, Isa, IslandId, LockClass, PAGE_SIZE, Pool, SL
 use motet_protocol::memory::{block, frame_record};
 use motet_tests_hosted::program::Program;
 use motet_tests_hosted::scenarios::{family, sharers};
-use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, three_islands, whole};
+use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, env, three_islands, whole};
 
 /// What is in use at the end: frames that are not cut into objects, and objects by class. The first process has ended, and there is no other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -158,8 +158,4 @@ fn die_anywhere(scenario: &Scenario) {
     );
     println!("taken over: {recovered:?}");
     assert!(failures.is_empty(), "{} of {deaths}", failures.len());
-}
-
-fn env(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

@@ -4,7 +4,7 @@ use motet_hal_hosted::{Driver, Faults, isa::Op};
 use motet_layout::{Isa, IslandId};
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{ROUGH, Scenario, has_died_with_a_lock, under};
+use motet_tests_hosted::{ROUGH, Scenario, env, has_died_with_a_lock, under};
 
 const POLLIN: u64 = 1;
 const CLOCK_MONOTONIC: u64 = 1;
@@ -76,8 +76,4 @@ fn who_waits_for_what_a_dead_island_has_done_learns_it() {
     }
     println!("{ended_well} ended well, {locks} with a lock held");
     assert!(ended_well > 5 * locks, "{ended_well} ended well, {locks} with a lock held");
-}
-
-fn env(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

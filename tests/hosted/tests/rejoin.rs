@@ -4,7 +4,7 @@ use motet_hal_hosted::{Config, Driver, Failure, Faults, isa::Op};
 use motet_layout::{ISLAND_JOINED, Isa, IslandId, sync::Ordering};
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, has_died_with_a_lock, three_islands};
+use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, env, has_died_with_a_lock, three_islands};
 
 /// How many writers must have ended well.
 const WRITERS: u64 = 5;
@@ -92,8 +92,4 @@ fn an_island_that_dies_again_and_again_joins_each_time() {
     }
     println!("{deaths} deaths, {again} runs that ended with the island alive again, {locks} with a lock held");
     assert!(again > 10 && locks < again, "{deaths} deaths, {again} runs with the island alive again, {locks} locks");
-}
-
-fn env(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

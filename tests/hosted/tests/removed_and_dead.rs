@@ -1,10 +1,10 @@
 //! Islands that die while cores are taken out and come back, of that island and of others: threads, timers and who waits for a core.
 
-use motet_hal_hosted::{Config, Driver, Failure, Faults, isa::Op};
+use motet_hal_hosted::{Config, Driver, Failure, Faults};
 use motet_layout::{CORE_OUT, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, Isa, IslandId, Pool, sync::Ordering};
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, three_islands};
+use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, env, three_islands};
 
 /// A time of 20 us.
 const NAP: u64 = DATA + 0x200;
@@ -70,20 +70,13 @@ fn scenario() -> Scenario {
     let first = Program::build(Isa::X86_64, |program| {
         let [_, pid, zero, ..] = program.asm.roles.saved;
         for path in ["/arm", "/riscv"] {
-            let child = program.fork(pid);
-            let behind = program.asm.label();
-            program.asm.jump(behind);
-            program.asm.bind(child);
-            program.exec(path);
-            program.asm.bind(behind);
+            program.fork_with(pid, |program| {
+                program.exec(path);
+            });
         }
         work(program, &CORES);
         program.asm.li(zero, 0);
-        let again = program.asm.here();
-        program.call(Sys::Wait4, &[u64::MAX, 0, 0, 0]);
-        let result = program.asm.roles.result;
-        program.asm.li(zero, 0);
-        program.asm.branch(Op::Bge, result, zero, again);
+        program.wait_for_all(zero);
         CORES.iter().for_each(|core| set_online(program, core, "1"));
         program.call(Sys::Nanosleep, &[NAP, 0]);
         program.or_exit(101);
@@ -165,8 +158,4 @@ fn die(rejoins: u32) {
     }
     println!("{deaths} deaths, {} failures", failures.len());
     assert!(failures.is_empty(), "{} of {deaths}", failures.len());
-}
-
-fn env(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

@@ -1,21 +1,20 @@
 //! What locks protect is repaired when an island has died with one, wherever that was: for each class of locks an island dies at operations that it does
-//! with such a lock, one death in each run. And each repair is needed: without it, one of these runs ends badly.
+//! with such a lock, one death in each run. For most classes the repair is seen to be needed, too: without it,
+//! one of these runs ends badly. Of sockets, wait queues, watches and pipes it is seen only that all goes on.
 #![cfg(motet_model)]
 
 use motet_hal_hosted::{Config, Defect, Driver, Faults, IslandConfig, isa::Op};
 use motet_layout::{Isa, IslandId, LockClass, sync::Ordering};
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::scenarios::sharers;
-use motet_tests_hosted::{ROUGH, Scenario, boot_and_look, three_islands, whole};
+use motet_tests_hosted::scenarios::{ADDRESS, NONBLOCK, close, connect, sharers, write_address};
+use motet_tests_hosted::{ROUGH, Scenario, boot_and_look, env, three_islands, whole};
 
 /// What islands do while one of them dies.
 type Make = fn() -> Scenario;
 
 const PIPE: u64 = DATA + 16;
-const ADDRESS: u64 = DATA + 0x280;
 const POLLED: u64 = DATA + 0x2c0;
-const NONBLOCK: u64 = 0o4000;
 const ROOM: u64 = DATA + 0x1000;
 const TIME: u64 = DATA + 0x240;
 /// `AT_FDCWD`.
@@ -31,19 +30,12 @@ fn family(first: fn(&mut Program), work: fn(&mut Program, Isa), last: fn(&mut Pr
         let [_, pid, zero, ..] = program.asm.roles.saved;
         first(program);
         for path in ["/arm", "/riscv"] {
-            let child = program.fork(pid);
-            let behind = program.asm.label();
-            program.asm.jump(behind);
-            program.asm.bind(child);
-            program.exec(path);
-            program.asm.bind(behind);
+            program.fork_with(pid, |program| {
+                program.exec(path);
+            });
         }
         work(program, Isa::X86_64);
-        let again = program.asm.here();
-        program.call(Sys::Wait4, &[u64::MAX, 0, 0, 0]);
-        let result = program.asm.roles.result;
-        program.asm.li(zero, 0);
-        program.asm.branch(Op::Bge, result, zero, again);
+        program.wait_for_all(zero);
         last(program);
         program.print(1, "all\n");
         program.exit(0);
@@ -65,12 +57,9 @@ fn forks() -> Scenario {
         |program, _| {
             let [_, pid, ..] = program.asm.roles.saved;
             for _ in 0..2 {
-                let child = program.fork(pid);
-                let behind = program.asm.label();
-                program.asm.jump(behind);
-                program.asm.bind(child);
-                program.exit(0);
-                program.asm.bind(behind);
+                program.fork_with(pid, |program| {
+                    program.exit(0);
+                });
             }
             program.wait();
             program.wait();
@@ -105,12 +94,6 @@ fn open(program: &mut Program, name: &str) {
     program.arg(3, 0o666);
     program.call_as_is(Sys::Openat);
     program.result_to(fd);
-}
-
-fn close(program: &mut Program) {
-    let [fd, ..] = program.asm.roles.saved;
-    program.arg_from(0, fd);
-    program.call_as_is(Sys::Close);
 }
 
 fn make_directory(program: &mut Program, name: &str) {
@@ -228,17 +211,9 @@ fn sleepers() -> Scenario {
 
 /// All connect to one socket, and accept.
 fn connections() -> Scenario {
-    fn prepare(program: &mut Program) {
-        program.store_at(ADDRESS, 1 | u64::from(b'x') << 24);
-    }
     fn connect_and_accept(program: &mut Program) {
         let [fd, ..] = program.asm.roles.saved;
-        program.call(Sys::Socket, &[1, 1, 0]);
-        program.result_to(fd);
-        program.arg_from(0, fd);
-        program.arg(1, ADDRESS);
-        program.arg(2, 4);
-        program.call_as_is(Sys::Connect);
+        connect(program);
         close(program);
         program.call(Sys::Accept4, &[3, 0, 0, 0]);
         program.result_to(fd);
@@ -246,7 +221,7 @@ fn connections() -> Scenario {
     }
     family(
         |program| {
-            prepare(program);
+            write_address(program);
             for (call, args) in
                 [(Sys::Socket, &[1, 1 | NONBLOCK, 0][..]), (Sys::Bind, &[3, ADDRESS, 4]), (Sys::Listen, &[3, 64])]
             {
@@ -255,7 +230,7 @@ fn connections() -> Scenario {
             }
         },
         |program, _| {
-            prepare(program);
+            write_address(program);
             (0..4).for_each(|_| connect_and_accept(program));
         },
         |program| {
@@ -300,11 +275,7 @@ fn descriptors() -> Scenario {
             program.asm.branch(Op::Beq, pid, zero, child);
         }
         change(program);
-        let again = program.asm.here();
-        program.call(Sys::Wait4, &[u64::MAX, 0, 0, 0]);
-        let result = program.asm.roles.result;
-        program.asm.li(zero, 0);
-        program.asm.branch(Op::Bge, result, zero, again);
+        program.wait_for_all(zero);
         change(program);
         program.print(1, "all\n");
         program.exit(0);
@@ -428,8 +399,4 @@ fn sockets_wait_queues_and_pipes_are_usable() {
     repaired(LockClass::Waiters, sleepers, false);
     repaired(LockClass::Watches, sharers, false);
     repaired(LockClass::Pipe, sharers, false);
-}
-
-fn env(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

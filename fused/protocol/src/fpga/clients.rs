@@ -126,12 +126,12 @@ pub fn look_no_longer(interface: &FpgaInterface) {
     then_look();
 }
 
-/// Cores that looked have died. `wake`s who waits for what they looked for.
+/// A core has died that may have looked, or have taken signals which it told nobody. `wake`s all who wait: they look again.
 pub fn forget_lookers(fpga: &'static Fpga, mut wake: impl FnMut(&'static FpgaInterface)) {
     for interface in &fpga.interfaces {
-        if interface.looks.swap(0, SeqCst) != 0 {
-            wake(interface);
-        }
+        interface.looks.store(0, Release);
+        then_look(); // at who has entered the queue
+        wake(interface);
     }
 }
 

@@ -43,6 +43,24 @@ struct World {
     closed: &'static AtomicU32,
 }
 
+impl World {
+    fn new(objects: &Objects) -> Self {
+        let world = Self { file: objects.make(), table: objects.make(), closed: objects.make() };
+        quietly(|| {
+            world.file.refs.store(1, Ordering::Relaxed);
+            world.table.inline[0].store(objects.pool.addr_of(world.file).0, Ordering::Relaxed);
+        });
+        world
+    }
+
+    /// As many references as descriptors: how many.
+    fn check_references(&self) -> u32 {
+        let there = self.table.inline.iter().filter(|slot| slot.load(Ordering::Relaxed) != 0).count() as u32;
+        assert_eq!(self.file.refs.load(Ordering::Relaxed), there, "references that nobody has, or too few");
+        there
+    }
+}
+
 impl Context for Actor {
     as_its_core!();
 
@@ -150,11 +168,8 @@ fn rejoins(at: u32, reclaims: fn(&Actor), lives: fn(&Actor)) -> impl Fn() + Clon
     move || {
         let (pool, base) = fresh_pool(2);
         let objects = Objects::new(pool, base);
-        let world = World { file: objects.make(), table: objects.make(), closed: objects.make() };
-        let word = pool.addr_of(world.file).0;
+        let world = World::new(&objects);
         quietly(|| {
-            world.file.refs.store(1, Ordering::Relaxed);
-            world.table.inline[0].store(word, Ordering::Relaxed);
             for island in &pool.header().islands[..3] {
                 island.state.store(ISLAND_JOINED, Ordering::Relaxed);
             }
@@ -195,8 +210,7 @@ fn rejoins(at: u32, reclaims: fn(&Actor), lives: fn(&Actor)) -> impl Fn() + Clon
                 quietly(|| rejoin::finish_reclaiming(&first, 1 << DYING));
             }),
         ]);
-        let there = world.table.inline.iter().filter(|slot| slot.load(Ordering::Relaxed) != 0).count() as u32;
-        assert_eq!(world.file.refs.load(Ordering::Relaxed), there, "references that nobody has, or too few");
+        world.check_references();
     }
 }
 
@@ -214,12 +228,7 @@ fn death(at: u32, settles: bool, dies: fn(&Actor), lives: fn(&Actor)) -> impl Fn
     move || {
         let (pool, base) = fresh_pool(2);
         let objects = Objects::new(pool, base);
-        let world = World { file: objects.make(), table: objects.make(), closed: objects.make() };
-        let word = pool.addr_of(world.file).0;
-        quietly(|| {
-            world.file.refs.store(1, Ordering::Relaxed);
-            world.table.inline[0].store(word, Ordering::Relaxed);
-        });
+        let world = World::new(&objects);
         let bells = Arc::new(Bells::default());
         let actor = |island| Actor { core: Core::new(pool, island, &bells), world, settles, life: 0 };
         let [first, second, doomed] = [FIRST, 1, DYING].map(actor);
@@ -236,8 +245,7 @@ fn death(at: u32, settles: bool, dies: fn(&Actor), lives: fn(&Actor)) -> impl Fn
                 first.reclaim();
             }),
         ]);
-        let there = world.table.inline.iter().filter(|slot| slot.load(Ordering::Relaxed) != 0).count() as u32;
-        assert_eq!(world.file.refs.load(Ordering::Relaxed), there, "references that nobody has, or too few");
+        let there = world.check_references();
         assert_eq!(world.closed.load(Ordering::Relaxed) != 0, there == 0, "closed while in use, or never");
     }
 }

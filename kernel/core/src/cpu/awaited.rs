@@ -18,6 +18,9 @@ pub struct AwaitedPage {
     pub index: u64,
 }
 
+// Names of a file's pages, and of its wishes, are addresses within its record: nobody else's.
+const _: () = assert!(motet_layout::LATE_PAGES < size_of::<motet_layout::InodeRecord>() as u64);
+
 impl AwaitedPage {
     /// What threads wait at for a page of a file: a name among futexes', where no program has one.
     pub fn arrival(file: PoolAddr, index: u64) -> PoolAddr {

@@ -21,6 +21,7 @@ pub struct Islands {
     others: u32,
     are_uncached: bool,
     caches_privately: bool,
+    has_isa_alone: bool,
     common: usize,
 }
 
@@ -39,6 +40,7 @@ impl Islands {
             others: !(u32::from(record.core_count.get() <= 1) << own.index()),
             are_uncached,
             caches_privately: are_uncached && caches_privately(pool, own.index()),
+            has_isa_alone: islands.iter().filter(|island| island.isa.get() == record.isa.get()).count() == 1,
             common: if are_uncached { common_share(pool) } else { own.index() },
         }
     }
@@ -91,9 +93,10 @@ impl Islands {
         Isa::from_raw(u32::from(self.isas[island.index()]))
     }
 
-    /// How many islands have an instruction set, whether they have joined or not.
-    pub fn count_of(&self, isa: Isa) -> usize {
-        self.isas.iter().filter(|&&other| u32::from(other) == isa as u32).count()
+    /// Whether no other island has this one's instruction set, whether it has joined or not.
+    #[inline(always)]
+    pub fn has_isa_alone(&self) -> bool {
+        self.has_isa_alone
     }
 }
 

@@ -59,8 +59,10 @@ fn wait<M: Machine>(
     wait::prepare(thread);
     futex::enqueue_shared(cpu, thread, AwaitedPage::arrival(page.file, page.index));
     futex::wake_shared(cpu, AwaitedPage::wish(page.file));
-    if mm::serve_fault(cpu, page.space, page.address, page.access) != Err(Stop::Page) {
-        // It is there, or never will be: whoever has asked for it finds out.
+    let again = mm::serve_fault(cpu, page.space, page.address, page.access);
+    let is_same = cpu.mm.take_awaited().is_some_and(|now| (now.file, now.index) == (page.file, page.index));
+    if again != Err(Stop::Page) || !is_same {
+        // It is there, never will be, or another page has been mapped meanwhile: whoever has asked for it finds out.
         wait::finish(cpu, thread);
         return Some(());
     }

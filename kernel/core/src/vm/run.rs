@@ -93,6 +93,8 @@ pub struct Running<'a, M: Machine> {
 pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64) -> SysResult {
     let index = call.read_user_u64(exit_address)?;
     let vcpu = vcpu(call.cpu, vm, index).ok_or(Errno::EINVAL)?;
+    // What the guest has done when it exits is not done again.
+    call.await_pages(exit_address, 8 * motet_abi::vm::EXIT_WORDS as u64)?;
     let result = dispatch(call, vm, vcpu, exit_address);
     if let Err(Stop::Again | Stop::Block) = result {
         // The next dispatch knows it; and until the call ends the machine stays, whoever closes its file.
@@ -505,6 +507,7 @@ impl<M: Machine> Running<'_, M> {
     }
 
     /// Whether a guest that waits has an interrupt to take; if not, when its timer fires, by the machine's time: 0, it does not.
+    #[inline(always)]
     pub fn next_interrupt(&self) -> Result<(), u64> {
         match M::ISA {
             Isa::AArch64 => self.look_for_interrupts(),

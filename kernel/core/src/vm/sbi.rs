@@ -271,7 +271,7 @@ fn console<M: Machine>(running: &Running<M>, function: u64, [first, low, high, .
 /// they share. Islands' counters are microseconds apart. In timed machines there is none but the simulated time.
 pub fn show_time<M: Machine>(running: &Running<M>) {
     let cpu = running.cpu;
-    if !cpu.is_timed() && cpu.islands.count_of(M::ISA) == 1 {
+    if !cpu.is_timed() && cpu.islands.has_isa_alone() {
         let offset_ns = cpu.clock.offset_ns().wrapping_sub(running.vm.started_ns.get());
         cpu.machine.set_guest_clock(&running.vcpu.system, offset_ns);
     }

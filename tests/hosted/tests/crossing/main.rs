@@ -13,6 +13,7 @@ use motet_layout::Isa;
 use motet_tests_hosted::{
     Scenario,
     calls::Sys,
+    env,
     fat::{Body, Function, address_of, executable},
     program::DATA,
 };
@@ -142,10 +143,6 @@ fn parent_and_child(pinned: &[Function]) -> Scenario {
         body.program.exit(0);
     });
     scenario(&[&[main], pinned].concat())
-}
-
-fn env(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 /// A program with other registers may do anything, also nothing.
