@@ -39,6 +39,7 @@ mod objects;
 #[allow(unsafe_code)]
 mod pool;
 mod service;
+mod space;
 mod stream;
 pub mod sync;
 mod terminal;
@@ -64,6 +65,7 @@ pub use memory::*;
 pub use objects::*;
 pub use pool::Pool;
 pub use service::*;
+pub use space::*;
 pub use stream::*;
 pub use terminal::*;
 pub use trace::*;
