@@ -330,23 +330,14 @@ struct Ready {
     closed: [bool; 2],
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
     /// The event loop: until the command ends or something is wrong.
     fn watch(&mut self) -> Result<Outcome> {
-        let header = self.pool.header();
         let terminal = self.options.command.terminal;
-        let (stdin, stdout, stderr) = (rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr());
-        let mut input = Input::new(self.pool, &header.console_in, stdin, terminal);
-        let mut outputs = [
-            Output::new(self.pool, &header.console_out, stdout, "standard output"),
-            Output::new(self.pool, &header.console_err, stderr, "standard error"),
-        ];
-        if self.is_deterministic() {
-            outputs.iter_mut().for_each(Output::never_ask);
-        }
         let bells = self.bells;
         // Island 0 owns the machine's end of the streams.
         let ring = || bells.ring(0, 0);
+        let (mut input, mut outputs) = self.streams();
         if !terminal {
             input.read_first(ring);
         }
@@ -355,15 +346,7 @@ impl Run<'_> {
         let mut last_reading = Instant::now();
         loop {
             let ready = self.sleep(&input, &outputs)?;
-            if let Some(engines) = &self.engines {
-                engines.look();
-            }
-            if let Some(service) = &self.service {
-                service.look();
-            }
-            if let Some(fpga) = &self.fpga {
-                fpga.look();
-            }
+            self.look_at_devices();
             if let Some(signal) = self.signals.take() {
                 return Ok(Outcome::Interrupted(signal));
             }
@@ -374,48 +357,22 @@ impl Run<'_> {
                 raw_mode = if terminal { RawMode::enter() } else { None };
                 self.hooks.event(Event::Running);
             }
-            if let Some(control) = &mut self.control {
-                let asked = if ready.control { control.answer(self.pool, ring) } else { Vec::new() };
-                control.serve_consoles(self.pool, ring);
-                asked.into_iter().for_each(|asked| self.ask_restart(asked));
-            }
+            self.answer_control(&ready, ring);
             self.go_on_restarting()?;
             if ready.input && input.read_chunk(ring) == Reading::Escape {
                 return Ok(Outcome::Interrupted(signal_hook::consts::SIGINT));
             }
-            for (index, output) in outputs.iter_mut().enumerate() {
-                if ready.closed[index] {
-                    output.close(ring);
-                }
-                if output.has_bytes() && (ready.writable[index] || output.target().is_none()) {
-                    self.hooks.output_follows();
-                    output.write_chunk(ring)?;
-                }
-            }
+            self.pump(&mut outputs, &ready, ring)?;
             if let Some(recorder) = &mut self.recorder {
                 recorder.drain();
             }
-            if let Some((clocks, _)) = &self.clocks
-                && self.boot_clock.is_none()
-                && last_reading.elapsed() >= LOOK_WHILE_TIMED
-                && outputs[1].is_at_line_start()
-                && (outputs[0].is_at_line_start() || !rustix::termios::isatty(stdout))
+            self.show_clocks(&outputs, &mut last_reading);
+            if let Some(exit) = self.exit_code()
+                && !outputs.iter().any(Output::has_bytes)
             {
-                last_reading = Instant::now();
-                self.hooks.reading(&clocks.reading(&self.options.machine));
-            }
-            let exit = header.exit.load(Ordering::Acquire);
-            if exit != 0 && !outputs.iter().any(Output::has_bytes) {
-                self.drain_consoles();
-                if let Some(control) = &mut self.control {
-                    // What virtual machines have written last.
-                    control.serve_consoles(self.pool, ring);
-                }
                 drop(raw_mode);
-                for output in outputs.iter().filter(|output| output.target().is_none()) {
-                    self.hooks.event(Event::ReaderGone { output: output.name(), lost: output.has_lost() });
-                }
-                return Ok(Outcome::Exited((exit - 1) as u8));
+                self.say_last(&outputs, ring);
+                return Ok(Outcome::Exited(exit));
             }
             if self.boot_clock.is_none() && last_ping.elapsed() >= self.options.hang_timeout / PINGS_MAX {
                 last_ping = Instant::now();
@@ -423,9 +380,88 @@ impl Run<'_> {
             }
             if self.signals.window_changed() {
                 let (rows, columns) = terminal::size();
-                header.terminal_size.store(u32::from(rows) << 16 | u32::from(columns), Ordering::Release);
+                let size = u32::from(rows) << 16 | u32::from(columns);
+                self.pool.header().terminal_size.store(size, Ordering::Release);
                 ring();
             }
+        }
+    }
+
+    /// The command's streams: its input, its output and its errors.
+    fn streams(&self) -> (Input<'a>, [Output<'a>; 2]) {
+        let (pool, header) = (self.pool, self.pool.header());
+        let (stdin, stdout, stderr) = (rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr());
+        let input = Input::new(pool, &header.console_in, stdin, self.options.command.terminal);
+        let mut outputs = [
+            Output::new(pool, &header.console_out, stdout, "standard output"),
+            Output::new(pool, &header.console_err, stderr, "standard error"),
+        ];
+        if self.is_deterministic() {
+            outputs.iter_mut().for_each(Output::never_ask);
+        }
+        (input, outputs)
+    }
+
+    /// Wakes the threads that are devices, if they are asked for something.
+    fn look_at_devices(&self) {
+        if let Some(engines) = &self.engines {
+            engines.look();
+        }
+        for device in [&self.service, &self.fpga].into_iter().flatten() {
+            device.look();
+        }
+    }
+
+    /// Answers who asks something of the machine, and passes on what its virtual machines say.
+    fn answer_control(&mut self, ready: &Ready, ring: impl Fn() + Copy) {
+        let Some(control) = &mut self.control else { return };
+        let asked = if ready.control { control.answer(self.pool, ring) } else { Vec::new() };
+        control.serve_consoles(self.pool, ring);
+        asked.into_iter().for_each(|asked| self.ask_restart(asked));
+    }
+
+    /// Writes what the machine has put out.
+    fn pump(&mut self, outputs: &mut [Output<'_>; 2], ready: &Ready, ring: impl Fn() + Copy) -> Result<()> {
+        for (index, output) in outputs.iter_mut().enumerate() {
+            if ready.closed[index] {
+                output.close(ring);
+            }
+            if output.has_bytes() && (ready.writable[index] || output.target().is_none()) {
+                self.hooks.output_follows();
+                output.write_chunk(ring)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows how far a timed machine is, now and then, where no line of its output is cut by that.
+    fn show_clocks(&mut self, outputs: &[Output<'_>; 2], last: &mut Instant) {
+        let Some((clocks, _)) = &self.clocks else { return };
+        let stdout = rustix::stdio::stdout();
+        if self.boot_clock.is_none()
+            && last.elapsed() >= LOOK_WHILE_TIMED
+            && outputs[1].is_at_line_start()
+            && (outputs[0].is_at_line_start() || !rustix::termios::isatty(stdout))
+        {
+            *last = Instant::now();
+            self.hooks.reading(&clocks.reading(&self.options.machine));
+        }
+    }
+
+    /// What the command has ended with, if it has.
+    fn exit_code(&self) -> Option<u8> {
+        let exit = self.pool.header().exit.load(Ordering::Acquire);
+        exit.checked_sub(1).map(|code| code as u8)
+    }
+
+    /// The command has ended: passes on what islands and virtual machines have said last, and says whose reader went early.
+    fn say_last(&mut self, outputs: &[Output<'_>; 2], ring: impl Fn() + Copy) {
+        self.drain_consoles();
+        if let Some(control) = &mut self.control {
+            control.serve_consoles(self.pool, ring);
+        }
+        for output in outputs.iter().filter(|output| output.target().is_none()) {
+            self.hooks.event(Event::ReaderGone { output: output.name(), lost: output.has_lost() });
         }
     }
 

@@ -72,6 +72,28 @@ pub struct Found<'c, M: Machine> {
     pub directory: bool,
 }
 
+/// A component of a path.
+struct Component {
+    /// Its bytes in the path: not empty, at most [`NAME_MAX`].
+    name: Range<usize>,
+    /// A slash follows.
+    ends_in_slash: bool,
+    /// No other component follows.
+    is_last: bool,
+}
+
+impl Follow {
+    /// Whether a symbolic link at `component` is followed.
+    fn covers(self, component: &Component) -> bool {
+        match self {
+            _ if !component.is_last => true,
+            Self::Always => true,
+            Self::UnlessLast => component.ends_in_slash,
+            Self::Never => false,
+        }
+    }
+}
+
 impl Path {
     /// The empty path.
     #[inline(always)]
@@ -128,6 +150,25 @@ impl Path {
             Room::Short(bytes) => &bytes[..self.len],
             Room::Long(bytes) => &bytes[..self.len],
         }
+    }
+
+    /// The first component from byte `at` on; `None`: there are only slashes.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG`.
+    fn component_from(&self, at: usize) -> Result<Option<Component>, Errno> {
+        let bytes = self.as_bytes();
+        let count =
+            |from: usize, slash: bool| bytes[from..].iter().take_while(|&&byte| (byte == b'/') == slash).count();
+        let start = at + count(at, true);
+        let end = start + count(start, false);
+        let slashes = count(end, true);
+        if end - start > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let component =
+            Component { name: start..end, ends_in_slash: slashes > 0, is_last: end + slashes == bytes.len() };
+        Ok((start < end).then_some(component))
     }
 
     /// All the room that there is.
@@ -269,38 +310,21 @@ fn walk_for<'c, M: Machine>(
     let mut found = Found { parent: current.clone(), node: None, last: Last::Dot, directory: false };
     let mut at = 0;
     let mut symlinks = 0;
-    loop {
-        let bytes = path.as_bytes();
-        at += bytes[at..].iter().take_while(|&&byte| byte == b'/').count();
-        if at == bytes.len() {
-            // Only slashes, or a path that ended in a directory reached by "." or "..".
-            found.node = Some(current);
-            return Ok(found);
-        }
-        let end = at + bytes[at..].iter().take_while(|&&byte| byte != b'/').count();
-        let name = &bytes[at..end];
-        let slashes = bytes[end..].iter().take_while(|&&byte| byte == b'/').count();
-        let is_last = end + slashes == bytes.len();
-        if name.len() > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG);
-        }
+    while let Some(component) = path.component_from(at)? {
+        let (is_last, end) = (component.is_last, component.name.end);
         // Symbolic links make a path of 40 times the longest one.
         due::spend_locked(call.cpu, cost::OBJECT);
         if !current.is_directory() {
             return Err(Errno::ENOTDIR);
         }
         current.check_for(call, rights, X_OK)?;
-        found.directory = slashes > 0;
-        found.last = match name {
-            b"." => Last::Dot,
-            b".." => Last::DotDot,
-            _ => Last::Name(at..end),
+        found.directory = component.ends_in_slash;
+        let (last, next) = match &path.as_bytes()[component.name.clone()] {
+            b"." => (Last::Dot, Some(current.clone())),
+            b".." => (Last::DotDot, Some(parent(call, &current))),
+            name => (Last::Name(component.name.clone()), child(call, &current, name)?),
         };
-        let next = match found.last {
-            Last::Dot => Some(current.clone()),
-            Last::DotDot => Some(parent(call, &current)),
-            Last::Name(_) => child(call, &current, name)?,
-        };
+        found.last = last;
         let Some(next) = next else {
             if !is_last {
                 return Err(Errno::ENOENT);
@@ -308,13 +332,7 @@ fn walk_for<'c, M: Machine>(
             found.parent = current;
             return Ok(found);
         };
-        let followed = match follow {
-            _ if !is_last => true,
-            Follow::Always => true,
-            Follow::UnlessLast => slashes > 0,
-            Follow::Never => false,
-        };
-        if followed && next.is_symlink() {
+        if next.is_symlink() && follow.covers(&component) {
             symlinks += 1;
             if symlinks > SYMLINKS_MAX {
                 return Err(Errno::ELOOP);
@@ -322,34 +340,29 @@ fn walk_for<'c, M: Machine>(
             if let (true, Node::Inode(dir), Node::Inode(link)) = (is_last, &current, &next) {
                 rights.may_follow(dir, link)?;
             }
-            if let Some(direct) = follow_direct(call, &next)? {
-                if is_last {
-                    found.node = Some(direct);
-                    found.parent = current;
-                    return finish(found, follow);
+            match follow_direct(call, &next)? {
+                Some(direct) if is_last => {
+                    return finish(Found { parent: current, node: Some(direct), ..found }, follow);
                 }
-                current = direct;
-                at = end;
-                continue;
+                Some(direct) => (current, at) = (direct, end),
+                None => {
+                    expand(call, path, end, &next)?;
+                    due::spend_locked(call.cpu, BUDGET);
+                    if path.as_bytes().first() == Some(&b'/') {
+                        current = node::of_process(call, |process| &process.root);
+                    }
+                    (found.parent, found.last, at) = (current.clone(), Last::Dot, 0);
+                }
             }
-            expand(call, path, end, &next)?;
-            due::spend_locked(call.cpu, BUDGET);
-            if path.as_bytes().first() == Some(&b'/') {
-                current = node::of_process(call, |process| &process.root);
-            }
-            found.parent = current.clone();
-            found.last = Last::Dot;
-            at = 0;
-            continue;
+        } else if is_last {
+            return finish(Found { parent: current, node: Some(next), ..found }, follow);
+        } else {
+            (current, at) = (next, end);
         }
-        if is_last {
-            found.parent = current;
-            found.node = Some(next);
-            return finish(found, follow);
-        }
-        current = next;
-        at = end;
     }
+    // Only slashes, or a path that ended in a directory reached by "." or "..".
+    found.node = Some(current);
+    Ok(found)
 }
 
 /// A path that ends in a slash must name a directory.
