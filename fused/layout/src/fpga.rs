@@ -134,7 +134,8 @@ pool_struct! {
         252 pub is_late: Cell32,
         /// 1: a thread whose store was a request looks whether it is connected: nobody needs to be rung for that. Stored by kernels.
         256 pub looks: AtomicU32,
-        260 _pad2: Cell32,
+        /// Kernels' own: signals of which a core is telling the client, for who goes on when that core dies. Under `kernel_lock`.
+        260 pub telling: AtomicU32,
         264 _pad1: [Cell64; 95],
         /// The FPGA's own: the buffer for what was computed so far, while another client's accelerator is in the region.
         1024 pub context: [Cell64; 128],

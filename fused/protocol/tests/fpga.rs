@@ -9,10 +9,12 @@ mod files_support;
 #[allow(dead_code)]
 mod fpga_support;
 
+use std::panic::{self, AssertUnwindSafe};
+
 use fpga_support::spec::{Does, Spec};
 use fpga_support::{AREAS, FITS, FRAME, INTERFACES, Machine, OUTSIDE, load_time, result_of};
 use motet_layout::sync::Ordering::SeqCst;
-use motet_protocol::fpga::{Policy, REVOKE, REVOKE_LATER, RegionState, Status, clients, history};
+use motet_protocol::fpga::{Policy, REVOKE, REVOKE_LATER, RegionState, Status, clients, guest::Answer, history};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -430,4 +432,27 @@ fn answers_that_a_dead_core_has_taken_are_taken_again() {
     assert_eq!(machine.interface(first).revoke.load(SeqCst), 0);
     machine.drain();
     assert!(machine.store(second, 1, 0), "the other client's registers are connected");
+}
+
+/// A core dies when it is about to tell a client what it has taken: the client is told by who settles what the dead core has left.
+#[test]
+fn signals_that_a_dead_core_has_taken_are_told() {
+    let mut machine = Machine::new(Policy::SmallestFirst);
+    let at = machine.open(2, 1).expect("an interface");
+    machine.store(at, 1, 0);
+    while machine.interface(at).signals.load(SeqCst) == 0 {
+        machine.now = machine.now.max(machine.run().expect("something is to come until the client is told"));
+    }
+    let signals = machine.interface(at).signals.load(SeqCst);
+    let take = |tell: &mut dyn FnMut(u32)| {
+        clients::take_answered(machine.fpga, |_, _| {}, |_, _| Answer::Outside, |_, signals| tell(signals));
+    };
+    let dies = panic::catch_unwind(AssertUnwindSafe(|| take(&mut |_| panic::resume_unwind(Box::new("the core dies")))));
+    assert!(dies.is_err(), "it was about to tell the client");
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        clients::answer_again(machine.fpga);
+        take(&mut |signals| told.push(signals));
+    }
+    assert_eq!(told, [signals], "told by the next one, and by nobody after that");
 }

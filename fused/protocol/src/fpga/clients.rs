@@ -4,7 +4,8 @@ use motet_layout::{
     FPGA_FREE, FPGA_INTERFACES, FPGA_LEFT, FPGA_TAKEN, FPGA_USED, Fpga, FpgaInterface, Frame, PAGE_SHIFT, PAGE_SIZE,
     PoolAddr,
     handshake::then_look,
-    sync::Ordering::{Release, SeqCst},
+    in_order,
+    sync::Ordering::{Acquire, Release, SeqCst},
 };
 
 use super::{AcceleratorId, InterfaceId, Offer, REVOKE, guest};
@@ -43,6 +44,7 @@ pub fn open(fpga: &Fpga, client: &Client) -> Option<InterfaceId> {
     interface.priority.store(client.priority, Release);
     interface.inode.set(client.inode.0);
     interface.told.store(0, Release);
+    interface.telling.store(0, Release);
     interface.hears.store(u32::MAX, Release);
     interface.is_said.store(0, Release);
     interface.state.store(FPGA_USED, Release);
@@ -151,8 +153,8 @@ pub fn is_answered_less_urgently_than(fpga: &Fpga, priority: u32) -> bool {
 }
 
 /// Takes what the FPGA wants of kernels, and tells clients. `protect` makes registers read-only wherever they are mapped, under the lock of who maps
-/// them; `fetch` finds a page of a virtual machine that a transfer needs; `tell` gets a client's signals. The FPGA is to be told to look if it
-/// returns `true`. One caller at a time.
+/// them; `fetch` finds a page of a virtual machine that a transfer needs; `tell` gets a client's signals, perhaps twice if a core dies that was telling them.
+/// The FPGA is to be told to look if it returns `true`. One caller at a time.
 pub fn take_answered(
     fpga: &'static Fpga,
     mut protect: impl FnMut(InterfaceId, &'static FpgaInterface),
@@ -173,14 +175,33 @@ pub fn take_answered(
             has_revoked = true;
         }
         guest::take_wanted(interface, &fetch);
-        if interface.signals.load(SeqCst) != 0 {
-            tell(id, interface.signals.swap(0, SeqCst));
+        let signals = take_signals(interface);
+        if signals != 0 {
+            tell(id, signals);
+            interface.telling.store(0, Release);
         }
     }
     if has_revoked {
         fpga.attention.store(1, Release);
     }
     has_revoked
+}
+
+/// Takes an interface's signals, and those that a core had taken which has died since. They are written down before they are taken, until the client is
+/// told: so it may be told twice, but no signal is lost.
+fn take_signals(interface: &FpgaInterface) -> u32 {
+    let left = interface.telling.load(Acquire);
+    loop {
+        let signals = interface.signals.load(SeqCst);
+        if signals == 0 {
+            return left;
+        }
+        interface.telling.store(left | signals, Release);
+        in_order();
+        if interface.signals.compare_exchange(signals, 0, SeqCst, SeqCst).is_ok() {
+            return left | signals;
+        }
+    }
 }
 
 /// No mapping is writable any more.
