@@ -61,6 +61,8 @@ calls! {
     Close 3 57;
     /// `mkdirat`
     Mkdirat 258 34;
+    /// `mknodat`
+    Mknodat 259 33;
     /// `unlinkat`
     Unlinkat 263 35;
     /// `renameat2`

@@ -189,6 +189,7 @@ pub fn sharers() -> Scenario {
         program.or_exit(105);
         program.call(Sys::TimerfdSettime, &[TIMER, 0, TIME, 0]);
         program.or_exit(106);
+        program.leave_open();
         program.print(1, "all\n");
         program.exit(0);
     });

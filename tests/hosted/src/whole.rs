@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use motet_layout::sync::Ordering;
 use motet_layout::{
-    BLOCK_RESERVED, Cell64, CoreId, DISTANCES, EntryRecord, EpollRecord, FILE_EPOLL, FILES_CLOEXEC, FileRecord,
-    FilesRecord, InodeRecord, Lock, MoreNodes, PIPE_CAPACITY, PipeRecord, Pool, PoolAddr, PoolSafe, ProcessRecord,
-    SOCKET_LISTENING, SocketRecord, SpaceRecord, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
+    BLOCK_RESERVED, Cell64, CoreId, DISTANCES, EntryRecord, EpollRecord, FILE_EPOLL, FILE_PIPE_BOTH, FILE_PIPE_READ,
+    FILE_PIPE_WRITE, FILES_CLOEXEC, FileRecord, FilesRecord, InodeRecord, Lock, MoreNodes, PIPE_CAPACITY, PipeRecord,
+    Pool, PoolAddr, PoolSafe, ProcessRecord, SOCKET_LISTENING, SocketRecord, SpaceRecord, ThreadRecord, TimerNode,
+    UserRecord, WaitNode, WaitQueue, WatchRecord,
 };
 use motet_protocol::{Context, hand, lock, memory::block, slab, threads};
 
@@ -232,7 +233,29 @@ fn pipes(look: &Look, found: &mut Vec<String>) {
         let fits = pipe.head.get().wrapping_sub(pipe.tail.get()) as usize <= PIPE_CAPACITY;
         same(found, || "whether what is in it fits".into(), fits, true);
         same(found, || "a change of its ends".into(), pipe.changing.get(), 0);
+        let ends = ends_open(look, pipe);
+        if ends != [0, 0] {
+            let counted = [&pipe.readers, &pipe.writers].map(|end| end.load(Ordering::Relaxed));
+            same(found, || "readers and writers".into(), counted, ends);
+        }
     }
+}
+
+/// For how many open files a pipe's ends are open, reading and writing.
+fn ends_open(look: &Look, pipe: &'static PipeRecord) -> [u32; 2] {
+    let mut open = [0, 0];
+    for file in slab::all::<FileRecord>(look).filter(|file| file.object.get() == look.raw(pipe)) {
+        let has = match file.kind.get() {
+            FILE_PIPE_READ => [1, 0],
+            FILE_PIPE_WRITE => [0, 1],
+            FILE_PIPE_BOTH => [1, 1],
+            _ => continue,
+        };
+        let ended = file.ended.load(Ordering::Relaxed);
+        let is_open = u32::from(file.refs.load(Ordering::Relaxed) != 0);
+        (0..2).for_each(|end| open[end] += is_open * has[end] * (1 - (ended >> end & 1)));
+    }
+    open
 }
 
 fn sockets(look: &Look, found: &mut Vec<String>) {
