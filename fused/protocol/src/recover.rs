@@ -17,14 +17,13 @@ use motet_layout::{
     SlabCache, WaitQueue,
 };
 
-use crate::{Context, fs, memory, pipe, slab, threads, timer, wait};
+use crate::{Context, fs, memory, pipe, slab, timer, wait};
 
 /// Repairs what a lock protects that a dead core held and this one has taken over. `false`: there is no repair for it.
 pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool {
     let pool = context.pool();
     let header = pool.header();
     match class {
-        LockClass::Ids => threads::recover(context),
         LockClass::Inode => match pool.get(object(lock, offset_of!(InodeRecord, lock))) {
             Some(inode) => fs::recover(context, inode),
             None => return false,
@@ -55,7 +54,8 @@ pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool
         }
         LockClass::Blocks => memory::recover_blocks(context, &header.memory),
         // Single words, each true at any time.
-        LockClass::File
+        LockClass::Ids
+        | LockClass::File
         | LockClass::Rename
         | LockClass::Bound
         | LockClass::Stream

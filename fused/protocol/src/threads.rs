@@ -2,7 +2,7 @@
 
 use motet_layout::sync::{AtomicU64, Ordering};
 
-use motet_layout::{PoolAddr, ThreadRecord};
+use motet_layout::{PoolAddr, ThreadRecord, in_order};
 
 use crate::{Context, lock::lock};
 
@@ -25,16 +25,13 @@ pub fn register(context: &impl Context, thread: &'static ThreadRecord) -> Option
         .find(|&tid| tid != 0 && slot(context, tid).is_some_and(|slot| slot.load(Ordering::Relaxed) == 0))?;
     header.last_tid.set(tid);
     thread.tid.set(tid);
-    slot(context, tid)?.store(context.raw(thread), Ordering::Release);
+    // First: should this core die, whoever looks for what it was making finds the thread.
     if tid >= header.threads_high.load(Ordering::Relaxed) {
         header.threads_high.store(tid + 1, Ordering::Relaxed);
     }
+    in_order();
+    slot(context, tid)?.store(context.raw(thread), Ordering::Release);
     Some(tid)
-}
-
-/// Repairs the table whose lock a dead core held and this one has now: a thread may have its id that is above those in use so far.
-pub(crate) fn recover(context: &impl Context) {
-    context.pool().header().threads_high.fetch_max(context.pool().header().last_tid.get() + 1, Ordering::Relaxed);
 }
 
 /// What is in the table: for repairs, in which nobody looks what else is due. A thread may be freed meanwhile.

@@ -3,6 +3,7 @@
 #![deny(missing_docs)]
 
 pub mod calls;
+pub mod deaths;
 pub mod fat;
 pub mod program;
 pub mod scenarios;
@@ -15,7 +16,8 @@ use motet_hal::Machine;
 use motet_hal_hosted::{Config, Driver, Failure, Faults, Host, IslandConfig, Kernel, Outcome, run, run_seeds};
 use motet_layout::sync::Ordering;
 use motet_layout::{
-    CALLS_BY_DMA, CROSSING_DIRECT, CROSSING_FLICK, CoreId, HostStream, Isa, IslandId, MOUNT_PROC, MOUNT_SYS, Pool,
+    CALLS_BY_DMA, CONSOLE_TERMINAL, CROSSING_DIRECT, CROSSING_FLICK, CoreId, HostStream, Isa, IslandId, MOUNT_PROC,
+    MOUNT_SYS, Pool,
 };
 use motet_protocol::stream::{self, Part, Side};
 use motet_protocol::{Context, engine, fs};
@@ -43,6 +45,8 @@ pub struct Scenario {
     pub command: Vec<&'static str>,
     /// What standard input holds.
     pub input: Vec<u8>,
+    /// Standard input and output are a terminal.
+    pub is_terminal: bool,
     /// Calls cross instruction sets by Flick's protocol.
     pub migrates: bool,
 }
@@ -183,6 +187,7 @@ fn prepare(pool: Pool, scenario: &Scenario) {
     let extra = 3 * STREAM_LEN + COMMAND_LEN;
     let mut at = motet_protocol::format::format(pool, BLOCK_FRAMES, extra).expect("the pool is large enough");
     header.crossing.set(if scenario.migrates { CROSSING_FLICK } else { CROSSING_DIRECT });
+    header.interactive.set(if scenario.is_terminal { CONSOLE_TERMINAL } else { 0 });
     for stream in [&header.console_in, &header.console_out, &header.console_err] {
         stream.data.set(at.0);
         stream.capacity.set(STREAM_LEN);

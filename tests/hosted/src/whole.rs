@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use motet_layout::sync::Ordering;
 use motet_layout::{
-    BLOCK_RESERVED, Cell64, CoreId, DISTANCES, EntryRecord, EpollRecord, FILE_EPOLL, FILE_PIPE_BOTH, FILE_PIPE_READ,
-    FILE_PIPE_WRITE, FILES_CLOEXEC, FileRecord, FilesRecord, InodeRecord, Lock, MoreNodes, PIPE_CAPACITY, PipeRecord,
-    Pool, PoolAddr, PoolSafe, ProcessRecord, SOCKET_LISTENING, SocketRecord, SpaceRecord, ThreadRecord, TimerNode,
-    UserRecord, WaitNode, WaitQueue, WatchRecord,
+    BLOCK_RESERVED, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILE_DMA, FILE_EPOLL, FILE_PIPE_BOTH,
+    FILE_PIPE_READ, FILE_PIPE_WRITE, FILES_CLOEXEC, FileRecord, FilesRecord, InodeRecord, Lock, MoreNodes,
+    PIPE_CAPACITY, PipeRecord, Pool, PoolAddr, PoolSafe, ProcessRecord, SOCKET_LISTENING, SocketRecord, SpaceRecord,
+    THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
 };
-use motet_protocol::{Context, hand, lock, memory::block, slab, threads};
+use motet_protocol::{Context, hand, lock, memory::block, rejoin, slab, threads};
 
 /// Who looks.
 struct Look(Pool);
@@ -32,7 +32,7 @@ type Part = fn(&Look, &mut Vec<String>);
 /// What is not whole, in words; nothing, if all is well.
 pub fn broken(pool: Pool) -> Vec<String> {
     let look = Look(pool);
-    let parts: [(&str, Part); 12] = [
+    let parts: [(&str, Part); 15] = [
         ("slabs", slabs),
         ("frames", frames),
         ("timers", timers),
@@ -45,6 +45,9 @@ pub fn broken(pool: Pool) -> Vec<String> {
         ("descriptors", descriptors),
         ("interest lists", interest_lists),
         ("spaces", spaces),
+        ("thread ids", ids),
+        ("terminal", terminal),
+        ("transfers", transfers),
     ];
     let mut found = Vec::new();
     for (name, part) in parts {
@@ -372,4 +375,52 @@ fn spaces(look: &Look, found: &mut Vec<String>) {
             same(found, || "a change of VMAs".into(), space.changing.get(), 0);
         }
     }
+}
+
+/// Nobody has an id beyond the highest one, and no thread is left that a dead core was making.
+fn ids(look: &Look, found: &mut Vec<String>) {
+    let (pool, header) = (look.pool(), look.pool().header());
+    if !is_free(&header.tid_lock) {
+        return;
+    }
+    let high = header.threads_high.load(Ordering::Relaxed);
+    let word = |tid: u32| pool.at::<Cell64>(PoolAddr(header.threads.get() + u64::from(tid) * 8)).get();
+    let beyond = (high..header.threads_len.get()).filter(|&tid| word(tid) != 0).count();
+    same(found, || format!("ids beyond {high}"), beyond, 0);
+    let core = |thread: &ThreadRecord| CoreId::from_raw(thread.core.load(Ordering::Relaxed));
+    let is_gone = |thread: &ThreadRecord| core(thread).is_some_and(|core| rejoin::is_gone(header, core.island()));
+    let all = (1..header.threads_len.get()).filter_map(|tid| pool.get::<ThreadRecord>(PoolAddr(word(tid))));
+    let unborn = all.filter(|thread| thread.state.load(Ordering::Relaxed) == THREAD_FREE && is_gone(thread)).count();
+    same(found, || "threads that a dead core was making".into(), unborn, 0);
+}
+
+fn terminal(look: &Look, found: &mut Vec<String>) {
+    let tty = &look.pool().header().tty;
+    if is_free(&tty.lock) {
+        let [ready, used] = [tty.ready.get(), tty.used.get()];
+        same(
+            found,
+            || format!("whether {ready} of {used} bytes fit"),
+            ready <= used && used <= TTY_INPUT_SIZE as u32,
+            true,
+        );
+        let ends: u32 = tty.line_ends.iter().map(|word| word.get().count_ones()).sum();
+        same(found, || format!("lines in {ready} bytes"), ends == 0, ready == 0);
+    }
+}
+
+/// Files of transfers that are open.
+fn transfers(look: &Look, found: &mut Vec<String>) {
+    let open = slab::all::<FileRecord>(look).filter(|file| file.refs.load(Ordering::Relaxed) != 0);
+    for file in open.filter(|file| file.kind.get() == FILE_DMA).filter_map(|file| transfers_of(look, file)) {
+        if is_free(&file.lock) {
+            let held = file.under_way.get() + file.came.get().wrapping_sub(file.read.get());
+            same(found, || "places that are taken".into(), file.used.get(), held);
+            same(found, || "whether completions are being sorted".into(), file.sorting.get() == 1, false);
+        }
+    }
+}
+
+fn transfers_of(look: &Look, file: &FileRecord) -> Option<&'static DmaFile> {
+    look.pool().get(PoolAddr(file.object.get()))
 }

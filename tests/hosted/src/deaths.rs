@@ -1,0 +1,232 @@
+//! What islands do while one of them dies with a lock (`tests/repairs.rs`).
+
+use motet_hal_hosted::isa::Op;
+use motet_layout::Isa;
+
+use crate::Scenario;
+use crate::calls::Sys;
+use crate::program::{DATA, Program};
+use crate::scenarios::{ADDRESS, NONBLOCK, close, connect, write_address};
+
+const ROOM: u64 = DATA + 0x1000;
+/// `AT_FDCWD`.
+const HERE: u64 = (-100_i64).cast_unsigned();
+/// Where programs map memory.
+const MAPPED: u64 = 0x3000_0000;
+/// Private, fixed, anonymous.
+const HOW: u64 = 0x32;
+/// `EIO`, as a call's result.
+const EIO: u64 = (-5_i64).cast_unsigned();
+
+/// A first process on x86-64 that does `first`, starts programs for the other two that do `work` as it does itself, waits until there is no child any more, does `last`,
+/// and says that all is done.
+pub fn together(first: fn(&mut Program), work: fn(&mut Program, Isa), last: fn(&mut Program)) -> Scenario {
+    let parent = Program::build(Isa::X86_64, |program| {
+        let [_, pid, zero, ..] = program.asm.roles.saved;
+        first(program);
+        for path in ["/arm", "/riscv"] {
+            program.fork_with(pid, |program| {
+                program.exec(path);
+            });
+        }
+        work(program, Isa::X86_64);
+        program.wait_for_all(zero);
+        last(program);
+        program.leave_open();
+        program.print(1, "all\n");
+        program.exit(0);
+    });
+    let child = |isa| {
+        Program::build(isa, |program| {
+            work(program, isa);
+            program.exit(0);
+        })
+    };
+    let files = vec![("first", parent), ("arm", child(Isa::AArch64)), ("riscv", child(Isa::RiscV64))];
+    Scenario { files, command: vec!["/first"], ..Scenario::default() }
+}
+
+/// Exits with `status` unless the last system call's result is `wanted`.
+fn expect(program: &mut Program, wanted: u64, status: u64) {
+    let good = program.asm.label();
+    let (result, scratch) = (program.asm.roles.result, program.asm.roles.args[5]);
+    program.asm.li(scratch, wanted);
+    program.asm.branch(Op::Beq, result, scratch, good);
+    program.exit(status);
+    program.asm.bind(good);
+}
+
+/// Programs use more memory than a block has, and give it back.
+pub fn memory() -> Scenario {
+    const LEN: u64 = 560 << 12;
+    together(
+        |_| {},
+        |program, _| {
+            let [at, end, ..] = program.asm.roles.saved;
+            for _ in 0..2 {
+                program.call(Sys::Mmap, &[MAPPED, LEN, 3, HOW, u64::MAX, 0]);
+                program.or_exit(100);
+                program.asm.li(at, MAPPED);
+                program.asm.li(end, MAPPED + LEN);
+                let again = program.asm.here();
+                program.asm.op_i(Op::St64, at, at, 0);
+                let page = program.asm.roles.args[5];
+                program.asm.li(page, 1 << 12);
+                program.asm.op(Op::Add, at, at, page);
+                program.asm.branch(Op::Bltu, at, end, again);
+                program.call(Sys::Munmap, &[MAPPED, LEN]);
+                program.or_exit(101);
+            }
+        },
+        |_| {},
+    )
+}
+
+/// All bind sockets to one name, and close them. In the end, the name can be bound.
+pub fn binders() -> Scenario {
+    together(
+        |_| {},
+        |program, _| {
+            let [fd, ..] = program.asm.roles.saved;
+            write_address(program);
+            for _ in 0..4 {
+                program.call(Sys::Socket, &[1, 1, 0]);
+                program.result_to(fd);
+                program.arg_from(0, fd);
+                program.arg(1, ADDRESS);
+                program.arg(2, 4);
+                program.call_as_is(Sys::Bind);
+                close(program);
+            }
+        },
+        |program| {
+            for (call, args) in
+                [(Sys::Socket, &[1, 1 | NONBLOCK, 0][..]), (Sys::Bind, &[3, ADDRESS, 4]), (Sys::Listen, &[3, 64])]
+            {
+                program.call(call, args);
+                program.or_exit(102);
+            }
+            connect(program);
+            program.or_exit(103);
+        },
+    )
+}
+
+/// All read lines of one length from a terminal. In the end, nobody finds a part of a line there.
+pub fn typists() -> Scenario {
+    let lines = together(
+        |_| {},
+        |program, _| {
+            for _ in 0..12 {
+                program.call(Sys::Read, &[0, ROOM, 64]);
+            }
+        },
+        |program| {
+            let (end, again) = (program.asm.label(), program.asm.here());
+            program.call(Sys::Read, &[0, ROOM, 64]);
+            let (result, zero) = (program.asm.roles.result, program.asm.roles.args[5]);
+            program.asm.li(zero, 0);
+            program.asm.branch(Op::Beq, result, zero, end);
+            expect(program, 8, 104);
+            program.asm.jump(again);
+            program.asm.bind(end);
+        },
+    );
+    Scenario { input: b"abcdefg\n".repeat(64), is_terminal: true, ..lines }
+}
+
+/// All have engines transfer for one open file, and read what has ended. In the end, one more transfer is told of, unless it is said that that is not
+/// known.
+pub fn transfers() -> Scenario {
+    const FILE: u64 = 3;
+    const ASKED: u64 = DATA + 0x800;
+    const POLLED: u64 = DATA + 0x2c0;
+    fn start(program: &mut Program) {
+        for (word, value) in (0..).zip([MAPPED, MAPPED + 0x1000, 64, 1]) {
+            program.store_at(ASKED + 8 * word, value);
+        }
+        program.call(Sys::Write, &[FILE, ASKED, 32]);
+    }
+    fn map(program: &mut Program) {
+        program.call(Sys::Mmap, &[MAPPED, 0x2000, 3, HOW, u64::MAX, 0]);
+        program.or_exit(101);
+    }
+    together(
+        |program| {
+            program.arg(0, HERE);
+            program.arg_string(1, "/dev/dma");
+            program.arg(2, 2 | NONBLOCK);
+            program.arg(3, 0);
+            program.call_as_is(Sys::Openat);
+            program.or_exit(100);
+        },
+        |program, _| {
+            map(program);
+            for _ in 0..3 {
+                start(program);
+                start(program);
+                program.call(Sys::Read, &[FILE, ROOM, 64]);
+            }
+        },
+        |program| {
+            let known = program.asm.label();
+            let again = program.asm.here();
+            program.call(Sys::Read, &[FILE, ROOM, 256]);
+            let (result, scratch) = (program.asm.roles.result, program.asm.roles.args[5]);
+            program.asm.li(scratch, EIO);
+            program.asm.branch(Op::Beq, result, scratch, known);
+            program.asm.li(scratch, 0);
+            program.asm.branch(Op::Bge, result, scratch, again);
+            start(program);
+            expect(program, 32, 102);
+            program.store_at(POLLED, FILE | 1 << 32);
+            program.call(Sys::Ppoll, &[POLLED, 1, 0, 0, 8]);
+            program.or_exit(103);
+            program.call(Sys::Read, &[FILE, ROOM, 32]);
+            expect(program, 32, 104);
+            program.asm.bind(known);
+        },
+    )
+}
+
+/// Processes on islands of one instruction set that have one address space, in which each maps and unmaps memory of its own.
+pub fn spaces() -> Scenario {
+    /// `CLONE_VM | SIGCHLD`.
+    const SHARING: u64 = 0x100 | 17;
+    fn change(program: &mut Program, at: u64) {
+        for _ in 0..3 {
+            program.call(Sys::Mmap, &[at, 0x5000, 3, HOW, u64::MAX, 0]);
+            program.store_at(at + 0x4000, 1);
+            program.call(Sys::Mprotect, &[at + 0x1000, 0x1000, 1]);
+            program.call(Sys::Munmap, &[at + 0x2000, 0x1000]);
+            program.store_at(at + 0x4000, 1);
+            program.call(Sys::Munmap, &[at, 0x5000]);
+        }
+    }
+    let first = Program::build(Isa::X86_64, |program| {
+        let [pid, zero, ..] = program.asm.roles.saved;
+        program.fork_with(pid, |program| {
+            let [pid, zero, ..] = program.asm.roles.saved;
+            for index in 1..4 {
+                let (child, behind) = (program.asm.label(), program.asm.label());
+                program.call(Sys::Clone, &[SHARING, 0, 0, 0, 0]);
+                program.or_exit(120);
+                program.result_to(pid);
+                program.asm.li(zero, 0);
+                program.asm.branch(Op::Bne, pid, zero, behind);
+                program.asm.bind(child);
+                change(program, MAPPED + (index << 20));
+                program.exit(0);
+                program.asm.bind(behind);
+            }
+            change(program, MAPPED);
+            program.wait_for_all(zero);
+            change(program, MAPPED);
+            program.exit(0);
+        });
+        program.wait_for_all(zero);
+        program.print(1, "all\n");
+        program.exit(0);
+    });
+    Scenario { files: vec![("first", first)], command: vec!["/first"], ..Scenario::default() }
+}
