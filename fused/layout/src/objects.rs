@@ -216,7 +216,7 @@ pool_struct! {
         /// [`InodeRecord`](crate::InodeRecord) (pool address; its `parent` is the next one), 0: none.
         2728 pub garbage: Cell64,
         2736 _pad3: [Cell32; 30],
-        /// The call across instruction sets that it is in: its last [`CrossingRecord`] (pool address), 0: none.
+        /// The call across instruction sets that it is in: its last [`CrossingRecord`](crate::CrossingRecord) (pool address), 0: none.
         2856 pub crossing: Cell64,
         /// By ISA code - 1: the top of its stack for that ISA, 0: none made (the program's own ISA: the stack it was
         /// started with).
@@ -233,7 +233,8 @@ pool_struct! {
         2944 pub signal_queue: Cell64,
         /// Machines that call as Flick does: the function that its migration handler is to call.
         2952 pub migrates_to: Cell64,
-        /// By ISA code - 1: its [`MigrationContext`] there, and in the bits below a page's address the core that has it; 0: none.
+        /// By ISA code - 1: its [`MigrationContext`](crate::MigrationContext) there, and in the bits below a page's address the core that has
+        /// it; 0: none.
         2960 pub contexts: [Cell64; 4],
         /// Extensions that its code has used and that not all cores have, a `motet_abi::extension::ExtensionSet`: it runs on cores
         /// that have them. Written by its core, or by its creator.

@@ -12,7 +12,7 @@
 //! | [`CALL_NONE`] | the caller, having taken the results; the callee, when the function goes on as an ordinary thread | a claim |
 //! | [`CALL_GIVEN`] | the caller, before it publishes | the callee answers, or adopts the thread |
 //! | [`CALL_RETURNED`] | the callee | the caller takes the results; or the callee takes them back |
-//! | [`CALL_TAKEN`] | the caller | it reads the results |
+//! | [`CALL_TAKEN`](motet_layout::CALL_TAKEN) | the caller | it reads the results |
 //!
 //! In each state but one only one core moves the word; the others at most set or clear a mark in it. The core that moves it away from
 //! returned, by compare-and-swap, has the thread. So the thread is taken exactly once, whoever dies meanwhile ([`crate::orphans`]). A

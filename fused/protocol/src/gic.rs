@@ -27,7 +27,7 @@ pub const DISTRIBUTOR_LEN: u64 = 0x1_0000;
 /// See [`DISTRIBUTOR_LEN`].
 pub const REDISTRIBUTOR_LEN: u64 = 0x2_0000;
 
-/// A list register (ICH_LR<n>_EL2).
+/// A list register (`ICH_LR<n>_EL2`).
 const LIST_PENDING: u64 = 1 << 62;
 const LIST_ACTIVE: u64 = 1 << 63;
 const LIST_GROUP_1: u64 = 1 << 60;

@@ -97,7 +97,7 @@ pub fn withdraw(context: &impl Context, callee: CoreId) {
     ring(context, callee); // whatever it does
 }
 
-/// Ends a withdrawal, after the call has been answered in one way or the other, and before the slot is [free](free).
+/// Ends a withdrawal, after the call has been answered in one way or the other, and before the slot is [free].
 pub fn end_withdrawal(context: &impl Context, callee: CoreId) {
     slot(context, callee, context.core().island()).withdrawn.store(0, Ordering::Release);
 }

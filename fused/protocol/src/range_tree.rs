@@ -18,7 +18,7 @@ const SLOTS_MIN: usize = SLOTS / 2;
 const FREED: u64 = 150;
 const SUMMARISED: u64 = 600;
 
-/// Most levels of a tree: with [`SLOTS_MIN`] slots in each node, those hold more ranges than a pool can.
+/// Most levels of a tree: with `SLOTS_MIN` slots in each node, ten levels hold more ranges than a pool can.
 pub const LEVELS_MAX: usize = 10;
 
 /// Why a tree was not changed.

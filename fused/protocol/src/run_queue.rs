@@ -1,8 +1,8 @@
 //! Making threads run: inboxes, ready queues, idle cores.
 //!
 //! A wake-up is a store: the waker pushes the thread onto the inbox of the thread's core (a lock-free stack in the
-//! pool) and rings that core only if it sleeps. The core takes the whole inbox at once and keeps its [ready](crate::ready)
-//! threads to itself. Idling is a Dekker-style handshake: the core stores "idle", then looks at its inbox again; the waker pushes,
+//! pool) and rings that core only if it sleeps. The core takes the whole inbox at once and keeps its ready threads
+//! to itself ([`crate::ready`]). Idling is a Dekker-style handshake: the core stores "idle", then looks at its inbox again; the waker pushes,
 //! then looks whether the core is idle. One of the two sees the other. The waker that moves the core from idle to awake rings,
 //! so a core is rung at most once each time it stores "idle".
 //!

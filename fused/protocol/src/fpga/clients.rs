@@ -1,4 +1,5 @@
-//! The kernels' side of the FPGA: giving interfaces to clients, reporting traps and ends, and taking registers away from clients.
+//! The kernels' side of the FPGA: kernels give interfaces to clients, report to the FPGA that stores have trapped or clients have gone, and take
+//! registers away from clients.
 
 use motet_layout::{
     FPGA_FREE, FPGA_INTERFACES, FPGA_LEFT, FPGA_TAKEN, FPGA_USED, Fpga, FpgaInterface, Frame, PAGE_SHIFT, PAGE_SIZE,
@@ -10,24 +11,24 @@ use motet_layout::{
 
 use super::{AcceleratorId, InterfaceId, Offer, REVOKE, guest};
 
-/// Who gets an interface.
+/// The client that an interface is opened for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Client {
-    /// A number of it, not 0.
+    /// A number that identifies the client, not 0.
     pub owner: u32,
-    /// The user whose it is.
+    /// The client's user.
     pub user: u32,
-    /// For which accelerator.
+    /// The accelerator.
     pub accelerator: AcceleratorId,
-    /// The core that is rung about it.
+    /// The core that is interrupted for this client.
     pub core: u8,
-    /// How urgent it is; 0 is the most urgent.
+    /// The client's priority; 0 is the most urgent.
     pub priority: u32,
     /// Its open file's inode.
     pub inode: PoolAddr,
 }
 
-/// An interface for a client. `None`: all are in use, or half of them are the same user's, who is not the superuser.
+/// Opens an interface for a client. `None`: all are in use, or the user, who is not the superuser, has half of them.
 pub fn open(fpga: &Fpga, client: &Client) -> Option<InterfaceId> {
     let count = (fpga.interface_count.get() as usize).min(FPGA_INTERFACES);
     let is_users = |one: &&FpgaInterface| one.state.load(SeqCst) != FPGA_FREE && one.user.get() == client.user;
@@ -51,28 +52,32 @@ pub fn open(fpga: &Fpga, client: &Client) -> Option<InterfaceId> {
     InterfaceId::new(index)
 }
 
-/// A client has gone: it does not ask for anything any more. The FPGA is to be told to look.
+/// Reports that a client has gone. The caller must ring the FPGA afterwards.
 pub fn leave(fpga: &Fpga, interface: InterfaceId) {
     fpga.interfaces[interface.index()].state.store(FPGA_LEFT, Release);
     fpga.attention.store(1, Release);
 }
 
-/// The FPGA is to look at all interfaces, when it is told to.
+/// Has the FPGA look at all interfaces. The caller must ring it afterwards.
 pub fn look(fpga: &Fpga) {
     fpga.attention.store(1, Release);
 }
 
-/// Whether a client's registers may be mapped writably now, because they are connected, or because a region that was offered is taken for them: the
-/// FPGA sees that at the next store to them. Whoever maps them holds a lock from before it asks until that is done; [`take_answered`] takes it, too.
+/// Whether a client's registers may be mapped writably now: they are connected, or this call has taken a region that was offered. The FPGA
+/// notices a taken region at the next store to the registers.
+///
+/// The caller maps the registers under a lock, and calls this under the same lock. `protect` of [`take_answered`] takes that lock, too.
 #[inline]
 pub fn may_write(fpga: &Fpga, id: InterfaceId) -> bool {
     let interface = &fpga.interfaces[id.index()];
-    // First that it may be mapped, then whether it may: so either this sees that it is not connected, or the FPGA that it is mapped.
+    // The kernel stores `writable`, then loads `connected`. The FPGA clears `connected`, then loads `writable`. So either this kernel sees
+    // that the registers are not connected, or the FPGA sees that they are mapped.
     let was_writable = interface.writable.swap(1, SeqCst);
     if interface.connected.load(SeqCst) != 0 {
         return true;
     }
-    // A kernel that is about to take it away does so after it is mapped; one that has done so, and has not said it yet, must not be met.
+    // `revoke` is set while a kernel takes the mapping away. That kernel may have done so and not reported it yet: its report would then
+    // clear `writable` of the new mapping. So no offer is taken meanwhile.
     if interface.revoke.load(SeqCst) == 0 && take(fpga, id, interface) {
         return true;
     }
@@ -82,7 +87,7 @@ pub fn may_write(fpga: &Fpga, id: InterfaceId) -> bool {
     false
 }
 
-/// Whether kernels have taken regions that the FPGA does not know of.
+/// Whether kernels have taken regions that the FPGA has not noticed yet.
 pub fn has_takings(fpga: &Fpga) -> bool {
     let is_taken = |word: u32| Offer::from_word(word).is_some_and(|offer| offer.taken_by.is_some());
     let count = (fpga.accelerator_count.get() as usize).min(fpga.accelerators.len());
@@ -99,7 +104,7 @@ fn take(fpga: &Fpga, id: InterfaceId, interface: &FpgaInterface) -> bool {
     accelerator.offer.compare_exchange(word, taken.word(), SeqCst, SeqCst).is_ok()
 }
 
-/// A store to an interface's registers has trapped, of a thread with a priority: a request. The FPGA is to be told to look.
+/// Makes a request: a store to an interface's registers has trapped. `priority` is that of the thread. The caller must ring the FPGA afterwards.
 pub fn ask(fpga: &Fpga, interface: &FpgaInterface, priority: u32) {
     if interface.is_said.load(SeqCst) == 0 {
         interface.priority.store(priority, Release);
@@ -108,53 +113,56 @@ pub fn ask(fpga: &Fpga, interface: &FpgaInterface, priority: u32) {
     fpga.attention.store(1, Release);
 }
 
-/// As [`ask`], by a core that looks itself whether the registers are connected, or the request has been refused: nobody is rung for that. When
-/// it does not look any more it says so ([`look_no_longer`]), and wakes who waits for the same.
+/// As [`ask`], by a core that then polls until the registers are connected or the request has been refused. The FPGA interrupts nobody for that.
+/// When the core stops polling, it calls [`look_no_longer`], and wakes the threads that wait for the same registers.
 pub fn ask_and_look(fpga: &Fpga, interface: &FpgaInterface, priority: u32) {
     interface.looks.store(1, Release);
     ask(fpga, interface, priority);
 }
 
-/// Whether a core that looks has seen what it looks for.
+/// Whether a core that polls may stop: the registers are connected, or the request has been refused.
 #[inline]
 pub fn is_decided(interface: &FpgaInterface) -> bool {
     interface.connected.load(SeqCst) != 0 || interface.refused.load(SeqCst) != 0
 }
 
-/// Who has asked looks no longer. Whoever else waits for these registers entered the queue before the FPGA saw that somebody looks, or is rung: so they
-/// are woken after this.
+/// The core that has asked polls no longer. The caller must then wake all threads that wait for these registers: while the FPGA saw a core that
+/// polls, it rang nobody for the threads that were in the queue.
 pub fn look_no_longer(interface: &FpgaInterface) {
     interface.looks.store(0, Release);
     then_look();
 }
 
-/// A core has died that may have looked, or have taken signals which it told nobody. `wake`s all who wait: they look again.
+/// Does the same for a core that has died. The core may also have taken signals without delivering them. `wake` must wake all waiting threads of
+/// an interface; they look again.
 pub fn forget_lookers(fpga: &'static Fpga, mut wake: impl FnMut(&'static FpgaInterface)) {
     for interface in &fpga.interfaces {
         interface.looks.store(0, Release);
-        then_look(); // at who has entered the queue
+        then_look(); // at the threads that have entered the queue
         wake(interface);
     }
 }
 
-/// A core has died, maybe with answers that it had taken: kernels look at all interfaces.
+/// Has kernels look at all interfaces again, after the death of a core that may have taken answers.
 pub fn answer_again(fpga: &Fpga) {
     fpga.answers.fetch_or(u64::MAX, SeqCst);
 }
 
-/// Whether the FPGA has something to tell.
+/// Whether the FPGA has work for kernels.
 pub fn is_answered(fpga: &Fpga) -> bool {
     fpga.answered.load(SeqCst) != 0
 }
 
-/// Whether all that the FPGA has to tell is about clients that are less urgent than `priority`.
+/// Whether all of that work is for clients that are less urgent than `priority`.
 pub fn is_answered_less_urgently_than(fpga: &Fpga, priority: u32) -> bool {
     fpga.answered.load(SeqCst).checked_sub(1).is_some_and(|most_urgent| priority < most_urgent)
 }
 
-/// Takes what the FPGA wants of kernels, and tells clients. `protect` makes registers read-only wherever they are mapped, under the lock of who maps
-/// them; `fetch` finds a page of a virtual machine that a transfer needs; `tell` gets a client's signals, perhaps twice if a core dies that was telling them.
-/// The FPGA is to be told to look if it returns `true`. One caller at a time.
+/// Does the work that the FPGA has for kernels. One caller at a time. If the result is `true`, the caller must ring the FPGA afterwards.
+///
+/// - `protect` makes registers read-only wherever they are mapped, under the lock of those who map them ([`may_write`]).
+/// - `fetch` finds a page of a virtual machine that a transfer needs.
+/// - `tell` delivers signals to a client, perhaps twice if a core dies while it does.
 pub fn take_answered(
     fpga: &'static Fpga,
     mut protect: impl FnMut(InterfaceId, &'static FpgaInterface),
@@ -204,7 +212,7 @@ fn take_signals(interface: &FpgaInterface) -> u32 {
     }
 }
 
-/// No mapping is writable any more.
+/// Reports that no mapping of an interface's registers is writable any more.
 pub fn revoked(interface: &FpgaInterface) {
     interface.writable.store(0, Release);
     interface.revoke.store(0, Release);
@@ -215,14 +223,14 @@ pub fn registers_frame(fpga: &Fpga, interface: InterfaceId) -> Frame {
     frame(PoolAddr(fpga.registers.get()).add(interface.index() as u64 * PAGE_SIZE))
 }
 
-/// The interface whose registers a frame has; `None`: it has other things.
+/// The interface whose registers are in a frame. `None`: the frame has no registers.
 #[inline]
 pub fn of_registers(fpga: &Fpga, frame: Frame) -> Option<InterfaceId> {
     let index = frame.addr().0.checked_sub(fpga.registers.get())? / PAGE_SIZE;
     InterfaceId::new(index as usize).filter(|_| index < fpga.interface_count.get().into())
 }
 
-/// The frame of a page of an interface's data section; `None`: it is not that long.
+/// The frame of a page of an interface's data section. `None`: the section is shorter.
 pub fn data_frame(fpga: &Fpga, interface: InterfaceId, page: u64) -> Option<Frame> {
     let section = super::section(fpga, interface);
     let address = section.first().checked_add(page.checked_mul(PAGE_SIZE)?)?;

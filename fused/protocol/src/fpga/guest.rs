@@ -1,8 +1,9 @@
-//! Transfers of virtual machines: to and from all of the machine's memory, checked page by page, as an IOMMU does (`docs/protocols/fpga.md`).
+//! Transfers to and from the memory of virtual machines, checked page by page, as by an IOMMU (`docs/protocols/fpga.md`).
 //!
-//! The FPGA looks pages up in the machine's second-stage tables, those of whichever island has the page. It reads them without a lock: no leaf is
-//! removed from them as long as the machine lives, and the end of the machine waits for the transfer that is under way ([`end`]). If no table has a page, the FPGA
-//! asks the kernels for it ([`take_wanted`]), and computes the frame again when they have answered.
+//! - The FPGA looks pages up in the virtual machine's second-stage tables. It uses the table of any island that has the page.
+//! - It reads the tables without a lock. No leaf is removed while the virtual machine lives, and the end of the virtual machine waits for the
+//!   transfer that is under way ([`end`]).
+//! - If no table has a page, the FPGA asks the kernels for it ([`take_wanted`]). When they have answered, it computes the frame again.
 
 use core::ops::Range;
 
@@ -16,14 +17,14 @@ use motet_paging::{PhysMap, Stage2, Table};
 use super::{Fault, InterfaceId, clients};
 use crate::Context;
 
-/// Of [`FpgaInterface::wants`]: kernels are asked for the page.
+/// A bit of [`FpgaInterface::wants`]: the FPGA asks kernels for the page.
 const ASKED: u64 = 1;
-/// It is no memory that transfers may use.
+/// The page is no memory that transfers may use.
 const OUTSIDE: u64 = 2;
-/// There is no memory left for it.
+/// There is no memory left for the page.
 const EXHAUSTED: u64 = 4;
 
-/// A transfer of an interface's virtual machine. The machine is not taken apart before this is dropped.
+/// A transfer to or from an interface's virtual machine. The virtual machine is not freed before this is dropped.
 pub struct Transfer<'a> {
     pool: Pool,
     fpga: &'a Fpga,
@@ -37,7 +38,7 @@ impl Drop for Transfer<'_> {
     }
 }
 
-/// Begins a transfer; whoever is the FPGA does one at a time. `None`: no virtual machine has the interface, or it is about to end.
+/// Begins a transfer. The FPGA's executor makes one at a time. `None`: no virtual machine has the interface, or the virtual machine is about to end.
 pub fn begin(pool: Pool, fpga: &Fpga, id: InterfaceId) -> Option<Transfer<'_>> {
     let interface = &fpga.interfaces[id.index()];
     let guest = interface.guest.load(Acquire);
@@ -48,7 +49,7 @@ pub fn begin(pool: Pool, fpga: &Fpga, id: InterfaceId) -> Option<Transfer<'_>> {
     (interface.guest.load(SeqCst) == guest).then_some(transfer)
 }
 
-/// Waits for a transfer of a virtual machine which no interface names any more: then nobody looks at its tables but who has it.
+/// Waits for the end of a transfer of a virtual machine that no interface names any more. Afterwards the FPGA does not read its tables.
 pub fn end(context: &impl Context, fpga: &Fpga, vm: PoolAddr) {
     then_look();
     while fpga.transfer.load(SeqCst) == vm.0 {
@@ -57,11 +58,12 @@ pub fn end(context: &impl Context, fpga: &Fpga, vm: PoolAddr) {
 }
 
 impl Transfer<'_> {
-    /// Where the bytes of a range of the guest's physical addresses are: pieces within pages, in their order, after all have been found.
+    /// Calls `each` for each page of a range of guest-physical addresses, in order, with the place in the pool and the part of the range. All pages
+    /// are found before the first call.
     ///
     /// # Errors
-    /// [`Fault::Address`]: one of them is no memory; [`Fault::Page`]: one of them is not there yet, and kernels are asked for
-    /// it; [`Fault::Memory`]: there is no memory for it.
+    /// [`Fault::Address`]: a page is no memory. [`Fault::Page`]: a page is not there yet, and kernels are asked for it. [`Fault::Memory`]: there is
+    /// no memory for a page.
     pub fn pieces(
         &self,
         address: u64,
@@ -88,13 +90,13 @@ impl Transfer<'_> {
         let Some((table, at)) = tables.find_map(|table| Some((table, table.readable(page)?))) else {
             return Err(self.want(page));
         };
-        // Registers are no memory, whether they are connected or not. All other pages may be written.
+        // Registers do not count as memory, whether they are connected or not. All other pages may be written.
         let is_memory =
             clients::of_registers(self.fpga, at.frame()).is_none() && (!stores || table.writable(page).is_some());
         if is_memory { Ok(at) } else { Err(Fault::Address) }
     }
 
-    /// Asks for a page, or says what was answered.
+    /// Asks kernels for a page, or returns their answer.
     fn want(&self, page: u64) -> Fault {
         let wants = &self.interface.wants;
         let known = wants.load(SeqCst);
@@ -107,7 +109,7 @@ impl Transfer<'_> {
     }
 }
 
-/// A machine's table of an island, if that has run it.
+/// A virtual machine's table for an island. `None`: the island has not run the virtual machine.
 pub fn table_of(pool: Pool, vm: &VmRecord, island: IslandId) -> Option<Table<'static, Stage2>> {
     let root = motet_layout::Frame(vm.space.roots[island.index()].load(Acquire));
     let code = usize::from(vm.formats[island.index()].load(Relaxed));
@@ -116,23 +118,23 @@ pub fn table_of(pool: Pool, vm: &VmRecord, island: IslandId) -> Option<Table<'st
     Some(Table { pool, root, format, map })
 }
 
-/// Whether a page is asked of kernels, which have not answered.
+/// Whether kernels have been asked for a page and have not answered yet.
 pub fn is_asked(interface: &FpgaInterface) -> bool {
     interface.wants.load(SeqCst) & ASKED != 0
 }
 
-/// How a page that was asked for was found.
+/// The answer to a page that the FPGA has asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// A table has it now.
+    /// A table has the page now.
     Found,
-    /// It is no memory that transfers may use.
+    /// The page is no memory that transfers may use.
     Outside,
-    /// There is no memory left for it.
+    /// There is no memory left for the page.
     Exhausted,
 }
 
-/// Kernels: answers what was asked for. `fetch` gets the interface and the page's address. One caller at a time.
+/// Called by kernels: answers the FPGA's question for a page. `fetch` gets the interface and the page's address. One caller at a time.
 pub fn take_wanted(interface: &'static FpgaInterface, fetch: impl Fn(&'static FpgaInterface, u64) -> Answer) {
     let asked = interface.wants.load(SeqCst);
     if asked & ASKED == 0 {
@@ -144,6 +146,6 @@ pub fn take_wanted(interface: &'static FpgaInterface, fetch: impl Fn(&'static Fp
         Answer::Outside => page | OUTSIDE,
         Answer::Exhausted => page | EXHAUSTED,
     };
-    // Unless the client has gone meanwhile.
+    // This fails if the client has gone meanwhile.
     let _ = interface.wants.compare_exchange(asked, answer, SeqCst, SeqCst);
 }

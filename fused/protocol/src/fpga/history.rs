@@ -1,21 +1,21 @@
-//! The history of regions (which accelerator, for whom, in which state, when), for reports. No decision depends on it.
+//! The history of regions, for reports: when each region was which accelerator, for which client, in which state. No decision depends on it.
 
 use motet_layout::{FPGA_CHANGES, FPGA_STATES, Fpga};
 
 use super::{AcceleratorId, Device, InterfaceId, Logic, RegionId, RegionState};
 
-/// What a region is from a moment on.
+/// A change of a region: what it is from a moment on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
     /// The moment, in picoseconds.
     pub at_ps: u64,
     /// The region.
     pub region: RegionId,
-    /// What it does.
+    /// The new state.
     pub state: RegionState,
     /// The accelerator that it is.
     pub accelerator: Option<AcceleratorId>,
-    /// Whose it is, as [`super::clients::Client::owner`].
+    /// The client that it is connected to, as [`super::clients::Client::owner`].
     pub owner: Option<u32>,
 }
 
@@ -29,7 +29,7 @@ impl Change {
     }
 }
 
-/// How many changes have been forgotten, because there were too many.
+/// How many of the earliest changes have been overwritten.
 pub fn lost(fpga: &Fpga) -> u64 {
     fpga.changes.get().saturating_sub(FPGA_CHANGES as u64)
 }
@@ -49,7 +49,7 @@ pub fn spent_ps(fpga: &Fpga, region: RegionId) -> ([u64; FPGA_STATES], u64) {
 }
 
 impl<L: Logic> Device<'_, L> {
-    /// Keeps what has become of regions.
+    /// Records the regions that have changed.
     pub(super) fn note_changes(&mut self) {
         for at in self.regions() {
             let region = self.region(at);

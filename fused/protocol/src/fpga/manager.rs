@@ -1,5 +1,5 @@
-//! The manager: executes solutions in steps, each of which goes on with an interrupt of the monitor or an answer of a kernel (Ker-ONE's
-//! Figures 10 and 11).
+//! The manager executes solutions in steps. The next step follows when the monitor interrupts the manager, or a kernel answers (Ker-ONE's Figures
+//! 10 and 11).
 
 use motet_layout::{
     FPGA_ACCELERATORS,
@@ -14,7 +14,7 @@ use super::{
 };
 
 impl<L: Logic> Device<'_, L> {
-    /// The interrupt routines.
+    /// The manager's interrupt routines.
     pub(super) fn serve_interrupts(&mut self, at: RegionId) {
         let signals = self.region(at).signals.get();
         self.region(at).signals.set(0);
@@ -29,7 +29,7 @@ impl<L: Logic> Device<'_, L> {
         }
     }
 
-    /// The manager does something that takes so long; it does one thing after the other. What follows from that comes later.
+    /// Charges the time of a step of the manager. The manager makes one step after the other, so what follows happens later.
     pub(super) fn manage(&mut self, cost_ps: u64) {
         if cost_ps != 0 {
             let until_ps = &self.fpga.manager_until_ps;
@@ -38,13 +38,13 @@ impl<L: Logic> Device<'_, L> {
         }
     }
 
-    /// What it takes to have a region become a client's.
+    /// The manager's time for giving a region to a client.
     pub(super) fn make_ready_ps(&self, reconfigures: bool) -> u64 {
         let fpga = self.fpga;
         if reconfigures { fpga.manager_reconfigure_ps.get() } else { fpga.manager_assign_ps.get() }
     }
 
-    /// A region is to become its successor's. If it computes, that ends at the next consistency point.
+    /// Gives a region to its successor. A region that computes is stopped at the next consistency point first.
     fn run_solution(&mut self, at: RegionId) {
         if self.state(at) == RegionState::Busy {
             self.fpga.preemptions.set(self.fpga.preemptions.get().wrapping_add(1));
@@ -54,7 +54,7 @@ impl<L: Logic> Device<'_, L> {
         }
     }
 
-    /// It does not compute any more: what is not over is kept, and is a request by itself when it is disconnected.
+    /// A region has stopped. The state of an unfinished job is saved. The job becomes a request by itself when its interface is disconnected.
     fn stopped(&mut self, at: RegionId) {
         self.manage(self.fpga.manager_stop_ps.get());
         let is_it = |next: InterfaceId| self.region(at).accelerator.get() == self.accelerator_of(next).link();
@@ -66,7 +66,7 @@ impl<L: Logic> Device<'_, L> {
             let (interface, region) = (self.interface(client), self.region(at));
             interface.context.iter().zip(&region.context).for_each(|(word, value)| word.set(value.get()));
             self.set_status(client, Status::Preempted.word());
-            // Who is connected at once is not to wait for a kernel that hears of another client before.
+            // If the next client can be connected at once, it must not wait for a kernel that handles this client's signal first.
             if is_it == Some(true) {
                 self.signal_late(client, SIGNAL_PREEMPT);
             } else {
@@ -76,13 +76,13 @@ impl<L: Logic> Device<'_, L> {
         self.disconnect(at);
     }
 
-    /// Takes a region from the client that has it.
+    /// Takes a region away from its client.
     fn disconnect(&mut self, at: RegionId) {
         self.set_state(at, RegionState::Switch);
         let client = self.client(at);
         self.region(at).interface.set(0);
         let Some(client) = client else { return };
-        // Who is connected at once is not to wait for a kernel that does it first.
+        // If the next client can be connected at once, it must not wait for a kernel that takes these registers away first.
         let is_next = |next: InterfaceId| self.region(at).accelerator.get() == self.accelerator_of(next).link();
         let is_next = self.successor(at).is_some_and(is_next);
         self.take_registers(client, if is_next { REVOKE_LATER } else { REVOKE });
@@ -93,8 +93,8 @@ impl<L: Logic> Device<'_, L> {
         }
     }
 
-    /// A client has no region any more. From now on it cannot map its registers writably; its kernel is to take them away if it has them. Nobody
-    /// waits for that but itself, should it be connected again: what it stores until then is a request.
+    /// Disconnects a client that has lost its region. From now on its registers cannot be mapped writably. If they are, its kernel must take the
+    /// mapping away. Only the client itself waits for that, if it is to be connected again. A start flag that it stores until then is a request.
     fn take_registers(&mut self, client: InterfaceId, revoke: u32) {
         let interface = self.interface(client);
         interface.region.set(0);
@@ -108,7 +108,7 @@ impl<L: Logic> Device<'_, L> {
         }
     }
 
-    /// Registers that were to be taken away later are to be taken away now, and who was to be told something later is.
+    /// Demands now the registers whose removal was put off, and sends the signals that were put off.
     pub(super) fn revoke_now(&mut self) {
         for id in self.interfaces() {
             let interface = self.interface(id);
@@ -123,7 +123,7 @@ impl<L: Logic> Device<'_, L> {
         }
     }
 
-    /// What kernels have given to their clients by themselves: regions that were offered. Nothing is offered until all is done that there is to do.
+    /// Withdraws all offers, and handles those that kernels have taken for their clients. The FPGA offers again when it has nothing left to do.
     pub(super) fn collect_takings(&mut self) {
         for number in 0..(self.fpga.accelerator_count.get() as usize).min(FPGA_ACCELERATORS) {
             let (Some(id), accelerator) = (AcceleratorId::new(number), &self.fpga.accelerators[number]) else { break };
@@ -146,7 +146,7 @@ impl<L: Logic> Device<'_, L> {
         let is_alone =
             interface.region.get() == 0 && interface.request.get() == NO_REQUEST && interface.begun.get() == 0;
         if !is_free || !is_alone || !self.is_used(id) {
-            // It has gone, or has another request. Its kernel takes away what it has mapped; what it has stored is a request.
+            // The client has gone, or has another request. Its kernel takes its registers away. A start flag that it has stored is a request.
             if self.is_used(id) && interface.connected.load(SeqCst) == 0 && interface.writable.load(SeqCst) != 0 {
                 interface.revoke.store(REVOKE, Release);
                 self.ring(id);
@@ -160,12 +160,12 @@ impl<L: Logic> Device<'_, L> {
         self.join(at, id);
         self.set_status(id, Status::Ready.word());
         self.hold(at);
-        // Nobody waits for that: it comes with the next interrupt.
+        // Nobody waits for this signal, so it comes with the next interrupt.
         interface.signals.fetch_or(SIGNAL_READY, SeqCst);
         self.note_answer(id);
     }
 
-    /// Goes on with regions whose next clients' registers are not about to be taken away.
+    /// Continues a region's switch once no kernel is about to take the next client's registers away.
     pub(super) fn end_switches(&mut self) -> bool {
         let is_ready = |at: &RegionId| {
             self.state(*at) == RegionState::Switch && self.successor(*at).is_none_or(|next| self.keeps_registers(next))
@@ -175,7 +175,7 @@ impl<L: Logic> Device<'_, L> {
         true
     }
 
-    /// Whether no kernel is about to take registers away. What was to be done later is not done at all.
+    /// Whether no kernel is about to take a client's registers away. A removal that was put off is cancelled.
     fn keeps_registers(&self, id: InterfaceId) -> bool {
         let revoke = &self.interface(id).revoke;
         if revoke.load(SeqCst) == REVOKE_LATER {
@@ -184,7 +184,7 @@ impl<L: Logic> Device<'_, L> {
         revoke.load(SeqCst) == 0
     }
 
-    /// A region has no client: it becomes its successor's accelerator if it is not that already.
+    /// A region has no client any more. It is connected to its successor, or reconfigured first if it is another accelerator.
     fn load(&mut self, at: RegionId) {
         let Some(id) = self.successor(at) else {
             self.region(at).successor.set(0);
@@ -202,13 +202,13 @@ impl<L: Logic> Device<'_, L> {
         self.set_state(at, RegionState::Reconfig);
     }
 
-    /// The configuration port is through with a bitstream.
+    /// A bitstream has gone through the configuration port.
     fn port_over(&mut self, at: RegionId) {
         let (fpga, region) = (self.fpga, self.region(at));
         self.manage(fpga.manager_port_ps.get());
         region.loading.set(0);
         let Some(id) = self.successor(at) else {
-            // Whoever wanted it has gone. Its next client has it loaded again.
+            // The client that wanted the region has gone. The next one loads a bitstream again.
             region.successor.set(0);
             self.set_state(at, RegionState::Idle);
             return;
@@ -224,7 +224,7 @@ impl<L: Logic> Device<'_, L> {
         self.connect(at, id);
     }
 
-    /// A request cannot be served: its client is told why, and the region is free.
+    /// A request has failed: reports the reason to the client, and makes the region idle.
     pub(super) fn refuse(&mut self, at: RegionId, fault: Fault) {
         let (fpga, region) = (self.fpga, self.region(at));
         fpga.load_errors.set(fpga.load_errors.get().wrapping_add(1));
@@ -237,7 +237,8 @@ impl<L: Logic> Device<'_, L> {
         }
     }
 
-    /// Who trapped is told by its kernel; who has begun, or has stored its start flag, by its registers.
+    /// Reports a failed request. A client that has begun a job, or has stored its start flag, sees it in its registers. Otherwise its store has
+    /// trapped, and its kernel reports the failure.
     fn fail_request(&mut self, id: InterfaceId, fault: Fault) {
         let interface = self.interface(id);
         interface.request.set(NO_REQUEST);
@@ -250,7 +251,7 @@ impl<L: Logic> Device<'_, L> {
         self.signal(id, SIGNAL_FAILED);
     }
 
-    /// Connects an interface. What was stopped goes on; otherwise the region is kept for its client for a time.
+    /// Connects an interface to a region. A stopped job continues. Without one, the region is reserved for the client for a time.
     fn connect(&mut self, at: RegionId, id: InterfaceId) {
         let (region, interface) = (self.region(at), self.interface(id));
         region.successor.set(0);
@@ -276,14 +277,14 @@ impl<L: Logic> Device<'_, L> {
         then_look();
     }
 
-    /// A region is kept for its client for a time.
+    /// Reserves a region for its client for a time.
     fn hold(&mut self, at: RegionId) {
         self.region(at).until_ps.set(self.now_ps.saturating_add(self.fpga.expire_ps.get()));
         self.set_state(at, RegionState::Hold);
     }
 
-    /// A client has gone, whatever it had. What computes for it goes on up to the next consistency point, so that nothing is written into
-    /// memory that is another's.
+    /// A client has gone, in whatever state. A region that computes for it runs up to the next consistency point. The interface is not free before,
+    /// so nothing is written into another client's memory.
     pub(super) fn client_left(&mut self, id: InterfaceId) {
         let interface = self.interface(id);
         interface.connected.store(0, Release);
@@ -296,7 +297,7 @@ impl<L: Logic> Device<'_, L> {
             let region = self.region(at);
             if region.successor.get() == id.link() {
                 region.successor.set(0);
-                // Nobody is to be stopped for it any more.
+                // No other client needs to be stopped for this one any more.
                 if self.state(at) == RegionState::Preempt && self.client(at).is_some() {
                     self.set_state(at, RegionState::Busy);
                 }

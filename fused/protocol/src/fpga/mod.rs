@@ -1,11 +1,13 @@
 //! The FPGA that clients share: regions, their monitor and their manager (Ker-ONE, section 4).
 //!
-//! Kernels report by words of [`FpgaInterface`] that stores have trapped and that clients have gone; clients start jobs by the start flags of their
-//! registers. The executor of the FPGA (a thread of the host, or the simulator) calls [`Device::run`], one thread at a time ([`acquire`]). What
-//! accelerators compute is behind [`Logic`]: here a region computes one frame after the other, and can be stopped between two.
+//! - Kernels report two events by words of [`FpgaInterface`]: a store has trapped, or a client has gone.
+//! - Clients start jobs by the start flags of their registers.
+//! - The *executor* of the FPGA is a thread of the host, or the simulator. It calls [`Device::run`], one thread at a time ([`acquire`]).
+//! - [`Logic`] is what accelerators compute. Here a region computes one frame after the other, and can be stopped between two frames.
 //!
-//! [`monitor`] has the states of regions and the search; [`manager`] executes what the search finds, continued by its interrupt routines. The FPGA checks all
-//! that programs or other islands have written: numbers are looked up, and words without a meaning are treated as none.
+//! `monitor` has the states of regions and the search for a region. `manager` executes in steps what the search has found; its interrupt
+//! routines continue it. The FPGA checks everything that programs or other islands have written: it checks numbers against its tables, and treats
+//! words without a meaning as 0.
 //!
 //! Protocol page: `docs/protocols/fpga.md`.
 
@@ -32,22 +34,22 @@ pub fn of(pool: Pool) -> Option<&'static Fpga> {
     if at == 0 { None } else { pool.get(PoolAddr(at)) }
 }
 
-/// Becomes the FPGA, unless somebody is. `who` is not 0.
+/// Makes `who` (not 0) the FPGA's executor. `false`: there is one already.
 pub fn acquire(fpga: &Fpga, who: u64) -> bool {
     fpga.lock.compare_exchange(0, who, SeqCst, SeqCst).is_ok()
 }
 
-/// Becomes the FPGA in place of `holder`, who has died while he was. `false`: somebody else has.
+/// Makes `who` the executor in place of `holder`, which has died. `false`: another one has taken its place already.
 pub fn inherit(fpga: &Fpga, holder: u64, who: u64) -> bool {
     let is_inherited = fpga.lock.compare_exchange(holder, who, SeqCst, SeqCst).is_ok();
     if is_inherited {
-        // What it was transferring it does not go on with.
+        // The transfer that the dead executor had begun does not continue.
         fpga.transfer.store(0, Release);
     }
     is_inherited
 }
 
-/// Lets others be the FPGA.
+/// The caller is no longer the executor.
 pub fn release(fpga: &Fpga) {
     fpga.lock.store(0, Release);
     then_look();
@@ -60,12 +62,12 @@ macro_rules! index {
         pub struct $name(u8);
 
         impl $name {
-            /// `None`: there cannot be so many.
+            /// `None`: the index is outside of the table.
             pub fn new(index: usize) -> Option<Self> {
                 (index < $most).then_some(Self(index as u8))
             }
 
-            /// From a word of the pool: 1 + the index; 0, and what is none: none.
+            /// From a word of the pool, which is 1 + the index. `None`: the word is 0 or no index.
             pub fn from_link(link: u32) -> Option<Self> {
                 Self::new((link as usize).checked_sub(1)?)
             }
@@ -75,7 +77,7 @@ macro_rules! index {
                 self.0 as u32 + 1
             }
 
-            /// Where it stands in its table.
+            /// Its index in its table.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
@@ -96,18 +98,19 @@ index!(
     AcceleratorId, FPGA_ACCELERATORS
 );
 
-/// When something happens next without anybody's asking. What it says is old if somebody is the FPGA meanwhile.
+/// The time of the next event that needs no request: a frame or a reconfiguration ends, or a reservation expires. The answer may be out of date
+/// if an executor runs at the same time.
 pub fn next_ps(fpga: &Fpga) -> Option<u64> {
     monitor::next_event(fpga).map(|(_, at_ps)| at_ps)
 }
 
-/// What an accelerator has computed so far, as it and nobody else knows.
+/// An accelerator's intermediate state. Only the accelerator knows its format.
 pub type State = [u64; FPGA_CONTEXT_WORDS];
 
-/// What an accelerator was told when it began.
+/// The registers of a job as they were when it began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// Whose it is.
+    /// The interface whose client has started it.
     pub interface: InterfaceId,
     /// Which accelerator.
     pub accelerator: AcceleratorId,
@@ -117,41 +120,41 @@ pub struct Job {
     pub data_addr: u32,
     /// How many bytes they are.
     pub data_size: u32,
-    /// The registers that mean what the accelerator says.
+    /// The custom registers; the accelerator defines their meaning.
     pub custom: [u32; FPGA_CUSTOM],
 }
 
-/// What has come of a frame.
+/// The result of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// There are more of them.
+    /// The job has more frames.
     More,
-    /// It was the last one; the result.
+    /// It was the job's last frame; the job's result.
     Over(u64),
 }
 
-/// What accelerators compute, and what becomes of the memory of clients who have gone.
+/// What accelerators compute, and what happens to the memory of clients that have gone.
 pub trait Logic {
-    /// Begins: `state` is all zeroes.
+    /// Begins a job. `state` is all zeroes.
     ///
     /// # Errors
-    /// The accelerator does not do this.
+    /// The accelerator does not support such a job.
     fn begin(&self, job: &Job, state: &mut State) -> Result<(), Fault>;
 
     /// Computes a frame.
     ///
     /// # Errors
-    /// A transfer that is not allowed; or `state` is none that the accelerator has left, which a damaged pool makes so.
+    /// A transfer is not allowed, or the pool is damaged: `state` is not one that the accelerator has stored.
     fn frame(&self, job: &Job, state: &mut State) -> Result<Step, Fault>;
 
-    /// Whether nobody has the memory of an interface mapped any more, whose client has gone.
+    /// Whether no mapping of an interface's memory is left after its client has gone.
     fn is_unmapped(&self, interface: InterfaceId) -> bool;
 
-    /// Forgets what a client has left in its data section.
+    /// Clears the data section of a client that has gone.
     fn forget(&self, interface: InterfaceId);
 }
 
-/// The regions that there are.
+/// The machine's regions.
 pub fn regions(fpga: &Fpga) -> impl Iterator<Item = RegionId> + use<> {
     (0..(fpga.region_count.get() as usize).min(FPGA_REGIONS)).filter_map(RegionId::new)
 }
@@ -167,7 +170,7 @@ pub fn section(fpga: &Fpga, interface: InterfaceId) -> Section {
     Section { at, bytes, first: fpga.interfaces[interface.index()].data_base.get() }
 }
 
-/// Memory of a client, which is all that an accelerator reads and writes for it.
+/// A client's data section. An accelerator that works for a program reads and writes nothing else.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
     at: PoolAddr,
@@ -177,11 +180,11 @@ pub struct Section {
 }
 
 impl Section {
-    /// Where a transfer of `len` bytes begins: the check of each transfer. Addresses are the client's: offsets in the section for programs,
-    /// and physical addresses for guests.
+    /// Checks a transfer of `len` bytes, and returns where it begins in the pool. `address` is the client's: an offset in the section for programs,
+    /// a guest-physical address for guests.
     ///
     /// # Errors
-    /// A byte of it is not the client's.
+    /// A byte of the transfer is outside of the section.
     pub fn transfer(&self, address: u64, len: u64) -> Result<PoolAddr, Fault> {
         let offset = address.checked_sub(self.first).ok_or(Fault::Address)?;
         let end = offset.checked_add(len).ok_or(Fault::Address)?;
@@ -204,12 +207,12 @@ pub fn registers(pool: Pool, fpga: &Fpga, interface: InterfaceId) -> Option<&'st
     pool.get(PoolAddr(fpga.registers.get()).add(interface.index() as u64 * PAGE_SIZE))
 }
 
-/// Whoever is the FPGA.
+/// The FPGA's executor at work.
 pub struct Device<'a, L: Logic> {
     pool: Pool,
     fpga: &'a Fpga,
     logic: &'a L,
-    /// When that is which is being done.
+    /// The time of the event that is being handled.
     now_ps: u64,
     rings: u128,
 }
@@ -222,15 +225,15 @@ impl<'a, L: Logic> Device<'a, L> {
         Self { pool, fpga, logic, now_ps: 0, rings: 0 }
     }
 
-    /// Does all that is to be done up to a time, in its order, and then what kernels and clients have asked for since. Returns when there is
-    /// something to be done next without anybody's asking.
+    /// Handles all events up to a time, in the order of their times, and then what kernels and clients have asked for since. Returns the time of the
+    /// next event, as [`next_ps`].
     pub fn run(&mut self, now_ps: u64) -> Option<u64> {
         while self.pass(now_ps).is_some() {}
         self.hear(now_ps);
         next_ps(self.fpga)
     }
 
-    /// Does what is to be done first, if that is at a time or before. When it is done, the manager's work included.
+    /// Handles the next event, if its time is `until_ps` or earlier. Returns when that is done, the manager's work included.
     pub fn pass(&mut self, until_ps: u64) -> Option<u64> {
         let (region, at_ps) = monitor::next_event(self.fpga).filter(|(_, at_ps)| *at_ps <= until_ps)?;
         self.now_ps = at_ps;
@@ -240,7 +243,7 @@ impl<'a, L: Logic> Device<'a, L> {
         Some(self.now_ps)
     }
 
-    /// Does what kernels and clients have asked for. When the manager is through with that.
+    /// Handles what kernels and clients have asked for. Returns when the manager has finished that.
     pub fn hear(&mut self, now_ps: u64) -> u64 {
         self.now_ps = now_ps;
         self.collect_takings();
@@ -249,15 +252,15 @@ impl<'a, L: Logic> Device<'a, L> {
         self.now_ps
     }
 
-    /// The cores that are to be rung, because kernels have something to do.
+    /// The cores that must be interrupted, because their kernels have work for the FPGA.
     pub fn rings(&self) -> impl Iterator<Item = CoreId> + use<L> {
         let rings = self.rings;
         (0..CORES_MAX as u32).filter(move |core| rings >> core & 1 != 0).filter_map(CoreId::from_raw)
     }
 
-    /// What follows from what has happened, until nothing does.
+    /// Makes all steps that follow from an event, until there are none left.
     fn settle(&mut self) {
-        // Each region goes through no more states than there are before something must happen.
+        // Without a further event, a region can go through each state once at most.
         for _ in 0..RegionState::ALL.len() * FPGA_REGIONS {
             let mut changes = self.begin_started();
             changes |= self.end_switches();
@@ -272,7 +275,7 @@ impl<'a, L: Logic> Device<'a, L> {
         self.offer_regions();
     }
 
-    /// What kernels have said of interfaces: stores have trapped, clients have gone.
+    /// Reads what kernels have reported about interfaces: stores have trapped, clients have gone.
     fn hear_kernels(&mut self) {
         self.fpga.attention.store(0, Release);
         then_look();
@@ -286,7 +289,7 @@ impl<'a, L: Logic> Device<'a, L> {
         }
     }
 
-    /// A store has trapped: a request, unless there is one.
+    /// A store to an interface's registers has trapped: makes a request, unless the interface has one.
     fn hear_request(&mut self, id: InterfaceId) {
         let interface = self.interface(id);
         if interface.asked.load(SeqCst) == 0 {
@@ -299,14 +302,14 @@ impl<'a, L: Logic> Device<'a, L> {
         interface.asked.store(0, Release);
         then_look();
         if is_connected {
-            // It was connected while its client trapped, which hears of it once more.
+            // It was connected at the moment when its client trapped. The client gets the signal once more.
             self.signal(id, SIGNAL_READY);
         } else if interface.request.get() == 0 {
             self.request(id);
         }
     }
 
-    /// Makes interfaces free whose clients have gone, when no region and no mapping is left.
+    /// Frees the interfaces of clients that have gone, once no region works for them and none of their pages is mapped.
     fn free_interfaces(&mut self) {
         for id in self.interfaces() {
             let interface = self.interface(id);
@@ -339,7 +342,8 @@ impl<'a, L: Logic> Device<'a, L> {
         }
     }
 
-    /// Tells a client something, by its kernel. A core that looks at its registers is not interrupted: what is not there, it takes with the next interrupt.
+    /// Sends a client a signal; its kernel delivers it. A core that polls the client's registers is not interrupted: it sees the change there, and takes
+    /// the signal with the next interrupt.
     fn signal(&mut self, id: InterfaceId, signal: u32) {
         self.interface(id).signals.fetch_or(signal, SeqCst);
         then_look();
@@ -350,7 +354,8 @@ impl<'a, L: Logic> Device<'a, L> {
         }
     }
 
-    /// The same, when nobody is disturbed by that any more ([`revoke_now`](Self::revoke_now)), or with an interrupt that comes before.
+    /// The same, but without an interrupt now. The signal comes with an interrupt that is sent anyway, or at last from
+    /// [`revoke_now`](Self::revoke_now), when it delays no allocation.
     fn signal_late(&mut self, id: InterfaceId, signal: u32) {
         self.interface(id).signals.fetch_or(signal, SeqCst);
         self.interface(id).is_late.set(1);
@@ -362,7 +367,7 @@ impl<'a, L: Logic> Device<'a, L> {
         self.rings |= 1u128.checked_shl(self.interface(id).core.get()).unwrap_or(1);
     }
 
-    /// There is something for kernels to do about a client.
+    /// Notes that kernels have work to do for a client.
     fn note_answer(&self, id: InterfaceId) {
         self.fpga.answers.fetch_or(1 << id.index(), SeqCst);
         let urgency = self.interface(id).priority.load(SeqCst).saturating_add(1);
@@ -402,12 +407,12 @@ impl<'a, L: Logic> Device<'a, L> {
         self.region(id).state.set(state as u32);
     }
 
-    /// The accelerator that an interface is for; damaged words name the first one.
+    /// The accelerator that an interface is for. If the word is damaged, it is the first one.
     fn accelerator_of(&self, id: InterfaceId) -> AcceleratorId {
         AcceleratorId::new(self.interface(id).accelerator.get() as usize).unwrap_or(AcceleratorId(0))
     }
 
-    /// A region's client, if that has not gone.
+    /// A region's client, unless the client has gone.
     fn client(&self, id: RegionId) -> Option<InterfaceId> {
         InterfaceId::from_link(self.region(id).interface.get()).filter(|&client| self.is_used(client))
     }

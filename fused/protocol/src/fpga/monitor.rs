@@ -1,4 +1,4 @@
-//! The monitor, beside the CPUs: states of regions, the search for solutions, requests that wait, and the configuration port.
+//! The monitor: states of regions, the search for a region, waiting requests, and the configuration port. It is logic beside the CPUs.
 
 use motet_layout::{
     FPGA_ACCELERATORS, Fpga, FpgaBitstream,
@@ -12,28 +12,28 @@ use super::{
     state_of,
 };
 
-/// [`motet_layout::FpgaInterface::request`]: there is none.
+/// [`motet_layout::FpgaInterface::request`]: the interface has no request.
 pub const NO_REQUEST: u32 = 0;
-/// It waits: it is in the search list.
+/// The request waits: it is in the search list.
 pub const LISTED: u32 = 1;
-/// A region is being made ready for it.
+/// A region is being made ready for the request.
 pub const SOLVED: u32 = 2;
 
 /// How a region is allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// It is idle.
+    /// The region is idle.
     Assign(RegionId),
-    /// It is taken from a less urgent client.
+    /// The region is taken from a less urgent client.
     Preempt(RegionId),
 }
 
-/// What the search has found for a request. None is "unavailable".
+/// What the search has found for a request. Without a solution, a request is "unavailable".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Solution {
     /// Which region, and how.
     pub method: Method,
-    /// Whether it has to become another accelerator first.
+    /// Whether the region must be reconfigured as another accelerator first.
     pub reconfigures: bool,
 }
 
@@ -46,7 +46,7 @@ impl Solution {
     }
 }
 
-/// The region for which something happens next, and when.
+/// The region that has the next event, and the event's time.
 pub(super) fn next_event(fpga: &Fpga) -> Option<(RegionId, u64)> {
     let region = |id: RegionId| &fpga.regions[id.index()];
     let has_end = |id: &RegionId| match state_of(region(*id)) {
@@ -59,12 +59,12 @@ pub(super) fn next_event(fpga: &Fpga) -> Option<(RegionId, u64)> {
 }
 
 impl<L: Logic> Device<'_, L> {
-    /// The time of a region has come.
+    /// Handles a region's event, whose time has come.
     pub(super) fn happens(&mut self, id: RegionId) {
         match self.state(id) {
             RegionState::Busy | RegionState::Preempt => self.end_frame(id),
             RegionState::Reconfig => self.raise(id, IRQ_PORT_OVER),
-            // Kept for nothing. Its client stays connected until somebody else wants it.
+            // The client has not used its reservation. It stays connected until another client gets the region.
             RegionState::Hold => {
                 self.set_state(id, RegionState::Idle);
                 self.revoke_now();
@@ -87,7 +87,8 @@ impl<L: Logic> Device<'_, L> {
         let is_stopped = self.state(id) == RegionState::Preempt;
         if let Some((client, job)) = self.client(id).and_then(|client| Some((client, self.job(client)?))) {
             let mut state: State = core::array::from_fn(|at| region.context[at].get());
-            // Until kernels have answered it is not computed: who is behind its time could not catch up, and would not ring.
+            // The frame is not computed before kernels have answered. Otherwise an executor that is behind its time would compute it
+            // again and again, never catch up, and never ring the cores.
             let awaits = guest::is_asked(self.interface(client));
             match if awaits { Err(Fault::Page) } else { self.logic.frame(&job, &mut state) } {
                 Ok(Step::More) => {
@@ -95,7 +96,7 @@ impl<L: Logic> Device<'_, L> {
                     region.until_ps.set(self.frame_end(job.accelerator));
                 }
                 Ok(Step::Over(result)) => self.end_job(client, Ok(result)),
-                // The same frame again: nothing has been stored.
+                // The same frame is computed again: it has stored nothing yet.
                 Err(Fault::Page) => {
                     region.until_ps.set(self.frame_end(job.accelerator));
                     self.ring(client);
@@ -114,7 +115,7 @@ impl<L: Logic> Device<'_, L> {
         self.now_ps.saturating_add(self.fpga.accelerators[accelerator.index()].frame_ps.get().max(1))
     }
 
-    /// What an interface has begun.
+    /// The job that an interface has begun.
     pub(super) fn job(&self, id: InterfaceId) -> Option<Job> {
         let interface = self.interface(id);
         (interface.begun.get() != 0).then(|| Job {
@@ -127,7 +128,7 @@ impl<L: Logic> Device<'_, L> {
         })
     }
 
-    /// What a client began is over: results first, then that it is.
+    /// A client's job is over. The result is stored before the registers that report the end.
     pub(super) fn end_job(&mut self, id: InterfaceId, result: Result<u64, Fault>) {
         self.interface(id).begun.set(0);
         let Some(registers) = registers(self.pool, self.fpga, id) else { return };
@@ -140,7 +141,7 @@ impl<L: Logic> Device<'_, L> {
         }
     }
 
-    /// Begins what clients have started whose interfaces are connected. What was started while it was being disconnected is a request.
+    /// Begins the jobs that clients have started. A start flag of an interface that is not connected is a request for a region.
     pub(super) fn begin_started(&mut self) -> bool {
         let mut changes = false;
         for id in self.interfaces() {
@@ -200,14 +201,14 @@ impl<L: Logic> Device<'_, L> {
         true
     }
 
-    /// A region computes for a client from now on.
+    /// From now on, a region computes for a client.
     pub(super) fn runs(&mut self, at: RegionId, id: InterfaceId, accelerator: AcceleratorId) {
         self.region(at).until_ps.set(self.frame_end(accelerator));
         self.set_state(at, RegionState::Busy);
         self.set_status(id, Status::Running.word());
     }
 
-    /// Puts a request into the list.
+    /// Puts an interface's request into the search list.
     pub(super) fn request(&mut self, id: InterfaceId) {
         let fpga = self.fpga;
         fpga.requests.set(fpga.requests.get().wrapping_add(1));
@@ -218,13 +219,14 @@ impl<L: Logic> Device<'_, L> {
         interface.request.set(LISTED);
         let status = if interface.begun.get() != 0 { Status::Preempted } else { Status::Waiting };
         self.set_status(id, status.word());
-        // Whoever is served at once hears of that, too. Who was stopped hears of that, anyhow.
+        // A client that is served at once gets only the signal of that. A client that was stopped gets an interrupt anyway.
         if self.search(id).is_none() {
             if interface.begun.get() != 0 { self.signal_late(id, SIGNAL_WAIT) } else { self.signal(id, SIGNAL_WAIT) }
         }
     }
 
-    /// Searches for the requests that wait: the most urgent one first, and of those that are as urgent the one that came first.
+    /// Searches regions for the waiting requests: for the most urgent one first, and among equally urgent ones in the order of coming. `true`: one
+    /// was found.
     pub(super) fn search_list(&mut self) -> bool {
         let is_listed = |id: &InterfaceId| self.is_used(*id) && self.interface(*id).request.get() == LISTED;
         let mut after = None;
@@ -253,7 +255,7 @@ impl<L: Logic> Device<'_, L> {
         self.raise(solution.region(), IRQ_NEW_SOLUTION);
     }
 
-    /// What orders requests: less is more urgent. No two have the same.
+    /// The sort key of requests: less is more urgent. No two requests have the same key.
     fn urgency(&self, id: InterfaceId) -> (u32, u64, u64) {
         let interface = self.interface(id);
         let is_by_deadline = self.policy() == Policy::Deadline;
@@ -271,7 +273,8 @@ impl<L: Logic> Device<'_, L> {
         Policy::from_raw(self.fpga.policy.get()).unwrap_or(Policy::SmallestFirst)
     }
 
-    /// Offers what a request would get at once: an idle region that is that accelerator. Nobody who waits can use it, or would have it.
+    /// Offers, for each accelerator, the region that a request would get at once: an idle one that is that accelerator already. No waiting request
+    /// can use such a region; otherwise it would have got it.
     pub(super) fn offer_regions(&mut self) {
         for number in 0..(self.fpga.accelerator_count.get() as usize).min(FPGA_ACCELERATORS) {
             let Some(accelerator) = AcceleratorId::new(number) else { break };
@@ -284,7 +287,7 @@ impl<L: Logic> Device<'_, L> {
         }
     }
 
-    /// The best solution for a request. `None`: unavailable.
+    /// The best solution for an interface's request. `None`: unavailable.
     pub(super) fn search(&self, id: InterfaceId) -> Option<Solution> {
         let accelerator = self.accelerator_of(id);
         let fits = |at: &RegionId| self.bitstream(accelerator, *at).bytes.get() != 0;
@@ -310,19 +313,19 @@ impl<L: Logic> Device<'_, L> {
         Solution { method: Method::Assign(at), reconfigures: self.region(at).accelerator.get() != accelerator.link() }
     }
 
-    /// What orders solutions of a kind.
+    /// The sort key of solutions of one kind.
     fn size(&self, solution: &Solution) -> (bool, u32, RegionId) {
         let is_more = self.policy() == Policy::FewestReconfigurations && solution.reconfigures;
         (is_more, self.region(solution.region()).area.get(), solution.region())
     }
 
-    /// Whether a region computes for somebody who is less urgent.
+    /// Whether a region computes for a client that is less urgent than interface `id`.
     fn gives_way(&self, at: RegionId, id: InterfaceId) -> bool {
         let priority = |id: InterfaceId| self.interface(id).priority.load(SeqCst);
         self.state(at) == RegionState::Busy && self.client(at).is_some_and(|client| priority(client) > priority(id))
     }
 
-    /// When a solution is carried out, but for what else goes through the port.
+    /// When a solution's region is ready, if the configuration port is free.
     fn ready_ps(&self, solution: &Solution, accelerator: AcceleratorId) -> u64 {
         let region = self.region(solution.region());
         let free_ps = match solution.method {
@@ -351,7 +354,7 @@ impl<L: Logic> Device<'_, L> {
         let Some(at) = next else { return false };
         let region = self.region(at);
         let Some(id) = self.successor(at) else {
-            // Whoever wanted it has gone. It is what it was.
+            // The client that wanted the region has gone. The region keeps its accelerator.
             region.successor.set(0);
             self.set_state(at, RegionState::Idle);
             return true;

@@ -13,7 +13,7 @@ macro_rules! raw_enum {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// From a word of the pool; `None`: it means nothing.
+            /// From a word of the pool. `None`: the word has no meaning.
             pub fn from_raw(raw: u32) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| *one as u32 == raw)
             }
@@ -24,11 +24,11 @@ macro_rules! raw_enum {
 raw_enum! {
     /// What a region does: Ker-ONE's section 4.3.1.
     RegionState {
-        /// Nothing: it can be allocated.
+        /// It does nothing, and can be allocated.
         Idle = 0,
         /// It computes.
         Busy = 1,
-        /// It computes up to the next consistency point, and then another client's accelerator takes its place.
+        /// It computes up to the next consistency point. Then another client gets the region.
         Preempt = 2,
         /// It changes clients: one interface is disconnected, another one connected.
         Switch = 3,
@@ -40,7 +40,7 @@ raw_enum! {
 }
 
 impl RegionState {
-    /// For people.
+    /// The state's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -56,19 +56,19 @@ impl RegionState {
 raw_enum! {
     /// The lowest byte of the status register.
     Status {
-        /// Nothing was asked of it.
+        /// The client has asked for nothing yet.
         None = 0,
         /// A request waits for a region.
         Waiting = 1,
-        /// It is connected, and can begin.
+        /// The interface is connected, and a job can begin.
         Ready = 2,
         /// It computes.
         Running = 3,
-        /// It was stopped at a consistency point, and goes on by itself when there is a region.
+        /// The job was stopped at a consistency point. It continues by itself when there is a region.
         Preempted = 4,
-        /// It is over: the result is there.
+        /// The job is over, and its result is in the registers.
         Done = 5,
-        /// It is over: the second byte says what was wrong ([`Fault`]).
+        /// The job is over. The second byte says what was wrong ([`Fault`]).
         Failed = 6,
     }
 }
@@ -76,7 +76,7 @@ raw_enum! {
 raw_enum! {
     /// Why an accelerator refused, the second byte of the status register.
     Fault {
-        /// The size of the data is none that the accelerator takes.
+        /// The accelerator does not take data of that size.
         Size = 1,
         /// A transfer went outside of the data section.
         Address = 2,
@@ -88,7 +88,7 @@ raw_enum! {
         Bitstream = 5,
         /// There is no memory left for a page of the virtual machine that a transfer needs.
         Memory = 6,
-        /// Such a page is not there yet, and kernels are asked for it: never in the register, the frame is computed again.
+        /// Such a page is not there yet; the FPGA asks kernels for it and computes the frame again. This value is never in the register.
         Page = 7,
     }
 }
@@ -96,28 +96,28 @@ raw_enum! {
 raw_enum! {
     /// How the monitor chooses among solutions.
     Policy {
-        /// Idle regions before preemption; the smallest one.
+        /// An idle region before preemption, and among several the smallest one.
         SmallestFirst = 0,
         /// The same, but regions that need no reconfiguration before others.
         FewestReconfigurations = 1,
-        /// As the first one if the client's deadline allows it, and otherwise what is ready first, be it by preemption. Who has an earlier
-        /// deadline comes before others of the same priority.
+        /// As the first policy if that region is ready by the client's deadline. Otherwise the region that is ready first, even by preemption. Among
+        /// clients of the same priority, the earliest deadline comes first.
         Deadline = 2,
     }
 }
 
-/// [`motet_layout::FpgaInterface::revoke`]: its client must not write it any more.
+/// [`motet_layout::FpgaInterface::revoke`]: the client must not be able to write to its registers any more.
 pub const REVOKE: u32 = 1;
-/// The same later, when who has the region now has begun: until then the FPGA may forget it.
+/// The same, but later: when the region's present client has begun. Until then the FPGA may cancel it.
 pub const REVOKE_LATER: u32 = 2;
 
-/// [`motet_layout::FpgaAccelerator::offer`]: a region that is idle and is that accelerator already. Ker-ONE's best solution, {Assign,
-/// non-Reconfig}, without its manager: the kernel in which a client's store has trapped gives it to that one.
+/// [`motet_layout::FpgaAccelerator::offer`]: a region that is idle and is that accelerator already. This is Ker-ONE's best solution, {Assign,
+/// non-Reconfig}, but without the manager. When a client's store traps, the kernel gives the region to the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
     /// The region.
     pub region: RegionId,
-    /// Who has taken it, if anybody has.
+    /// The client for which a kernel has taken the region.
     pub taken_by: Option<InterfaceId>,
 }
 
@@ -131,7 +131,7 @@ impl Offer {
         self.region.link() | taken << 8
     }
 
-    /// From a word of the pool; `None`: there is none, or it means nothing.
+    /// From a word of the pool. `None`: there is no offer, or the word has no meaning.
     pub fn from_word(word: u32) -> Option<Self> {
         let region = RegionId::from_link(word & 0xff)?;
         let taken_by = InterfaceId::from_link(word >> 8);
@@ -140,14 +140,14 @@ impl Offer {
 }
 
 impl Status {
-    /// As it stands in the register.
+    /// The value in the register.
     pub const fn word(self) -> u32 {
         self as u32
     }
 }
 
 impl Fault {
-    /// As it stands in the status register.
+    /// The value in the status register.
     pub const fn word(self) -> u32 {
         Status::Failed as u32 | (self as u32) << 8
     }
@@ -157,11 +157,11 @@ impl Fault {
 pub const SIGNAL_WAIT: u32 = 1;
 /// To a client (`IPC_READY`): its interface is connected.
 pub const SIGNAL_READY: u32 = 2;
-/// To a client (`IPC_PREEMPT`): it was stopped, and goes on by itself.
+/// To a client (`IPC_PREEMPT`): its job was stopped, and will continue by itself.
 pub const SIGNAL_PREEMPT: u32 = 4;
-/// To a client: it is over. The interrupt of the interface itself.
+/// To a client: its job is over. This is the interrupt of the interface itself.
 pub const SIGNAL_OVER: u32 = 8;
-/// To a client: its request, or what it has begun, has failed because its region could not be made ready.
+/// To a client: its request or its job has failed, because no region could be made ready.
 pub const SIGNAL_FAILED: u32 = 16;
 
 /// To the manager (`IRQ_New_Solution`): the search has found a region for a request that waited.
@@ -171,7 +171,7 @@ pub const IRQ_PORT_OVER: u32 = 2;
 /// To the manager (`IRQ_PRR_Stop`): a region has come to a consistency point.
 pub const IRQ_STOPPED: u32 = 4;
 
-/// Signs a bitstream: a keyed hash of what it is for. It finds mistakes and damage; whoever knows the key can sign.
+/// A bitstream's signature: a keyed hash of its accelerator, region and size. It detects mistakes and damage. Anybody who knows the key can sign.
 pub fn signature(key: u64, accelerator: u32, region: u32, bytes: u64) -> u64 {
     // The finaliser of MurmurHash3, over each word.
     [u64::from(accelerator), u64::from(region), bytes].iter().fold(key, |hash, word| {

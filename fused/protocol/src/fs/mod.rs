@@ -6,7 +6,7 @@
 //! while open keeps working. `links` is what `st_nlink` shows; a directory with no links has been removed and takes
 //! no new entries.
 //!
-//! Locks: one inode's lock guards its contents or its directory. Only [`rename`] and [`rmdir`] hold several, and they
+//! Locks: one inode's lock guards its contents or its directory. Only [`rename()`] and [`rmdir`] hold several, and they
 //! hold the machine's rename lock around them.
 
 mod contents;

@@ -13,7 +13,7 @@
 //! | `kind` | what a leaf is to its space: [`Kind`] |
 //! | `tables` | roots, [`table`], [`Home`], [`dismantle`] |
 //! | `walk` | [`readable`], [`writable`], [`find`]: the one part that needs no lock |
-//! | `insert` | [`insert`], [`fill`], [`break_copy`], [`show`], [`allow_stores`], [`synchronise`] |
+//! | `insert` | [`insert()`], [`fill`], [`break_copy`], [`show`], [`allow_stores`], [`synchronise`] |
 //! | `withdraw` | [`unmap`], [`drop_pages`], [`protect`], [`hide`], [`move_pages`] |
 //! | `fork` | [`copy`] |
 //! | `reverse` | [`forget_file`], [`write_protect_file`]: from pages of a file to where they are mapped |
