@@ -1,4 +1,4 @@
-//! The kernels' side of the service core: giving pages of registers to processes and windows to threads, and reporting their ends.
+//! The kernels' side of the service core: kernels give pages of registers to processes and windows to threads, and report their ends.
 
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, Frame, ISLAND_JOINED, IslandRecord, PAGE_SHIFT, Pool, PoolAddr, PoolHeader,
@@ -11,38 +11,38 @@ use motet_layout::{
 use super::ThreadIndex;
 use crate::{Context, cores};
 
-/// Who has pages of registers.
+/// The owner of pages of registers: a process, by its open file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner {
-    /// Of an open file, not 0.
+    /// A number of the open file, not 0.
     pub number: u32,
-    /// Of the user who opened it.
+    /// The user who opened it.
     pub user: u32,
 }
 
-/// Pages of registers that one user's processes can have, but for the superuser's: half of them.
+/// How many pages of registers the processes of one user can have: half of all. The superuser has no limit.
 const OF_USER_MAX: usize = SERVICE_CLIENTS / 2;
 
 /// A page of registers that an owner has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
-    /// Among those of the service core.
+    /// The page's number in the service core.
     pub number: usize,
-    /// It has it since now: the core is to be told to look.
+    /// Whether the owner got it just now. Then the caller must ring the service core.
     pub is_new: bool,
 }
 
 /// Why a thread does not get a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// Nobody was given such a window.
+    /// No thread was created with that number.
     NoWindow,
-    /// It is another thread's.
+    /// The window is another kernel thread's.
     HasThread,
 }
 
-/// The page of registers that an owner has, or gets now from the core `by`, for a core. `None`: there is none left. One caller at a time
-/// for an owner.
+/// An owner's page of registers for the core `of`. If the owner has none, the core `by` gives it one. `None`: no page is left. One caller at a time
+/// for each owner.
 pub fn page(core: &ServiceCore, owner: Owner, of: CoreId, by: CoreId) -> Option<Page> {
     let is_it = |client: &ServiceClient| is_of(client, owner.number) && client.core.get() == u32::from(of.0);
     if let Some(known) = core.control.iter().position(is_it) {
@@ -67,12 +67,12 @@ pub fn page(core: &ServiceCore, owner: Owner, of: CoreId, by: CoreId) -> Option<
     Some(Page { number, is_new: true })
 }
 
-/// [`ServiceClient::state`] while a core fills in whose it is.
+/// [`ServiceClient::state`] while the core `by` fills in the owner.
 pub fn taken_by(by: CoreId) -> u32 {
     SERVICE_TAKEN | u32::from(by.0) << 8
 }
 
-/// Makes pages free that dead cores were about to give to somebody. Every core that lives has passed.
+/// Frees pages that dead cores were about to give to an owner. Called when every live core has passed.
 pub fn settle_pages(context: &impl Context, core: &ServiceCore) {
     for client in &core.control {
         let state = client.state.load(Ordering::SeqCst);
@@ -87,22 +87,22 @@ fn is_of(client: &ServiceClient, owner: u32) -> bool {
     client.state.load(Ordering::SeqCst) == SERVICE_USED && client.owner.get() == owner
 }
 
-/// A window in a page of registers for a thread. `None`: all have one. One caller at a time for an owner.
+/// Gives a thread a window in a page of registers. `None`: all windows are in use. One caller at a time for each owner.
 pub fn window(core: &ServiceCore, page: usize) -> Option<ThreadIndex> {
     let client = core.control.get(page)?;
     let used = client.windows.load(Ordering::SeqCst) | client.bound.load(Ordering::SeqCst);
     let thread = ThreadIndex::new(page, used.trailing_ones() as usize)?;
-    // Another thread of the process may have stored there, and asked.
+    // Another thread of the process may have stored a request there.
     let window = &core.pages[page].windows[thread.window()];
     window.request.store(0, Ordering::Release);
     window.parked.store(0, Ordering::Release);
     client.windows.fetch_or(1 << thread.window(), Ordering::SeqCst);
-    // Afterwards: the core may have been answering.
+    // This comes last, because the core may just have answered such a request.
     window.answer.store(0, Ordering::Release);
     Some(thread)
 }
 
-/// Notes that a kernel thread has the window that a number means to an owner's threads. One caller at a time for an owner.
+/// Binds a kernel thread to the window with a number in an owner's process. One caller at a time for each owner.
 ///
 /// # Errors
 /// As [`Refused`] says.
@@ -112,7 +112,7 @@ pub fn bind(core: &ServiceCore, owner: u32, number: u32) -> Result<ThreadIndex, 
     if client.bound.fetch_or(bit, Ordering::SeqCst) & bit != 0 {
         return Err(Refused::HasThread);
     }
-    // The core may have let go of it meanwhile, and has perhaps not seen that somebody has it. Nobody else was given it since.
+    // The core may have freed the window meanwhile, before it saw that the window is bound. No other thread can have got it since.
     if client.windows.load(Ordering::SeqCst) & bit == 0 {
         client.bound.fetch_and(!bit, Ordering::SeqCst);
         return Err(Refused::NoWindow);
@@ -120,7 +120,7 @@ pub fn bind(core: &ServiceCore, owner: u32, number: u32) -> Result<ThreadIndex, 
     Ok(thread)
 }
 
-/// The window that a number means to an owner's threads.
+/// The window with a number in an owner's process.
 pub fn named(core: &ServiceCore, owner: u32, number: u32) -> Option<ThreadIndex> {
     let (of, window) = (number / SERVICE_WINDOWS as u32, number as usize % SERVICE_WINDOWS);
     let is_it = |client: &ServiceClient| is_of(client, owner) && client.core.get() == of;
@@ -134,7 +134,7 @@ pub fn number(core: &ServiceCore, thread: ThreadIndex) -> u32 {
     core.control[thread.client()].core.get() * SERVICE_WINDOWS as u32 + thread.window() as u32
 }
 
-/// A thread that had a window of an owner has ended. `true`: the core is to be told to look.
+/// Reports that a thread of an owner has ended, which had a window. `true`: the caller must ring the service core.
 pub fn ended(core: &ServiceCore, owner: u32, thread: ThreadIndex) -> bool {
     let client = &core.control[thread.client()];
     if !is_of(client, owner) {
@@ -145,7 +145,7 @@ pub fn ended(core: &ServiceCore, owner: u32, thread: ThreadIndex) -> bool {
     true
 }
 
-/// An owner has gone: nobody uses its registers any more. `true`: the core is to be told to look.
+/// Reports that an owner has gone: no thread uses its registers any more. `true`: the caller must ring the service core.
 pub fn leave(core: &ServiceCore, owner: u32) -> bool {
     let mut has_left = false;
     for client in core.control.iter().filter(|client| is_of(client, owner)) {
@@ -158,16 +158,16 @@ pub fn leave(core: &ServiceCore, owner: u32) -> bool {
     has_left
 }
 
-/// What the core has said of a thread.
+/// A notification of the core about a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notification {
-    /// It has an answer, and slept.
+    /// The thread slept, and has an answer now.
     Answered,
-    /// It has lost its turn ([`is_stopped`]), or has one again.
+    /// The thread has lost its turn ([`is_stopped`]), or has one again.
     Turn,
 }
 
-/// Takes what the core has said of threads; `hear` gets each of them. `false`: nothing has been said, of devices neither.
+/// Takes the core's notifications; `hear` gets each one. `false`: there is nothing to do for threads, nor for devices.
 pub fn take_notifications(core: &'static ServiceCore, mut hear: impl FnMut(ThreadIndex, Notification)) -> bool {
     if core.answered.load(Ordering::SeqCst) == 0 {
         return false;
@@ -198,18 +198,18 @@ fn bits(word: u64) -> impl Iterator<Item = usize> {
     core::iter::successors(Some(word).filter(|&word| word != 0), next).map(|rest| rest.trailing_zeros() as usize)
 }
 
-/// Whether an owner's thread is to run no longer, until it has its turn again.
+/// Whether an owner's thread must not run until it has a turn again.
 pub fn is_stopped(core: &ServiceCore, owner: u32, thread: ThreadIndex) -> bool {
     has_lost_turn(core, thread) && is_of(&core.control[thread.client()], owner)
 }
 
-/// The same, whosever it is.
+/// The same for a thread of any owner.
 pub fn has_lost_turn(core: &ServiceCore, thread: ThreadIndex) -> bool {
     core.control[thread.client()].stopped.load(Ordering::SeqCst) >> thread.window() & 1 != 0
 }
 
-/// A thread is about to wait in a system call for what the core knows nothing of: others may have its turn. `true`: the core is to be
-/// told to look, for some want one.
+/// Reports that a thread is about to sleep in a system call, for something that the core does not know. Other threads may have its turn. `true`:
+/// some thread wants one, and the caller must ring the service core.
 pub fn sleeps(core: &ServiceCore, thread: ThreadIndex) -> bool {
     let (client, bit) = (&core.control[thread.client()], 1 << thread.window());
     if client.asleep.fetch_or(bit, Ordering::SeqCst) & bit != 0 {
@@ -219,7 +219,8 @@ pub fn sleeps(core: &ServiceCore, thread: ThreadIndex) -> bool {
     core.crowded.load(Ordering::SeqCst) != 0 && has_changed(core, thread)
 }
 
-/// That call is over: the thread runs on if it has its turn still ([`is_stopped`]). `true`: the core is to be told that it wants one.
+/// Reports that the call is over. The thread continues if it still has its turn ([`is_stopped`]). `true`: it has lost its turn, and the caller must
+/// ring the service core to get one.
 pub fn wakes(core: &ServiceCore, thread: ThreadIndex) -> bool {
     let (client, bit) = (&core.control[thread.client()], 1 << thread.window());
     if client.asleep.load(Ordering::Relaxed) & bit == 0 {
@@ -256,12 +257,12 @@ pub fn futex(pool: Pool, window: &'static ServiceWindow) -> PoolAddr {
     pool.addr_of(window).add(12)
 }
 
-/// By what name a thread waits for its turn: an address in its window at which there is no register. Who wakes it has it look again.
+/// The address under which a thread waits for its turn: a place in its window without a register. A woken thread checks again.
 pub fn turn(pool: Pool, window: &'static ServiceWindow) -> PoolAddr {
     pool.addr_of(window).add(20)
 }
 
-/// The core that is rung for another one: for one of an island that has died, the first one, which looks after that.
+/// The core that is interrupted for `core`: `core` itself, or the first core if its island has died. The first core takes over that island's work.
 pub fn alive(header: &PoolHeader, core: CoreId) -> CoreId {
     let (island, number) = (core.island().index(), core.index() % CORES_PER_ISLAND_MAX);
     let is_there = |record: &IslandRecord| {

@@ -4,7 +4,7 @@ use motet_layout::{ServiceBarrier, ServiceCondition};
 
 use super::{Code, Device, Outcome, Reply, ThreadIndex, threads::Waits};
 
-/// Threads of a barrier.
+/// Most threads of a barrier.
 const COUNT_MAX: u32 = motet_layout::SERVICE_THREADS as u32;
 
 impl<'a> Device<'a> {
@@ -43,7 +43,7 @@ impl<'a> Device<'a> {
             return Err(Code::NotOwner);
         }
         let waits_with = u32::from(mutex_number) + 1;
-        // With one mutex at a time, and one that is free while it waits.
+        // All threads that wait for it use the same mutex, and the mutex must be free while they wait.
         if mutex.depth.get() != 1 || condition.mutex.get() != 0 && condition.mutex.get() != waits_with {
             return Err(Code::Invalid);
         }
@@ -69,7 +69,7 @@ impl<'a> Device<'a> {
         Ok(Reply::Done(woken))
     }
 
-    /// A thread has been taken out of the list of a condition variable.
+    /// A thread has been removed from the list of a condition variable.
     pub(super) fn left_condition(&self, thread: ThreadIndex, number: u16) {
         let mutex =
             self.thread(thread).mutex.get().checked_sub(1).and_then(|number| self.mutex(thread, number as u16).ok());
@@ -129,7 +129,7 @@ impl<'a> Device<'a> {
         Ok(Reply::Done(1))
     }
 
-    /// A thread that was taken out of the list of a barrier has not come to it.
+    /// A thread has been removed from the list of a barrier: it no longer counts as arrived.
     pub(super) fn left_barrier(&mut self, number: u16) {
         if let Some(barrier) = self.core.barrier.get(usize::from(number)) {
             barrier.arrived.set(barrier.arrived.get().saturating_sub(1));

@@ -51,7 +51,7 @@ impl<'a> Device<'a> {
         Ok(Reply::Done(0))
     }
 
-    /// A thread ends: what was bound to it is free.
+    /// A thread ends: frees the sources that were bound to it.
     pub(super) fn abandon_sources(&self, thread: ThreadIndex) {
         let owner = self.owner(thread);
         let bound = |source: &&ServiceSource| source.owner.get() == owner && source.thread.get() == thread.link();
@@ -59,7 +59,7 @@ impl<'a> Device<'a> {
     }
 }
 
-/// A source is nobody's. What came for its thread does not come for the next one.
+/// Frees a source of interrupts. Its pending interrupts are dropped: they are not the next thread's.
 pub fn unbind(source: &ServiceSource) {
     source.owner.set(0);
     source.thread.set(0);

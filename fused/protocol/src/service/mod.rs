@@ -1,9 +1,11 @@
 //! The service core: how it executes requests of threads.
 //!
-//! A thread stores a [`Request`] in its window and loads the [`Answer`]. Kernels tell the core by [`ServiceClient`]s whose windows there are
-//! and whose threads have ended. The executor of the core's operations (the simulator at the store, or a thread of the host) calls
-//! [`Device::serve`] and [`Device::control`], one at a time ([`acquire`]). The core checks all that programs or other islands have written:
-//! numbers are looked up in tables, and lists are followed only up to their greatest possible length.
+//! - A thread stores a [`Request`] in its window and loads the [`Answer`].
+//! - Kernels report by [`ServiceClient`]s which process owns which windows, and which threads have ended.
+//! - The *executor* of the core's operations calls [`Device::serve`] and [`Device::control`], one at a time ([`acquire`]). It is the simulator, at
+//!   the store of a request, or a thread of the host.
+//! - The core checks everything that programs or other islands have written. Numbers are looked up in tables; lists are followed only up to their
+//!   greatest possible length.
 //!
 //! Protocol page: `docs/protocols/service.md`.
 
@@ -34,29 +36,29 @@ pub fn of(pool: Pool) -> Option<&'static ServiceCore> {
     if at == 0 { None } else { pool.get(PoolAddr(at)) }
 }
 
-/// Becomes who executes the core's operations, unless somebody is. `who` is not 0.
+/// Makes `who` (not 0) the executor of the core's operations. `false`: there is one already.
 pub fn acquire(core: &ServiceCore, who: u64) -> bool {
     core.lock.compare_exchange(0, who, Ordering::SeqCst, Ordering::Relaxed).is_ok()
 }
 
-/// Lets others execute the core's operations.
+/// The caller is no longer the executor.
 pub fn release(core: &ServiceCore) {
     core.lock.store(0, Ordering::Release);
     then_look();
 }
 
-/// Whether a thread has asked for something that it was not served.
+/// Whether a thread has a request that has not been executed.
 pub fn has_request(core: &ServiceCore, thread: ThreadIndex) -> bool {
     let request = core.pages[thread.client()].windows[thread.window()].request.load(Ordering::SeqCst);
     request != core.threads[usize::from(thread.0)].served.get()
 }
 
-/// Timed machines: when a thread's last answer is there, in picoseconds.
+/// Timed machines: the time from which on a thread can load its last answer, in picoseconds.
 pub fn answered_ps(core: &ServiceCore, thread: ThreadIndex) -> u64 {
     core.threads[usize::from(thread.0)].answered_ps.get()
 }
 
-/// Takes the place of `holder`, who has died while executing an operation.
+/// Makes `who` the executor in place of `holder`, which has died during an operation. `false`: another one has taken its place already.
 pub fn inherit(core: &ServiceCore, holder: u64, who: u64) -> bool {
     core.lock.compare_exchange(holder, who, Ordering::SeqCst, Ordering::Relaxed).is_ok()
 }
@@ -66,7 +68,7 @@ pub fn inherit(core: &ServiceCore, holder: u64, who: u64) -> bool {
 pub struct ThreadIndex(u16);
 
 impl ThreadIndex {
-    /// Of a window; `None`: there is no such window.
+    /// The thread of a window. `None`: there is no such window.
     pub fn new(client: usize, window: usize) -> Option<Self> {
         (client < SERVICE_CLIENTS && window < SERVICE_WINDOWS).then(|| Self((client * SERVICE_WINDOWS + window) as u16))
     }
@@ -77,7 +79,7 @@ impl ThreadIndex {
         Self::new(window / SERVICE_WINDOWS, window % SERVICE_WINDOWS)
     }
 
-    /// From the word of a list: 1 + the number; 0 and what is no thread's: none.
+    /// From the word of a list, which is 1 + the number. `None`: the word is 0 or no thread's.
     fn from_link(link: u32) -> Option<Self> {
         let index = (link as usize).checked_sub(1)?;
         Self::new(index / SERVICE_WINDOWS, index % SERVICE_WINDOWS)
@@ -87,12 +89,12 @@ impl ThreadIndex {
         self.0 as u32 + 1
     }
 
-    /// As it stands in a record of a kernel: 1 + its number.
+    /// The word for it in kernels' records: 1 + the number.
     pub const fn raw(self) -> u32 {
         self.link()
     }
 
-    /// From that word.
+    /// From the word of a kernel's record.
     pub fn from_raw(raw: u32) -> Option<Self> {
         Self::from_link(raw)
     }
@@ -108,11 +110,11 @@ impl ThreadIndex {
     }
 }
 
-/// What comes of a request that is no error.
+/// The result of a request that is no error.
 enum Reply {
-    /// It is done with.
+    /// The request is done.
     Done(u32),
-    /// It is done with, and there is something to be said of it.
+    /// The request is done. The answer has this code, which need not be an error.
     But(Code, u32),
     /// The thread waits.
     Waits,
@@ -120,35 +122,35 @@ enum Reply {
 
 type Outcome = Result<Reply, Code>;
 
-/// Whoever executes operations, at a certain time.
+/// The executor of operations, at a certain time.
 pub struct Device<'a> {
     core: &'a ServiceCore,
     now_ps: u64,
     rings: Cell<u128>,
-    /// The thread that asks, until it is answered.
+    /// The thread whose request is being executed, until it is answered.
     asks: Option<ThreadIndex>,
 }
 
 const _: () = assert!(CORES_MAX <= u128::BITS as usize);
 
 impl<'a> Device<'a> {
-    /// `now_ps`: when operations are executed on a timed machine; answers are there from then on.
+    /// `now_ps`: on a timed machine, the time at which operations are executed. Their answers can be loaded from then on.
     pub fn new(core: &'a ServiceCore, now_ps: u64) -> Self {
         Self { core, now_ps, rings: Cell::new(0), asks: None }
     }
 
-    /// When operations are executed.
+    /// The time at which operations are executed.
     pub fn now_ps(&self) -> u64 {
         self.now_ps
     }
 
-    /// The cores that are to be rung: threads that slept have answers, or threads have lost their turns or have got them back.
+    /// The cores that must be interrupted: sleeping threads have answers, or threads have lost their turns or have got them back.
     pub fn rings(&self) -> impl Iterator<Item = CoreId> + use<> {
         let rings = self.rings.get();
         (0..CORES_MAX as u32).filter(move |core| rings >> core & 1 != 0).filter_map(CoreId::from_raw)
     }
 
-    /// Does what a thread asks for. `false`: it has asked for nothing since it was served last.
+    /// Executes a thread's request. `false`: there is no new request.
     pub fn serve(&mut self, thread: ThreadIndex) -> bool {
         let request = Request(self.window(thread).request.load(Ordering::SeqCst));
         let record = self.thread(thread);
@@ -160,10 +162,10 @@ impl<'a> Device<'a> {
         if !self.has_thread(thread) {
             self.refuse(thread, request, Code::NoThread);
             if self.has_thread(thread) {
-                // It has been given to one meanwhile, which has not been answered yet.
+                // The window has been given to a thread meanwhile. The answer just stored is not for that thread.
                 self.window(thread).answer.store(0, Ordering::Release);
             }
-            // Whoever gets the window begins anew, be it with the same request.
+            // The next thread that gets the window begins anew, even if its first request is the same word.
             record.served.set(0);
             let _ = self.window(thread).request.compare_exchange(request.0, 0, Ordering::SeqCst, Ordering::Relaxed);
             return true;
@@ -197,8 +199,8 @@ impl<'a> Device<'a> {
         true
     }
 
-    /// Says that a thread is to wait, unless it has been answered already: what it waits for may have come of this very request. (It may even have
-    /// lost its turn again since: then it is stopped, and nobody answers it a second time.)
+    /// Answers that a thread must wait, unless it has its final answer already: its own request may have produced what it waits for. (The thread may
+    /// even have lost its turn again since then. It is stopped in that case, and must not be answered a second time.)
     fn goes_on_later(&self, thread: ThreadIndex) -> bool {
         if matches!(self.state(thread), State::Waiting | State::Ready) {
             self.window(thread).answer.store(Answer::waits(self.number_of_wait(thread)).0, Ordering::Release);
@@ -207,7 +209,7 @@ impl<'a> Device<'a> {
         true
     }
 
-    /// Answers a request without a change of what the thread does, and of what it will be answered.
+    /// Answers a request with an error. The thread's state does not change, nor does the answer to a request that waits.
     fn refuse(&mut self, thread: ThreadIndex, request: Request, code: Code) {
         self.count_error();
         self.thread(thread).answered_ps.set(self.now_ps);
@@ -271,7 +273,7 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// Looks at what kernels have said of pages of registers: threads have ended, processes have gone.
+    /// Reads what kernels have reported about pages of registers: threads have ended, processes have gone.
     pub fn control(&mut self) {
         if self.core.attention.load(Ordering::SeqCst) == 0 {
             return;
@@ -280,7 +282,7 @@ impl<'a> Device<'a> {
         then_look();
         for (number, client) in self.pages() {
             let ended = if client.died.load(Ordering::SeqCst) == 0 { 0 } else { client.died.swap(0, Ordering::SeqCst) };
-            // Windows of processes that there are: others have no threads.
+            // A page without a process has no threads.
             let died = if client.owner.get() == 0 { 0 } else { ended & client.windows.load(Ordering::SeqCst) };
             for window in (0..SERVICE_WINDOWS).filter(|window| died >> window & 1 != 0) {
                 if let Some(thread) = ThreadIndex::new(number, window) {
@@ -288,7 +290,7 @@ impl<'a> Device<'a> {
                 }
             }
             if ended != 0 {
-                // Afterwards: who gets such a window next has not ended.
+                // This comes last: the next thread that gets such a window has not ended.
                 client.bound.fetch_and(!ended, Ordering::SeqCst);
             }
             if client.changed.load(Ordering::SeqCst) != 0 {
@@ -301,7 +303,7 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// A process has gone: what it had is free.
+    /// A process has gone: frees all its objects.
     fn forget_process(&self, owner: u32) {
         let core = self.core;
         for process in core.processes.iter().filter(|process| process.owner.get() == owner) {
@@ -312,7 +314,7 @@ impl<'a> Device<'a> {
         core.condition.iter().filter(|condition| condition.owner.get() == owner).for_each(|one| one.owner.set(0));
         core.barrier.iter().filter(|barrier| barrier.owner.get() == owner).for_each(|barrier| barrier.owner.set(0));
         core.sources.iter().filter(|source| source.owner.get() == owner).for_each(interrupts::unbind);
-        // None of its threads, in whatever page, is in a list that anybody follows any more.
+        // All lists that its threads may be in are gone, so their records can be cleared, on whatever page they are.
         for thread in self.indices().filter(|thread| self.client(*thread).owner.get() == owner) {
             self.reset(thread);
         }
@@ -330,7 +332,7 @@ impl<'a> Device<'a> {
         client.state.store(SERVICE_FREE, Ordering::Release);
     }
 
-    /// Answers a thread that runs from now on. If it sleeps, its core is rung.
+    /// Gives a thread its final answer; it runs from now on. If it sleeps, its core is interrupted.
     fn answer(&mut self, thread: ThreadIndex, code: Code, value: u32) {
         let record = self.thread(thread);
         record.code.set(code as u32);
@@ -348,32 +350,32 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// Has the kernel wake a thread that sleeps.
+    /// Has the kernel wake a sleeping thread.
     fn wake(&mut self, thread: ThreadIndex) {
         self.client(thread).answered.fetch_or(1 << thread.window(), Ordering::SeqCst);
         self.ring_for(thread);
     }
 
-    /// Has the kernel that looks after a thread's page look there.
+    /// Interrupts the core that is responsible for a thread's page, and marks the page.
     fn ring_for(&self, thread: ThreadIndex) {
         let page = thread.client();
         self.core.heard_of[page / 64].fetch_or(1 << (page % 64), Ordering::SeqCst);
         self.ring(self.client(thread).core.get());
     }
 
-    /// Has a core's kernel look what has been said.
+    /// Interrupts a core, so that its kernel reads the core's notifications.
     fn ring(&self, core: u32) {
         self.core.answered.store(1, Ordering::Release);
         self.rings.set(self.rings.get() | 1u128.checked_shl(core).unwrap_or(1));
     }
 
-    /// Has the kernel keep a thread from running.
+    /// Tells the kernel to stop a thread.
     fn tell_stop(&self, thread: ThreadIndex) {
         self.client(thread).stopped.fetch_or(1 << thread.window(), Ordering::SeqCst);
         self.tell(thread);
     }
 
-    /// Has the kernel let a thread run, if it keeps it from that.
+    /// Tells the kernel to let a stopped thread run.
     fn tell_go(&self, thread: ThreadIndex) {
         let (client, bit) = (self.client(thread), 1 << thread.window());
         if client.stopped.load(Ordering::Relaxed) & bit != 0 {
@@ -399,7 +401,7 @@ impl<'a> Device<'a> {
         &self.core.control[thread.client()]
     }
 
-    /// The process whose a thread is.
+    /// The owner number of a thread's process.
     fn owner(&self, thread: ThreadIndex) -> u32 {
         self.client(thread).owner.get()
     }
@@ -408,10 +410,10 @@ impl<'a> Device<'a> {
         self.client(thread).user.get()
     }
 
-    /// A free entry of a table, of which the first `limit` are used. `owners`: whose process's an entry is (0: nobody's), and whose user's.
+    /// A free entry among the first `limit` ones of a table. `owners` returns an entry's process (0: it is free) and user.
     ///
     /// # Errors
-    /// [`Code::Full`]: there is none, or the thread's user, who is not the superuser, has half of them.
+    /// [`Code::Full`]: no entry is free, or the thread's user, who is not the superuser, has half of them.
     fn free_entry(
         &self,
         thread: ThreadIndex,
@@ -435,7 +437,7 @@ impl<'a> Device<'a> {
         clients::number(self.core, thread)
     }
 
-    /// The pages of registers that there can be.
+    /// The machine's pages of registers.
     fn pages(&self) -> impl Iterator<Item = (usize, &'a ServiceClient)> + use<'a> {
         self.core.control.iter().take(self.core.clients.get() as usize).enumerate()
     }
@@ -456,15 +458,15 @@ impl<'a> Device<'a> {
         self.indices().filter(move |thread| core.control[thread.client()].owner.get() == owner)
     }
 
-    /// The thread that has a number in the process of another one.
+    /// The thread with a number in the process of `thread`.
     fn named(&self, thread: ThreadIndex, number: u16) -> Result<ThreadIndex, Code> {
         clients::named(self.core, self.owner(thread), u32::from(number)).ok_or(Code::NoThread)
     }
 
-    /// What the core knows of a thread's process; `None`: it knows as many as it can.
+    /// The core's record of a thread's process; a new one if there is none. `None`: the table is full.
     fn process(&self, thread: ThreadIndex) -> Option<&'a ServiceProcess> {
         let owner = self.owner(thread);
-        // Each has a page.
+        // A process has at least one page, so there are no more processes than pages.
         let mut processes = self.core.processes.iter().take(self.core.clients.get() as usize);
         let known = processes.clone().find(|process| process.owner.get() == owner);
         known.or_else(|| {

@@ -1,4 +1,4 @@
-//! Mutexes. When a thread ends, its mutexes go to others, and their next owners are told so.
+//! Mutexes. When a thread ends, its mutexes go to other threads. Their next owners are told that the owner has died.
 
 use motet_layout::ServiceMutex;
 
@@ -6,9 +6,9 @@ use super::{Code, Device, Kind, Outcome, Reply, ThreadIndex, threads::Waits};
 
 /// How often a recursive mutex can be locked.
 const DEPTH_MAX: u32 = 0xffff;
-/// [`ServiceMutex::dead`]: its owner has died with it.
+/// [`ServiceMutex::dead`]: an owner has died while it had the mutex.
 const ABANDONED: u32 = 1;
-/// [`ServiceMutex::dead`]: and nobody has repaired what it guards.
+/// [`ServiceMutex::dead`]: the same, and the next owner has not repaired the data.
 const LOST: u32 = 2;
 
 impl<'a> Device<'a> {
@@ -48,7 +48,7 @@ impl<'a> Device<'a> {
             return Err(Code::NotRecoverable);
         }
         if mutex.holder.get() == 0 {
-            // Nothing is wrong with it, or its owner has died.
+            // The code says whether its last owner has died.
             return Ok(Reply::But(self.take(thread, mutex, number), 0));
         }
         if mutex.holder.get() == thread.link() {
@@ -75,7 +75,7 @@ impl<'a> Device<'a> {
         self.queue(&mutex.waiters).add(thread);
     }
 
-    /// A thread has a mutex from now on, which nobody has; what it is told.
+    /// Gives a thread a free mutex. Returns the code for the thread.
     fn take(&self, thread: ThreadIndex, mutex: &ServiceMutex, number: u16) -> Code {
         mutex.holder.set(thread.link());
         mutex.depth.set(1);
@@ -85,7 +85,7 @@ impl<'a> Device<'a> {
         if mutex.dead.get() == ABANDONED { Code::OwnerDead } else { Code::Ok }
     }
 
-    /// A thread that waited for something else goes on with a mutex, or waits for that.
+    /// A thread has waited for a condition variable, and must have its mutex again before it continues: gives it the mutex, or has it wait for that.
     pub(super) fn take_back(&mut self, thread: ThreadIndex, number: u16, code: Code) {
         let Ok(mutex) = self.mutex(thread, number) else { return self.resume(thread, Code::Invalid, 0) };
         self.thread(thread).code.set(code as u32);
@@ -94,13 +94,13 @@ impl<'a> Device<'a> {
         } else if mutex.holder.get() == 0 {
             self.hand_to(thread, mutex, number);
         } else {
-            // What it is to be told stays in its record until the mutex is free, and that it does not go on without it.
+            // The record keeps the thread's code until it has the mutex, and that it must not continue without it.
             self.thread(thread).mutex.set(u32::from(number) + 1);
             self.wait_for_mutex(thread, mutex, number);
         }
     }
 
-    /// A mutex that nobody has is a waiting thread's.
+    /// Gives a free mutex to a waiting thread.
     fn hand_to(&mut self, thread: ThreadIndex, mutex: &ServiceMutex, number: u16) {
         let taken = self.take(thread, mutex, number);
         let withdrawn = self.thread(thread).code.get() == Code::Withdrawn as u32;
@@ -128,7 +128,7 @@ impl<'a> Device<'a> {
         Ok(Reply::Done(0))
     }
 
-    /// The owner of a mutex has it no longer. The most urgent thread that waits has it then.
+    /// Takes a mutex from its owner, and gives it to the most urgent waiting thread.
     pub(super) fn let_go(&mut self, thread: ThreadIndex, mutex: &'a ServiceMutex, number: u16) {
         self.disown(thread, number);
         mutex.holder.set(0);
@@ -143,7 +143,7 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// Takes a mutex out of the list of those that a thread has.
+    /// Removes a mutex from the list of those that a thread has.
     fn disown(&self, thread: ThreadIndex, number: u16) {
         let link = u32::from(number) + 1;
         let mut at = &self.thread(thread).owned;
@@ -159,7 +159,7 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// A thread ends: who gets one of its mutexes next is told that its owner has died.
+    /// A thread ends: takes all mutexes from it. The next owner of each is told that its owner has died.
     pub(super) fn abandon_mutexes(&mut self, thread: ThreadIndex) {
         for _ in 0..self.core.mutex.len() {
             let Some(number) = self.thread(thread).owned.get().checked_sub(1) else { return };

@@ -1,10 +1,10 @@
-//! Lists of threads, the most urgent one first, and of those that are as urgent the one that came first.
+//! Lists of threads, sorted by priority; among equals, the one that came first is first.
 
 use motet_layout::{Cell32, ServiceCore};
 
 use super::ThreadIndex;
 
-/// A list.
+/// A list of threads.
 #[derive(Clone, Copy)]
 pub struct Queue<'a> {
     core: &'a ServiceCore,
@@ -12,7 +12,7 @@ pub struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    /// The list that begins with a word.
+    /// The list whose first link is in the word `head`.
     pub fn new(core: &'a ServiceCore, head: &'a Cell32) -> Self {
         Self { core, head }
     }
@@ -25,14 +25,14 @@ impl<'a> Queue<'a> {
         self.core.threads[usize::from(thread.0)].priority.get()
     }
 
-    /// Its threads. A list that damaged words have made a ring ends, too.
+    /// The threads of the list. The iteration ends even if damaged words form a ring.
     pub fn iter(self) -> impl Iterator<Item = ThreadIndex> + use<'a> {
         let first = ThreadIndex::from_link(self.head.get());
         core::iter::successors(first, move |thread| ThreadIndex::from_link(self.next_of(*thread).get()))
             .take(self.core.threads.len())
     }
 
-    /// The word that names the first thread for which `is_it` says so, or the last word.
+    /// The link to the first thread for which `is_it` is true, or the last link.
     fn link_before(&self, is_it: impl Fn(ThreadIndex) -> bool) -> &'a Cell32 {
         let mut link = self.head;
         for thread in self.iter() {
@@ -55,7 +55,7 @@ impl<'a> Queue<'a> {
         at.set(thread.link());
     }
 
-    /// Adds a thread before those that are as urgent.
+    /// Adds a thread before those of the same priority.
     pub fn add_before_equals(&self, thread: ThreadIndex) {
         let priority = self.priority_of(thread);
         self.link(thread, self.link_before(|other| self.priority_of(other) >= priority));
@@ -78,7 +78,7 @@ impl<'a> Queue<'a> {
         Some(first)
     }
 
-    /// Takes one after the other out, and ends as [`Self::iter`] does.
+    /// Removes all threads, one after the other. It ends as [`Self::iter`] does.
     pub fn drain(self) -> impl Iterator<Item = ThreadIndex> + use<'a> {
         core::iter::from_fn(move || self.take()).take(self.core.threads.len())
     }

@@ -12,23 +12,23 @@
 //!                                                                       Waiting
 //! ```
 //!
-//! Threads that were created have turns: as many of a process run on an island as it has slots there, the most urgent ones. One that becomes
-//! ready takes the turn of the least urgent one that runs where it may, if that is less urgent. Others run whenever their kernel lets
-//! them, and so do devices.
+//! Threads that were created by the core run in *turns*. A process has a number of slots on each island. The most urgent of its ready threads run
+//! there, one in each slot. A thread that becomes ready takes the turn of a less urgent thread on an island where it may run: of the least urgent
+//! one. Other threads, and devices, have no turns. They run whenever their kernel runs them.
 
 use motet_layout::{ISLANDS_MAX, ServiceProcess, ServiceThread, handshake::then_look, sync::Ordering};
 
 use super::{Code, DETACHED, Device, HARDWARE, KILLED, Outcome, Reply, State, ThreadIndex, queue::Queue};
 
-/// [`ServiceThread::flags`]: nobody joins it.
+/// [`ServiceThread::flags`]: the thread is detached, or has been joined.
 const IS_DETACHED: u32 = 1;
-/// [`ServiceThread::flags`]: its kernel thread has ended.
+/// [`ServiceThread::flags`]: the kernel thread has ended.
 const HAS_DIED: u32 = 2;
-/// [`ServiceThread::flags`]: it was started, and has turns.
+/// [`ServiceThread::flags`]: the thread was started, and runs in turns.
 const HAS_TURNS: u32 = 8;
-/// [`ServiceThread::flags`]: it has not had its first turn.
+/// [`ServiceThread::flags`]: the thread has not had its first turn yet.
 const BEGINS: u32 = 16;
-/// [`ServiceThread::flags`]: a device is it.
+/// [`ServiceThread::flags`]: the thread is a device.
 const IS_HARDWARE: u32 = 32;
 /// [`ServiceThread::flags`]: from this bit on, the number of the request that its next answer is for.
 const NUMBER: u32 = 24;
@@ -36,7 +36,7 @@ const NUMBER: u32 = 24;
 const PRIORITY_MAX: u32 = 255;
 const ALL_ISLANDS: u32 = (1 << ISLANDS_MAX) - 1;
 
-/// What a thread waits for, as it stands in [`ServiceThread::waits`].
+/// What a thread waits for, encoded in [`ServiceThread::waits`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
     Mutex(u16),
@@ -71,7 +71,7 @@ impl Waits {
     }
 }
 
-/// Makes a record that of no thread. What was served last stays: the request may be in the window still.
+/// Clears a thread's record. `served` stays, because the last request may still be in the window.
 fn clear(record: &ServiceThread) {
     let words = [&record.state, &record.priority, &record.next, &record.waits, &record.mutex, &record.islands];
     words.iter().for_each(|word| word.set(0));
@@ -143,14 +143,14 @@ impl<'a> Device<'a> {
         Ok(Reply::Done(value))
     }
 
-    /// Nobody asks for a thread any more.
+    /// A thread has been joined, or will not be: its record may be freed when it has ended.
     fn is_joined(&self, thread: ThreadIndex) {
         let record = self.thread(thread);
         record.flags.set(record.flags.get() | IS_DETACHED);
         self.reclaim(thread);
     }
 
-    /// Lets go of a thread that has ended, if its kernel thread has ended and nobody will ask for it.
+    /// Frees an ended thread's window, once its kernel thread has ended and it has been joined or detached.
     fn reclaim(&self, thread: ThreadIndex) {
         let (record, over) = (self.thread(thread), IS_DETACHED | HAS_DIED);
         if self.state(thread) == State::Ended && record.flags.get() & over == over {
@@ -159,7 +159,7 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// A window is as if nobody had ever had it.
+    /// Resets a window to the state that it had before any thread used it.
     pub(super) fn reset(&self, thread: ThreadIndex) {
         let (record, window) = (self.thread(thread), self.window(thread));
         self.client(thread).asleep.fetch_and(!(1 << thread.window()), Ordering::SeqCst);
@@ -186,7 +186,7 @@ impl<'a> Device<'a> {
         if self.state(target) != State::New {
             return Err(Code::Invalid);
         }
-        // Whoever joins it is told that it never ends by itself.
+        // A thread that joins it gets `KILLED`: it never ends by itself.
         self.end(target, KILLED);
         self.thread(target).flags.set(IS_DETACHED | HAS_DIED);
         self.reclaim(target);
@@ -201,7 +201,7 @@ impl<'a> Device<'a> {
         if self.thread(target).priority.get() == priority {
             return Ok(Reply::Done(0));
         }
-        // Where it stands in a list follows from it.
+        // Lists are sorted by priority.
         let queue = self.queue_of(target);
         if let Some(queue) = queue {
             queue.remove(target);
@@ -220,7 +220,7 @@ impl<'a> Device<'a> {
         Ok(Reply::Done(0))
     }
 
-    /// The thread that runs lets others have its slot that are as urgent.
+    /// The running thread gives its slot to another ready thread of the same priority.
     pub(super) fn give_turn(&mut self, thread: ThreadIndex) -> Outcome {
         let record = self.thread(thread);
         let has_slot = record.flags.get() & HAS_TURNS != 0 && record.island.get() != 0;
@@ -232,7 +232,8 @@ impl<'a> Device<'a> {
         Ok(Reply::Waits)
     }
 
-    /// A thread that was stopped, and has asked for something before its kernel could stop it: that is executed now. It is answered at its turn.
+    /// A thread has lost its turn, but has made a request before its kernel could stop it. The request is executed now, and answered at the
+    /// thread's next turn.
     pub(super) fn runs_on(&mut self, thread: ThreadIndex) {
         if self.state(thread) == State::Stopped {
             self.leave_lists(thread);
@@ -240,13 +241,13 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// Whether a thread that has asked for something has no turn any more: it is answered when it has one.
+    /// Whether a thread that has made a request has lost its turn. Then it is answered at its next turn.
     pub(super) fn has_lost_turn(&self, thread: ThreadIndex) -> bool {
         let record = self.thread(thread);
         self.state(thread) == State::Running && record.flags.get() & HAS_TURNS != 0 && record.island.get() == 0
     }
 
-    /// A thread waits. Its slot will be another one's, and it leaves the list of those that have one: only then it is in another one.
+    /// A thread waits. It gives up its slot, and leaves the list of slot holders, before it enters another list.
     pub(super) fn wait(&mut self, thread: ThreadIndex, waits: Waits) {
         let record = self.thread(thread);
         record.state.set(State::Waiting as u32);
@@ -254,8 +255,8 @@ impl<'a> Device<'a> {
         self.leave_slot(thread);
     }
 
-    /// What a thread has waited for has come. It runs, or is ready if it has turns, and is answered when it runs. Turns are given
-    /// when all is done that the operation does.
+    /// Ends a thread's wait. A thread without turns runs, and is answered now. A thread with turns becomes ready, and is answered when it gets a
+    /// turn. Turns are given at the end of the operation.
     pub(super) fn resume(&mut self, thread: ThreadIndex, code: Code, value: u32) {
         let record = self.thread(thread);
         record.waits.set(0);
@@ -282,18 +283,18 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// Gives free slots of a thread's process to those that are ready, and then those of less urgent threads and of those that sleep.
+    /// Gives turns to the ready threads of a thread's process: first free slots, then the slots of sleeping and of less urgent threads.
     pub(super) fn give_turns(&mut self, thread: ThreadIndex) {
         let Some(process) = self.process(thread) else { return };
         self.give_all_turns(process);
         if self.set_crowded(process, !self.ready(process).is_empty()) {
-            // Who went to sleep before has not seen that anybody wants a turn.
+            // A thread that went to sleep before `crowded` was set has not reported it, so the core looks once more.
             self.give_all_turns(process);
             self.set_crowded(process, !self.ready(process).is_empty());
         }
     }
 
-    /// Says whether threads of a process want turns. `true`: they do, and did not before.
+    /// Notes whether threads of a process want turns. `true`: they do, and did not before.
     pub(super) fn set_crowded(&self, process: &ServiceProcess, is_crowded: bool) -> bool {
         if is_crowded == (process.crowded.get() != 0) {
             return false;
@@ -303,30 +304,30 @@ impl<'a> Device<'a> {
             true => self.core.crowded.fetch_add(1, Ordering::SeqCst),
             false => self.core.crowded.fetch_sub(1, Ordering::SeqCst),
         };
-        then_look(); // who sleeps
+        then_look(); // at the threads that sleep
         is_crowded
     }
 
-    /// Threads of a page have gone to sleep in their kernels, or want turns again.
+    /// Threads of a page have gone to sleep in system calls, or want turns again.
     pub(super) fn turns_have_changed(&mut self, page: usize, windows: u32) {
         if let Some(thread) = ThreadIndex::new(page, windows.trailing_zeros() as usize) {
             self.give_turns(thread);
         }
     }
 
-    /// Whether a thread waits in its kernel for what the core knows nothing of.
+    /// Whether a thread sleeps in a system call, for something that the core does not know.
     fn is_asleep(&self, thread: ThreadIndex) -> bool {
         self.client(thread).asleep.load(Ordering::SeqCst) >> thread.window() & 1 != 0
     }
 
-    /// Those that would run if they had turns, the most urgent ones first.
+    /// The ready threads that would run if they had turns, the most urgent ones first.
     fn candidates(&self, process: &'a ServiceProcess) -> impl Iterator<Item = ThreadIndex> {
         let sleeps_on = |thread: &ThreadIndex| self.state(*thread) == State::Stopped && self.is_asleep(*thread);
         self.ready(process).iter().filter(move |thread| !sleeps_on(thread))
     }
 
     fn give_all_turns(&mut self, process: &'a ServiceProcess) {
-        // None is ready more often than there are threads, whatever the list says; and whose turn is taken is not ready before others are.
+        // The bound ends the loop even if the list is damaged. A thread that loses its turn here comes after those that are ready now.
         for _ in 0..self.core.threads.len() {
             let mut candidates = self.candidates(process);
             let free = candidates.find_map(|thread| Some((thread, self.free_island(process, thread)?)));
@@ -337,7 +338,8 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// The most urgent thread that is ready and for which another one loses its turn, which is less urgent or sleeps, and where.
+    /// Takes a turn away: from a thread that is less urgent or sleeps, for the most urgent ready thread that may use it. Returns that thread and the
+    /// island.
     fn take_turn(&mut self, process: &'a ServiceProcess) -> Option<(ThreadIndex, usize)> {
         let least_urgent = self.holders(process).iter().last().map(|thread| self.thread(thread).priority.get())?;
         let is_one_asleep = self.holders(process).iter().any(|thread| self.is_asleep(thread));
@@ -347,7 +349,7 @@ impl<'a> Device<'a> {
             Some((next, loser, island))
         })?;
         self.leave_slot(loser);
-        // Who asks for something is answered later, and needs not be stopped: it waits for the answer.
+        // The thread whose request is being executed need not be stopped. It polls for its answer, and gets it at its next turn.
         if self.asks != Some(loser) {
             self.thread(loser).state.set(State::Stopped as u32);
             self.ready(process).add_before_equals(loser);
@@ -356,8 +358,8 @@ impl<'a> Device<'a> {
         Some((next, island))
     }
 
-    /// Who loses its turn for a thread, among those that have one where it may run, and where that is: one that sleeps, or the least urgent one if
-    /// the thread is more urgent; of several the one that has its turn since last.
+    /// The thread that loses its turn for the thread `next`, and its island. Only threads on islands where `next` may run are considered. A sleeping
+    /// thread comes first, then the least urgent one that is less urgent than `next`. Among several, it is the one that got its turn last.
     fn loser_for(&self, process: &'a ServiceProcess, next: &ServiceThread) -> Option<(ThreadIndex, usize)> {
         let would_do = |thread: ThreadIndex| {
             let record = self.thread(thread);
@@ -386,7 +388,7 @@ impl<'a> Device<'a> {
         }
         let code = code_of(record);
         if record.flags.get() & BEGINS != 0 {
-            // It is told where, and stays there.
+            // The answer names the island, and the thread stays there.
             record.flags.set(record.flags.get() & !BEGINS);
             record.islands.set(1 << island);
             record.answer.set(island as u32);
@@ -401,7 +403,7 @@ impl<'a> Device<'a> {
             slots => slots.saturating_sub(process.running[island].get()),
         };
         let allowed = (0..ISLANDS_MAX).filter(|island| self.thread(thread).islands.get() >> island & 1 != 0);
-        // The first of several.
+        // Among several, the first one.
         allowed.filter(|&island| free(island) != 0).min_by_key(|&island| u32::MAX - free(island))
     }
 
@@ -419,7 +421,7 @@ impl<'a> Device<'a> {
         Queue::new(self.core, &process.ready)
     }
 
-    /// Threads that have slots.
+    /// The list of threads that have slots.
     fn holders(&self, process: &'a ServiceProcess) -> Queue<'a> {
         Queue::new(self.core, &process.holders)
     }
@@ -455,7 +457,7 @@ impl<'a> Device<'a> {
         Queue::new(self.core, head)
     }
 
-    /// Who waits for a thread's end.
+    /// The thread that waits for a thread's end.
     fn joiner(&self, target: ThreadIndex) -> Option<ThreadIndex> {
         let waits = Waits::Thread(target).raw();
         let waits_for_it =
@@ -463,7 +465,7 @@ impl<'a> Device<'a> {
         self.threads_of(self.owner(target)).find(waits_for_it)
     }
 
-    /// A thread ends: what it has is others'.
+    /// A thread ends: its mutexes, sources of interrupts and slot go to others.
     fn end(&mut self, thread: ThreadIndex, value: u32) {
         self.leave_lists(thread);
         self.abandon_mutexes(thread);
@@ -478,7 +480,7 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// A thread that ends, or waits no longer, leaves whatever list it is in.
+    /// Removes a thread that ends, or waits no longer, from its list.
     fn leave_lists(&mut self, thread: ThreadIndex) {
         if let Some(queue) = self.queue_of(thread) {
             queue.remove(thread);
@@ -498,12 +500,12 @@ impl<'a> Device<'a> {
     pub(super) fn withdraw(&mut self, thread: ThreadIndex) -> Outcome {
         let record = self.thread(thread);
         match self.state(thread) {
-            State::Ready => Ok(Reply::Waits), // what it waited for has come
+            State::Ready => Ok(Reply::Waits), // its wait is over already
             State::Waiting => {
                 match (self.waits_for(thread), record.mutex.get()) {
-                    // It waits for the mutex alone.
+                    // The condition was signalled, and the thread waits only for its mutex. That wait cannot be withdrawn.
                     (Some(Waits::Mutex(_)), 1..) => {}
-                    // It goes on with the mutex, as if it had been signalled.
+                    // It gets the mutex back before it continues, as if it had been signalled.
                     (Some(Waits::Condition(_)), mutex @ 1..) => {
                         self.leave_lists(thread);
                         self.take_back(thread, (mutex - 1) as u16, Code::Withdrawn);
@@ -524,7 +526,7 @@ impl<'a> Device<'a> {
     /// A kernel thread has ended.
     pub(super) fn died(&mut self, thread: ThreadIndex) {
         let record = self.thread(thread);
-        // Nobody joins a thread that was not created.
+        // A thread that the core has not created cannot be joined.
         let was_created = record.flags.get() & (HAS_TURNS | IS_HARDWARE) != 0 || self.state(thread) == State::New;
         if self.state(thread) != State::Ended {
             self.end(thread, KILLED);

@@ -1,10 +1,10 @@
-//! What devices compute: in pieces, so that whoever is the device can do something else in between.
+//! What devices compute. They compute in pieces, so that the executor can do something else in between.
 
 use motet_layout::{HARDWARE_FILTERS, HARDWARE_SORTS, HARDWARE_TAPS, ServiceHardware};
 
 use super::{Ends, memory::Memory};
 
-/// Elements of a block, and blocks, at most: their product is a number of bytes that can be counted.
+/// Most elements of a block, and most blocks. The number of bytes of all does not overflow.
 const COUNT_MAX: u32 = 1 << 24;
 /// [`ServiceHardware::kind`] of a sorter: unsigned, 32 bits.
 const U32: u32 = 0;
@@ -14,7 +14,7 @@ const I64: u32 = 1;
 /// Reads the argument into the device's registers (`hthread_work_t` of the library; `docs/protocols/hardware-threads.md`).
 ///
 /// # Errors
-/// It may not read it; it does not know what it says.
+/// The device may not read the argument, or the argument is not valid.
 pub fn fetch(device: &ServiceHardware, memory: Memory) -> Result<(), Ends> {
     let at = device.argument.get();
     let word = |offset: u64| memory.load(at.wrapping_add(offset)).map(u64::from_le_bytes);
@@ -54,11 +54,11 @@ fn check(device: &ServiceHardware) -> Result<(), Ends> {
     if has_form && is_known { Ok(()) } else { Err(Ends::Invalid) }
 }
 
-/// Steps of a block.
+/// How many pieces the computation of a block has.
 pub fn length(device: &ServiceHardware) -> u64 {
     let count = u64::from(device.count.get());
     match device.does.get() {
-        // Building the heap, and taking its elements out.
+        // First the heap is built, then its elements are taken out.
         HARDWARE_SORTS => count / 2 + count.saturating_sub(1),
         _ => count,
     }
@@ -75,7 +75,7 @@ pub fn duration_ps(device: &ServiceHardware) -> u64 {
     count.saturating_mul(element_ps.saturating_add(device.memory_ps.get().saturating_mul(2)))
 }
 
-/// A step of a block.
+/// Computes a piece of a block.
 ///
 /// # Errors
 /// The device may not read or write an element.
@@ -90,7 +90,7 @@ pub fn step(device: &ServiceHardware, memory: Memory, number: u64) -> Result<(),
     }
 }
 
-/// Sorts a block in its place, by a heap.
+/// Sorts a block in place, by heapsort.
 struct Sorter<'a, const N: usize> {
     memory: Memory<'a>,
     start: u64,
@@ -117,7 +117,7 @@ impl<'a, const N: usize> Sorter<'a, N> {
         self.sift(0, last)
     }
 
-    /// Lets an element sink among the first `end` ones until none below it is larger.
+    /// Moves an element of the heap, which has `end` elements, down until no child is larger.
     fn sift(&self, mut at: u64, end: u64) -> Result<(), Ends> {
         let sinking = self.load(at)?;
         loop {
@@ -150,7 +150,7 @@ impl<'a, const N: usize> Sorter<'a, N> {
     }
 }
 
-/// One sum of products: of an element and those before it, in all blocks.
+/// Computes one output of the filter: the sum of products of coefficients with an element and those before it, in all blocks.
 fn filter(device: &ServiceHardware, memory: Memory, number: u64) -> Result<(), Ends> {
     let index = u64::from(device.block.get()) * u64::from(device.count.get()) + number;
     let mut sum = 0i64;

@@ -1,8 +1,10 @@
 //! Devices that compute, as threads: their steps, and when each is due.
 //!
-//! A device has a window of registers as any thread does, stores its requests there, and [`Device::serve`] serves it like others. So a thread that
-//! joins it, or waits for a mutex that it has, does not know what it is. The executor of the core's operations also makes the device's steps, one after the other
-//! ([`Device::run_hardware`]): a thread of the host, or on timed machines the simulator when a step is due ([`next`]).
+//! A device has a window of registers, as any thread has. It stores its requests there, and [`Device::serve`] serves it like other threads. So for a
+//! thread that joins it, or waits for its mutex, a device is a thread like others.
+//!
+//! The executor of the core's operations also makes the devices' steps, one after the other ([`Device::run_hardware`]). It is a thread of the host, or
+//! on timed machines the simulator, when a step is due ([`next`]).
 //!
 //! ```text
 //!   fresh -> starting -> (fetches its argument) -> locking -> working -> signalling -> unlocking -> ... -> done
@@ -23,21 +25,21 @@ use motet_layout::{
 use self::memory::Memory;
 use super::{Answer, Code, Device, Operation, Request, ThreadIndex, book};
 
-/// Why a device ends its thread: 0xffff_ffff and less, down to 0xffff_f000, are negated numbers of errors for who joins it.
+/// Why a device ends its thread. A thread that joins it gets a negated error number, between 0xffff_f000 and 0xffff_ffff.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ends {
-    /// It may not use the memory.
+    /// The device may not use the memory.
     Fault,
-    /// It does not know what its argument says.
+    /// The device's argument is not valid.
     Invalid,
-    /// The core has refused something.
+    /// The service core has refused a request of the device.
     Refused(u16),
 }
 
 impl Ends {
     const EFAULT: u32 = 14;
 
-    /// What it ends with.
+    /// The value that the thread ends with.
     pub fn value(self) -> u32 {
         let errno = match self {
             Self::Fault => Self::EFAULT,
@@ -49,17 +51,17 @@ impl Ends {
     }
 }
 
-/// What a device does next, as it stands in [`ServiceHardware::step`].
+/// A device's next step, encoded in [`ServiceHardware::step`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 enum Step {
     /// Asks to start.
     Fresh = 0,
-    /// Waits for the answer to that; then fetches its argument.
+    /// Waits for the answer to its start; then fetches its argument.
     Starting = 1,
     /// Asks for its mutex.
     Begins = 2,
-    /// Waits for that.
+    /// Waits for its mutex.
     Locking = 3,
     /// Computes.
     Working = 4,
@@ -88,10 +90,10 @@ impl Step {
     }
 }
 
-/// A free device that does something, for the caller to give a thread to. `Err(true)`: all are busy; `Err(false)`: there is none.
+/// Claims a free device with the function `does`. The caller then makes it a thread ([`begin`]).
 ///
 /// # Errors
-/// As said.
+/// `true`: all such devices are busy. `false`: the machine has none.
 pub fn claim(core: &ServiceCore, does: u32) -> Result<&ServiceHardware, bool> {
     let mut of_kind = core.hardware.iter().filter(|device| does != 0 && device.does.get() == does).peekable();
     let exists = of_kind.peek().is_some();
@@ -101,13 +103,13 @@ pub fn claim(core: &ServiceCore, does: u32) -> Result<&ServiceHardware, bool> {
     of_kind.find(take).ok_or(exists)
 }
 
-/// A device that was claimed is free again.
+/// Frees a claimed device.
 pub fn give_back(device: &ServiceHardware) {
     device.table.set(0);
     device.state.store(HARDWARE_FREE, Ordering::Release);
 }
 
-/// A claimed device, whose words the caller has written, becomes its thread. The core is to be told to look.
+/// Makes a claimed device, whose words the caller has written, a thread. The caller must ring the service core afterwards.
 pub fn begin(core: &ServiceCore, device: &ServiceHardware) {
     device.step.set(Step::Fresh as u32);
     device.sequence.set(0);
@@ -117,7 +119,7 @@ pub fn begin(core: &ServiceCore, device: &ServiceHardware) {
     device.state.store(HARDWARE_BUSY, Ordering::Release);
 }
 
-/// Ends the thread that a device is. `false`: no device is that thread. The core is to be told to look.
+/// Ends a thread that is a device. `false`: no device is that thread. The caller must ring the service core afterwards.
 pub fn stop(core: &ServiceCore, owner: u32, thread: ThreadIndex) -> bool {
     let is_it = |device: &&ServiceHardware| {
         device.state.load(Ordering::SeqCst) == HARDWARE_BUSY
@@ -128,7 +130,7 @@ pub fn stop(core: &ServiceCore, owner: u32, thread: ThreadIndex) -> bool {
     found.inspect(|device| device.stop.store(1, Ordering::Release)).is_some()
 }
 
-/// Devices whose threads have ended: `free` lets go of the memory of each.
+/// Frees the devices whose threads have ended. `free` must release the memory of each.
 pub fn take_done(core: &ServiceCore, mut free: impl FnMut(&ServiceHardware)) {
     if core.hardware_done.load(Ordering::SeqCst) == 0 {
         return;
@@ -156,8 +158,8 @@ pub fn is_any_busy(core: &ServiceCore) -> bool {
     core.hardware_busy.load(Ordering::SeqCst) != 0
 }
 
-/// The device whose step is due next, and when, of those that are due at `until_ps`. `now_ps`: of what no time is known for, because a kernel
-/// has said it just now.
+/// The device whose step is due next, and its time, if that is `until_ps` or earlier. `now_ps` is the time of events that have none because a kernel
+/// has just reported them.
 pub fn next(core: &ServiceCore, now_ps: u64, until_ps: u64) -> Option<(usize, u64)> {
     if !is_any_busy(core) {
         return None;
@@ -167,7 +169,7 @@ pub fn next(core: &ServiceCore, now_ps: u64, until_ps: u64) -> Option<(usize, u6
     due.min().filter(|&(at_ps, _)| at_ps <= until_ps).map(|(at_ps, index)| (index, at_ps))
 }
 
-/// When a device's next step is due. `None`: not before something is answered.
+/// When a device's next step is due. `None`: not before it gets an answer.
 fn due_ps(core: &ServiceCore, device: &ServiceHardware, now_ps: u64) -> Option<u64> {
     if device.state.load(Ordering::SeqCst) != HARDWARE_BUSY {
         return None;
@@ -189,12 +191,12 @@ fn due_ps(core: &ServiceCore, device: &ServiceHardware, now_ps: u64) -> Option<u
     }
 }
 
-/// Whether a kernel has said that a device is to stop, or its process has gone.
+/// Whether a kernel has told a device to stop, or its process has gone.
 fn is_to_stop(core: &ServiceCore, device: &ServiceHardware) -> bool {
     device.stop.load(Ordering::SeqCst) != 0 || its_thread(core, device).is_none()
 }
 
-/// The window of a device, if its process has that still.
+/// The window of a device. `None`: its process no longer has that window.
 fn its_thread(core: &ServiceCore, device: &ServiceHardware) -> Option<ThreadIndex> {
     let thread = ThreadIndex::from_raw(device.thread.get())?;
     let client = &core.control[thread.client()];
@@ -204,7 +206,7 @@ fn its_thread(core: &ServiceCore, device: &ServiceHardware) -> Option<ThreadInde
     is_there.then_some(thread)
 }
 
-/// The answer to a device's last request, if there is one.
+/// The answer to a device's last request, if it has come.
 fn answer_of(core: &ServiceCore, device: &ServiceHardware, thread: ThreadIndex) -> Option<Code> {
     let window = &core.pages[thread.client()].windows[thread.window()];
     let answer = Answer(window.answer.load(Ordering::SeqCst));
@@ -213,7 +215,7 @@ fn answer_of(core: &ServiceCore, device: &ServiceHardware, thread: ThreadIndex) 
 }
 
 impl Device<'_> {
-    /// A device makes a step, of at most so many pieces of its computation. `false`: it is no thread, or it waits for an answer.
+    /// Makes a device's next step, with at most `pieces` pieces of its computation. `false`: it is no thread, or it waits for an answer.
     pub fn run_hardware(&mut self, pool: Pool, index: usize, pieces: u64) -> bool {
         let Some(device) = self.core.hardware.get(index) else { return false };
         if device.state.load(Ordering::SeqCst) != HARDWARE_BUSY {
@@ -275,7 +277,7 @@ impl Device<'_> {
         self.goes_on(device, Step::Working, functions::duration_ps(device));
     }
 
-    /// What is left of a block, or so many pieces of it; then it is counted.
+    /// Computes at most `pieces` pieces of a block. At the end of the block, counts it and wakes the threads that wait.
     fn work(&mut self, device: &ServiceHardware, memory: Memory, thread: ThreadIndex, pieces: u64) -> Result<(), Ends> {
         let (first, length) = (device.progress.get(), functions::length(device));
         let end = length.min(first.saturating_add(pieces));
@@ -315,7 +317,7 @@ impl Device<'_> {
         }
     }
 
-    /// Its next step is due after a while.
+    /// Sets a device's next step, due after a time.
     fn goes_on(&self, device: &ServiceHardware, step: Step, after_ps: u64) {
         device.step.set(step as u32);
         device.due_ps.set(self.now_ps.saturating_add(after_ps));
@@ -335,7 +337,7 @@ impl Device<'_> {
         self.ask(thread, Request::new(sequence as u8, operation, object, 0), device.memory_ps.get());
     }
 
-    /// A request, and its execution.
+    /// Stores a request, and executes it.
     fn ask(&mut self, thread: ThreadIndex, request: Request, way_ps: u64) {
         self.window(thread).request.store(request.0, Ordering::Release);
         if self.now_ps != 0 {
@@ -344,7 +346,7 @@ impl Device<'_> {
         self.serve(thread);
     }
 
-    /// It ends with a value. From here on a kernel may give it another thread.
+    /// Ends a device's thread with a value. From here on a kernel may claim the device for another thread.
     fn end_hardware(&mut self, device: &ServiceHardware, thread: ThreadIndex, value: u32) {
         let (sequence, way_ps) = (1 + device.sequence.get() % 2, device.memory_ps.get());
         self.is_done(device);
@@ -352,14 +354,14 @@ impl Device<'_> {
         self.died(thread);
     }
 
-    /// It uses no memory any more, and a kernel is told so.
+    /// Reports to a kernel that a device uses no memory any more.
     fn is_done(&mut self, device: &ServiceHardware) {
         device.threads.set(device.threads.get().wrapping_add(1));
         self.ring(device.core.get());
         self.core.hardware_busy.fetch_sub(1, Ordering::SeqCst);
         device.state.store(HARDWARE_DONE, Ordering::Release);
         self.core.hardware_done.store(1, Ordering::Release);
-        // Who is rung looks at that first.
+        // The kernel that is interrupted looks at this word first.
         self.core.answered.store(1, Ordering::Release);
     }
 }
