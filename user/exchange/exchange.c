@@ -1,7 +1,8 @@
 /*
- * exchange lock COUNT: three threads, each on the core of another instruction set, take a lock COUNT times each, and do
- * work of their own in between. The region `lock` lasts from the first to the last.
- * exchange ping_pong COUNT: a word goes from x86-64 to RISC-V and back COUNT times; both wait for it in a loop. The region is `ping_pong`.
+ * exchange lock COUNT: three threads, each on a core of another instruction set, take a lock COUNT times each, and do work of their own in between.
+ * The region `lock` lasts from the first lock to the last one.
+ *
+ * exchange ping_pong COUNT: a word goes from x86-64 to RISC-V and back, COUNT times. Both sides wait for it in a loop. The region is `ping_pong`.
  */
 #include <pthread.h>
 #include <stdatomic.h>

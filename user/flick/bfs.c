@@ -1,8 +1,10 @@
 /*
- * bfs FILE HOST_ISLAND NXP_ISLAND ITERATIONS: breadth-first search of a graph in the NxP's memory, as in the reference code of
- * Graph500 for graphs in lists: for each edge its two ends (16 bytes) and a link for each of them (8 bytes each), for each vertex
- * the first link. An edge is followed in both directions. First the host searches, then the NxP, which calls a function of
- * the host for each vertex that it discovers. The tree and the queue are in the memory of the one that searches.
+ * bfs FILE HOST_ISLAND NXP_ISLAND ITERATIONS: breadth-first search of a graph in the NxP's memory.
+ *
+ * - The layout is that of Graph500's reference code for lists. An edge has its two ends (16 bytes) and a link for each end (8 bytes each). A vertex
+ *   has its first link. Edges are followed in both directions.
+ * - First the host searches, then the NxP. The NxP calls a function of the host for each vertex that it discovers.
+ * - The tree and the queue are in the memory of the side that searches.
  *
  * FILE: three 64-bit words (vertices, edges, source), then for each edge two 32-bit words.
  */

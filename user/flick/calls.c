@@ -1,7 +1,7 @@
 /*
- * calls FROM TO COUNT: on a core of instruction set FROM, calls an empty function of TO, COUNT times. The region `calls`
- * holds all of them but the first, which makes a stack. The region `kernel` holds COUNT system calls of FROM that do
- * next to nothing: what entering and leaving a kernel takes.
+ * calls FROM TO COUNT: on a core of instruction set FROM, calls an empty function of TO, COUNT times. The region `calls` has all of these calls but
+ * the first one, which makes a stack. The region `kernel` has COUNT system calls of FROM that do next to nothing. It measures the cost of entering
+ * and leaving the kernel.
  */
 #include "flick.h"
 

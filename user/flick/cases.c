@@ -1,6 +1,6 @@
 /*
- * cases CASE COUNT: on the host, COUNT calls of a function on the NxP that are harder than a null call. Prints what each took in
- * nanoseconds, and what reading the clock twice takes without a call in between.
+ * cases CASE COUNT: on the host, COUNT calls of a function on the NxP that are harder than a null call. Prints the time of each call in nanoseconds,
+ * and the time of two readings of the clock without a call in between.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include "flick.h"
 
 #define CALLS_MAX 100000
-/* What the other process has the NxP compute in each of its calls. */
+/* How long the NxP computes in each call of the other process. */
 #define BUSY_US 100
 
 static uint64_t took_ns[2 * CALLS_MAX], clock_ns[CALLS_MAX];
@@ -83,7 +83,7 @@ static int by_value(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-/* What the clock takes of each measurement: the median. */
+/* The clock's share of each measurement: the median. */
 static uint64_t of_clock(long readings) {
     for (long index = 0; index < readings; index++) {
         uint64_t before = now_ns();
@@ -98,7 +98,7 @@ static pid_t keep_busy(void) {
     pid_t child = fork();
     while (child == 0)
         compute();
-    /* Its first call has come there then. */
+    /* By then its first call has reached the NxP. */
     usleep(5000);
     return child;
 }

@@ -1,8 +1,8 @@
 /*
- * chase NXP_ISLAND NODES CALLS STEP MOST DELAY_US INTERVAL_US: a list of nodes, 8 bytes each and one in each page, at random
- * places of the NxP's memory and in random order. For n = STEP, 2 STEP, ... MOST it is followed for n nodes, CALLS times:
- * by a function on the host, then by the same on the NxP. Before each call the host computes for INTERVAL_US; before one
- * of the NxP's it also waits for DELAY_US. Prints, for each n, nanoseconds a call: on the host, on the NxP.
+ * chase NXP_ISLAND NODES CALLS STEP MOST DELAY_US INTERVAL_US: follows a list of nodes in the NxP's memory. The nodes have 8 bytes, one in each page,
+ * at random places and in random order. For n = STEP, 2 STEP, ... MOST the list is followed for n nodes, CALLS times: by a function on the host,
+ * then by the same function on the NxP. Before each call the host computes for INTERVAL_US. Before a call of the NxP it also waits for DELAY_US.
+ * Prints, for each n, nanoseconds for each call: on the host, on the NxP.
  */
 #include "flick.h"
 
@@ -50,13 +50,13 @@ MOTET_ON(NXP) static Node *make_list(int island, long nodes) {
     return first;
 }
 
-/* What else the host has to do. */
+/* The host's other work. */
 static void compute(long rounds) {
     for (long index = 0; index < rounds; index++)
         __asm__ volatile("");
 }
 
-/* How many rounds take so long. */
+/* How many rounds of compute() take a time. */
 static long rounds_of(long interval_us) {
     const long sample = 200000;
     uint64_t start = now_ns();
@@ -66,7 +66,7 @@ static long rounds_of(long interval_us) {
 
 typedef Node *(*Chase)(Node *, long);
 
-/* Nanoseconds a call. */
+/* Nanoseconds for each call. */
 static uint64_t time_calls(Chase chase, Node **node, long nodes, long calls, long delay_us, long rounds) {
     struct timespec delay = {.tv_sec = delay_us / 1000000, .tv_nsec = delay_us % 1000000 * 1000};
     uint64_t start = now_ns();
@@ -91,7 +91,7 @@ int main(int count, char **words) {
     long nodes = values[2], calls = values[3], step = values[4], most = values[5], delay_us = values[6];
     long rounds = values[7] ? rounds_of(values[7]) : 0;
     Node *node = make_list((int)values[1], nodes);
-    /* Both know all pages afterwards. */
+    /* Afterwards all pages are in the page tables of both islands. */
     node = chase_on_nxp(chase_on_host(node, nodes), nodes);
     for (long accesses = step; accesses <= most; accesses += step) {
         uint64_t host = time_calls(chase_on_host, &node, accesses, calls, 0, rounds);

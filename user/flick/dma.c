@@ -1,8 +1,9 @@
 /*
- * dma NXP_ISLAND REPEATS: copies over the link by the host, from its own memory to the NxP's and back: by a loop of loads and stores of 8 bytes,
- * and by the transfer engine (/dev/dma). Prints, for 64, 128, ... 1 MiB: bytes, then nanoseconds of a copy there by loads and
- * stores, there by the engine, back by loads and stores, back by the engine; system calls are part of the engine's. Then `engine`, and how long
- * the engine itself takes for 1 MiB.
+ * dma NXP_ISLAND REPEATS: the host copies over the link, from its own memory to the NxP's and back. It copies by a loop of loads and stores of
+ * 8 bytes, and by the transfer engine (/dev/dma).
+ *
+ * Prints, for 64 bytes, 128 bytes, ... 1 MiB: bytes, then nanoseconds of a copy there by loads and stores, there by the engine, back by loads and
+ * stores, and back by the engine. The engine's times include system calls. The last line has `engine`, and the time of the engine itself for 1 MiB.
  */
 #include "flick.h"
 #include "motet_dma.h"
@@ -28,7 +29,7 @@ MOTET_ON(HOST) static void by_engine(uint64_t *to, const uint64_t *from, unsigne
 
 typedef void (*Copy)(uint64_t *, const uint64_t *, unsigned long);
 
-/* Nanoseconds a copy. */
+/* Nanoseconds for each copy. */
 static uint64_t time_copies(Copy copy, uint64_t *to, const uint64_t *from, unsigned long bytes, long repeats) {
     copy(to, from, bytes); /* pages and instructions are known afterwards */
     uint64_t start = now_ns();

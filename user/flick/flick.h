@@ -22,7 +22,7 @@
 
 #define PREFERRED 1 /* MPOL_PREFERRED, linux/mempolicy.h */
 
-/* Memory near an island, zero. Its pages come when they are touched, whoever does it. */
+/* Zeroed memory near an island. A page is allocated when any island touches it first. */
 static inline void *memory_on(int island, size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     unsigned long nodes = 1ul << island;
@@ -50,7 +50,7 @@ static inline long number(const char *text) {
     return value;
 }
 
-/* What the kernel has counted: how many calls between which islands. */
+/* Prints the kernel's counts of calls between islands. */
 static inline void show_crossings(void) {
     char line[200];
     FILE *file = fopen("/proc/self/crossings", "r");

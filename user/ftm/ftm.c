@@ -7,21 +7,21 @@
  * WAY is how a thread gets to core ACCELERATOR, and from there to core 0, where it begins:
  *
  * trap      it executes a vector instruction, and tells the kernel when it is done with them (motet_done)
- * firmware  the same, and whatever it asks of the kernel brings it home
+ * firmware  the same, but every system call brings it home
  * pin       it pins itself to the core, as programs do on Linux
  *
- * As the first program of Linux it has its words from the kernel's command line, and switches the machine off at its end.
+ * As the first program of Linux it gets its arguments from the kernel's command line, and switches the machine off at its end.
  *
- * settle    nothing, for COUNT seconds: Linux goes on with its own start when the first program runs already
- * migrate   there and back, COUNT times
+ * settle    does nothing for COUNT seconds, because Linux is still starting when its first program runs
+ * migrate   to the accelerator and back, COUNT times
  * getpid    a system call at core 0 and at the accelerator, each COUNT times
  * dgemm     a product of matrices, COUNT times, each begun at core 0
  * calls     the same, with 14 system calls in the middle of each
  * repeat    COUNT products in a row
  * touch     10 MiB of fresh memory, written by vector stores, COUNT times
- * queue     COUNT threads, each of which uses vectors for a while; which cores it goes to is the kernel's choice
- * mix       8 scalar and 8 vector processes of COUNT phases, on 4 cores and 2 accelerators; pinned ones stay on cores of their kind
- * hinted    the same, and vector processes say when they are done
+ * queue     COUNT threads, each of which uses vectors for a while; the kernel chooses the cores
+ * mix       8 scalar and 8 vector processes of COUNT phases, on 4 cores and 2 accelerators; pinned processes stay on cores of their kind
+ * hinted    the same, and vector processes tell the kernel when they are done with vectors
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -45,7 +45,7 @@
 
 enum { N = 43, CALLS = 14, TOUCHED = 10 << 20, PAGE = 4096 };
 
-/* What is measured, twice: as a region of interest of simulated time, and by the marks that the counting plugin knows. */
+/* Each measurement is both a region of interest (simulated time) and a pair of marks for the counting plugin. */
 #define BEGIN(name, mark)                                                                                              \
     do {                                                                                                               \
         motet_roi_begin(name);                                                                                         \
@@ -93,7 +93,7 @@ static inline void back(void) {
         syscall(SYS_getpid);
 }
 
-/* A thread that has used vectors cannot pin itself to a core without them before it says that it is done; Linux does not know the call. */
+/* A thread that has used vectors must call motet_done before it can pin itself to a core without them. Linux does not know that call. */
 static void used_back(void) {
     if (way == PIN)
         motet_done("v");
@@ -227,7 +227,7 @@ static void touch(long count) {
         char *memory = mmap(NULL, TOUCHED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED)
             fail("mmap");
-        /* Transparent huge pages of Linux, which Motet does not have, would make this another experiment. */
+        /* Linux's transparent huge pages would make this another experiment. Motet has none. */
         madvise(memory, TOUCHED, MADV_NOHUGEPAGE);
         BEGIN("touch", 5);
         go();
@@ -260,7 +260,7 @@ static void *queued(void *core) {
     return NULL;
 }
 
-/* With several accelerators, pinned threads are dealt out in turn: ACCELERATOR + 0, 1. */
+/* With several accelerators, pinned threads use them in turn: ACCELERATOR + 0, 1. */
 static void queue(long count, int accelerators) {
     pthread_t threads[64];
     int cores[64];
@@ -282,9 +282,9 @@ static void queue(long count, int accelerators) {
 }
 
 /*
- * Scalar processes compute. Vector processes do so in every other phase, and use vectors in those between. A phase is some 50 million
- * instructions, which is 50 ms or 5 slices where each takes a nanosecond; so a thread's patience ends within it. Hinted ones say when
- * they are done with vectors.
+ * Scalar processes compute without vectors. Vector processes use vectors in every other phase. A phase is some 50 million instructions: 50 ms, or
+ * 5 slices, if an instruction takes a nanosecond. That is longer than a thread's patience (docs/protocols/extensions.md). Hinted processes tell the
+ * kernel when they are done with vectors.
  */
 enum { PHASE = 50000000 };
 

@@ -1,4 +1,4 @@
-/* The adaptor's choice, and numbers for objects at their first use. */
+/* The adaptor chooses the back end, and gives objects numbers at their first use. */
 #include "adaptor.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 enum choice ht_choice;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* Who has this mutex of the back end's gives an object its number: not all cores may have an atomic instruction in common. */
+/* A mutex of the back end, under which objects get their numbers: cores may have no atomic instruction in common. */
 static uint32_t naming;
 
 void ht_give_up(const char *what) {
@@ -16,7 +16,8 @@ void ht_give_up(const char *what) {
     _Exit(1);
 }
 
-/* A child has copies of its parent's mutexes, and shares the service core's with it or has no servers: musl's copies are free. */
+/* A forked child has copies of its parent's mutexes. It must not use its parent's objects in the service core, and it has no servers. So it uses
+ * musl's mutexes, whose copies are free. */
 static void forked(void) { __atomic_store_n(&ht_choice, MUSLS, __ATOMIC_RELAXED); }
 
 static void choose(void) {
@@ -38,14 +39,14 @@ int __attribute__((cold)) ht_choose_objects(void) {
     return __atomic_load_n(&ht_choice, __ATOMIC_RELAXED) == OURS;
 }
 
-/* A program with a wrong choice ends at its beginning, whatever it locks later. */
+/* A program with a wrong choice ends at once, even if it would lock nothing. */
 static void __attribute__((constructor)) choose_early(void) { ht_choose_objects(); }
 
 int __attribute__((cold)) ht_has_become_known(void) {
     enum { TRIES = 2000, PAUSE_NS = 1000000 };
     if (ht_known())
         return 0;
-    /* Windows of threads that have ended become free by and by. */
+    /* Windows of ended threads become free after a while. */
     for (unsigned tries = 0; tries < TRIES; tries++) {
         struct timespec pause = {0, PAUSE_NS};
         if (ht_attach())

@@ -1,4 +1,5 @@
-/* What a device does that is a thread, in software: for back ends, and machines, that have none. Both do the same in the same order (docs/protocols/hardware-threads.md). */
+/* The functions of devices that are threads, in software: for back ends and machines without such devices. Device and software compute the same in
+ * the same order (docs/protocols/hardware-threads.md). */
 #include "internal.h"
 
 #include <string.h>
@@ -25,7 +26,7 @@ static int is_known(unsigned does, const hthread_work_t *work) {
     return work->kind == HTHREAD_FIR && work->taps >= 1 && work->taps <= HTHREAD_TAPS && work->shift < 64;
 }
 
-/* Of an argument that says nothing that a device knows, that alone. */
+/* If the argument is not valid, it is the only region. */
 unsigned ht_regions(unsigned does, const hthread_work_t *work, struct region *regions) {
     unsigned count = 1;
     regions[0] = (struct region){(uintptr_t)work, sizeof *work, 0};
@@ -42,7 +43,7 @@ unsigned ht_regions(unsigned does, const hthread_work_t *work, struct region *re
     return count;
 }
 
-/* Lets element `at` of a heap of `end` ones sink. */
+/* Moves element `at` of a heap of `end` elements down to its place. */
 #define SINK(name, type)                                                                                               \
     static void name(type *elements, size_t at, size_t end) {                                                          \
         type sinking = elements[at];                                                                                   \

@@ -1,12 +1,12 @@
-/* The back end `fused`: everything lies in the process's memory, and each thread does for itself what it asks for. A mutex that nobody waits
- * for takes one atomic instruction to lock and one to unlock; for all else the thread becomes the service for a moment. */
+/* The back end `fused`: all objects are in the process's memory, and each thread executes its own requests. A mutex without waiting threads takes
+ * one atomic instruction to lock and one to unlock. For everything else, the thread acts as the service for a moment. */
 #include "tables.h"
 
 enum { SPINS = 100, POLLS = 2000 };
 
 static const struct service everything = {.first = 0, .step = 1, .is_shared = 1};
 
-/* Who is the service: 0 nobody, 1 somebody, 2 somebody whom others wait for. */
+/* Whether a thread acts as the service: 0 none does, 1 one does, 2 one does and others wait. */
 static uint32_t turn __attribute__((aligned(64)));
 
 static void take_turn(void) {
@@ -39,17 +39,17 @@ static int ask(enum operation operation, unsigned object, uint32_t argument, con
     return self ? ht_request(self, ht_word(operation, object, argument), &itself, 0, deadline, value) : EAGAIN;
 }
 
-/* Whether a free mutex is the thread's now. */
+/* Tries to lock a free mutex by the atomic instruction. */
 static inline int take(struct mutex *mutex, struct thread *self) {
     uint32_t holder = FREE;
     return __atomic_compare_exchange_n(&mutex->holder, &holder, ht_holder(ht_number(self)), 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-/* Out of the way of locks and unlocks that need none of it. */
+/* The slow path, a function of its own so that the fast path stays short. */
 static int __attribute__((noinline)) lock_slowly(uint32_t number, struct thread *self) {
     if (!self)
         return EAGAIN;
-    /* Its owner may soon be done with it. Who waits already comes first. */
+    /* Its owner may soon unlock it, so it pays to spin. Threads that wait already come first. */
     for (unsigned spins = 0; number < MUTEXES && spins < SPINS; spins++) {
         struct mutex *mutex = ht_mutexes + number;
         uint32_t holder = __atomic_load_n(&mutex->holder, __ATOMIC_RELAXED);

@@ -6,13 +6,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Polls: about as long as it takes to sleep and to be woken, or queues of sleepers would not end. */
+/* Threads poll for about as long as sleeping and waking take. With less, a queue of sleeping threads would never get empty. */
 enum { WINDOW_BYTES = 128, MAKE_WINDOW = 0x4d50, TAKE_WINDOW = 0x4d51, BECOME = 0x4d52, CANCEL = 0x4d53, POLLS = 400 };
 
 static int device;
 static char *registers;
 
-/* The core sees the store. */
+/* Nothing to do: the core sees the store. */
 static void deliver(struct thread *self, unsigned where) { (void)self, (void)where; }
 
 static const struct way by_registers = {deliver, POLLS};
@@ -45,7 +45,7 @@ struct thread *ht_hardware_make(void) {
 
 int ht_hardware_enter(struct thread *thread) { return ioctl(device, TAKE_WINDOW, (long)ht_number(thread)) == 0 ? 0 : errno; }
 
-/* The core lets go of a window when its kernel thread has ended and nobody will ask for it, or by DELETE. */
+/* Nothing to do: the core frees a window when its kernel thread has ended and it will not be joined, or by DELETE. */
 void ht_hardware_leave(struct thread *thread) { (void)thread; }
 
 int ht_hardware_become(struct thread *thread, unsigned does, const hthread_work_t *work) {

@@ -1,4 +1,4 @@
-/* What the back end `hybrid` takes from `hardware`. */
+/* What the back end `hybrid` uses of `hardware`. */
 #ifndef HTHREAD_HARDWARE_H
 #define HTHREAD_HARDWARE_H
 
@@ -23,10 +23,10 @@ int ht_hardware_open(const char *words);
         .unwanted = ht_hardware_leave, .become = becomes, .stop = ht_hardware_stop, .open = ht_hardware_open,          \
     }
 
-/* The rest of a request whose first answer is not that all is well. */
+/* Finishes a request whose first answer is not success. */
 int ht_hardware_finish(struct thread *self);
 
-/* A store, and a load that answers. What the mutex guards lies in ordinary memory, so its accesses stay on their side. */
+/* Stores a request and loads the answer. A mutex guards data in ordinary memory, so accesses to those must not move across this. */
 static inline int ht_hardware_exchange(struct thread *self, enum operation operation, uint32_t mutex) {
     struct window *window = self->window;
     uint64_t sequence = ht_next(self);

@@ -1,14 +1,14 @@
-/* The interface: checks what needs no back end, and asks that for the rest. */
+/* The interface: checks what needs no back end, and passes the rest to the back end. */
 #include "internal.h"
 
-/* A mutex that was never made fails there. */
+/* With this back end, the use of a mutex that was never made fails. */
 const struct back_end *ht_back_end = &ht_fused;
 
 static int ask(enum operation operation, unsigned object, uint32_t argument) {
     return ht_back_end->ask(operation, object, argument, NULL, NULL);
 }
 
-/* Makes an object: its handle is 1 + its number. */
+/* Creates an object. Its handle is 1 + its number. */
 static int make(enum operation operation, uint32_t argument, uint32_t *handle) {
     uint32_t number;
     ht_start();
@@ -73,7 +73,7 @@ int hthread_cond_destroy(hthread_cond_t *condition) { return destroy(CONDITION_D
 int hthread_cond_signal(hthread_cond_t *condition) { return ask(SIGNAL, condition->handle - 1, 0); }
 int hthread_cond_broadcast(hthread_cond_t *condition) { return ask(BROADCAST, condition->handle - 1, 0); }
 
-/* What a thread waits for that may be cancelled there. */
+/* A request that may wait, and is a cancellation point. */
 static int ask_and_test(enum operation operation, unsigned object, uint32_t argument, const struct timespec *deadline, uint32_t *value) {
     hthread_testcancel();
     int error = ht_back_end->ask(operation, object, argument, deadline, value);

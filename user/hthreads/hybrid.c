@@ -1,48 +1,51 @@
 /*
- * The back end `hybrid`: a mutex for which nobody waits takes an atomic instruction to lock and one to unlock, as in `fused`; one that threads wait
- * for is the service core's, which has the queue and hands it on, a request each.
+ * The back end `hybrid`. A mutex without waiting threads takes one atomic instruction to lock and one to unlock, as in `fused`. A mutex with
+ * waiting threads is kept by the service core, which has the queue and hands the mutex on; locking and unlocking are a request each.
  *
- * Each mutex is a word here and a mutex there (the core's). The word says whose it is: nobody's, a thread's that took it by the word, or of
- * whoever has the core's (IN_CORE). A thread that finds a mutex taken locks the core's. If it is by the word that somebody has the mutex,
- * it says so in the word (WANTED) and waits, by a condition variable of the core's; the owner then does not free the word, but leaves
- * the mutex to the core, where the most urgent one gets it. It comes back when it was locked many times without anybody waiting.
+ * Each mutex has two parts: a word in memory, and a mutex of the service core. The word says who has the mutex: no thread (FREE), a thread that
+ * has locked it by the word, or the thread that has the core's mutex (IN_CORE).
+ *
+ * - A thread that finds the mutex taken locks the core's mutex.
+ * - If the owner has it by the word, the waiting thread sets WANTED in the word and waits for a condition variable of the core. The owner then does
+ *   not free the word, but leaves the mutex to the core, which gives it to the most urgent waiting thread.
+ * - The mutex moves back to the word after it was locked many times without waiting.
  */
 #include "hardware.h"
 
 enum {
     MUTEXES = 1024, /* of the core */
     NO_MUTEX = 0,
-    WANTED = 1, /* bits beside a thread: others wait for it; */
-    AGAIN = 2,  /* it has locked it more than once */
+    WANTED = 1, /* a bit beside the owner: other threads wait for it */
+    AGAIN = 2,  /* a bit beside the owner: it has locked it more than once */
     FREE = 4,
-    IN_CORE = 8, /* whoever has the core's mutex has it */
+    IN_CORE = 8, /* the thread that has the core's mutex has it */
     SPINS = 30,
-    TAKEN = 4, /* so often found taken, and it goes to the core */
+    TAKEN = 4, /* a mutex that was found taken so often goes to the core */
     POLLS = 200,
-    STAY = 255, /* so often in succession a thread does not wait for one that is BUSY, before that counts */
-    CALM = 4,   /* so often locked without waiting, and it leaves the core */
+    STAY = 255, /* a thread that locks a BUSY mutex so often in succession without waiting begins to count (CALM) */
+    CALM = 4,   /* a mutex that was locked so often without waiting leaves the core */
 };
-/* As IN_CORE; and it is fast, threads wait for it all the time, and there is nothing to be told of it. The only word below 0: that is told at once. */
+/* As IN_CORE, for a fast mutex that threads wait for all the time, and whose owners have not died. It is the only negative word, so the test is cheap. */
 #define BUSY 0x80000000u
 
 enum { OWNER_DIED = 1, NOT_REPAIRED = 2 };
 
 static struct mutex {
     uint32_t word;
-    /* By the core, as in the word: of mutexes that are fast only if there is a reason, so that nobody stores here while many threads lock. Set and
-     * cleared by itself. */
+    /* The owner by the core's mutex, encoded as in the word. It is set and cleared by the owner itself. For fast mutexes it is set only if
+     * needed, so that no thread stores here while many threads lock. */
     uint32_t owner;
-    /* The rest is its owner's, or of who has the core's mutex. */
-    uint32_t depth; /* beyond once */
+    /* The rest is accessed by the mutex's owner, or by the thread that has the core's mutex. */
+    uint32_t depth; /* locks of the owner beyond the first */
     uint32_t kind;
-    uint32_t dead;         /* an owner by the word */
+    uint32_t dead;         /* an owner by the word has died */
     uint32_t is_abandoned; /* the core has said that its owner died */
     uint32_t calm;
-    uint32_t taken;        /* how often it was found so; who finds it counts, and a count may be lost */
-    uint32_t wanted_by;    /* 1 + the condition variable of those that wait for the word; 0: there is none yet */
+    uint32_t taken;        /* how often it was found taken. Threads count without a lock, so a count may be lost */
+    uint32_t wanted_by;    /* 1 + the condition variable of threads that wait for the word; 0: there is none yet */
 } __attribute__((aligned(64))) mutexes[MUTEXES];
 
-static uint32_t mutexes_used; /* numbers beyond have not been */
+static uint32_t mutexes_used; /* higher numbers have not been used yet */
 
 static uint32_t holder(const struct thread *thread) { return (ht_number(thread) + 3) << 2; }
 static uint32_t load(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
@@ -52,18 +55,19 @@ static int swap(uint32_t *word, uint32_t from, uint32_t to) {
     return __atomic_compare_exchange_n(word, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* Whether a thread is known to have it. */
+/* Whether a thread is recorded as the owner. */
 static int has(const struct mutex *mutex, const struct thread *self) {
     uint32_t word = load(&mutex->word);
     return (word & ~(uint32_t)(WANTED | AGAIN)) == holder(self) || (is_in_core(word) && load(&mutex->owner) == holder(self));
 }
 
-/* The core's mutex is the thread's, and it waits until the word is nobody's. 0, ETIMEDOUT, or what ends it without the core's mutex. */
+/* The caller has the core's mutex, and waits until no thread has the mutex by the word. 0, ETIMEDOUT, or another error: it does not have the core's
+ * mutex then. */
 static int wait_for_word(struct mutex *mutex, uint32_t number, const struct timespec *deadline) {
     if (!mutex->wanted_by) {
         uint32_t made;
         int error = ht_hardware_ask(CONDITION_CREATE, 0, 0, NULL, &made);
-        if (error) { /* there are too many; it looks again */
+        if (error) { /* there are too many: yield, and look again */
             ht_hardware_unlock(number);
             sched_yield();
             return ht_hardware_lock(number);
@@ -73,7 +77,7 @@ static int wait_for_word(struct mutex *mutex, uint32_t number, const struct time
     return ht_hardware_ask(CONDITION_WAIT, mutex->wanted_by - 1, number, deadline, NULL);
 }
 
-/* The core's mutex is the thread's; `code` is what it has said. The mutex is the thread's when nobody has it by the word. */
+/* The caller has the core's mutex; `code` is the core's answer. Takes the mutex as soon as no thread has it by the word. */
 static int claim(struct mutex *mutex, uint32_t number, struct thread *self, const struct timespec *deadline, int code) {
     for (;;) {
         uint32_t word = load(&mutex->word);
@@ -106,7 +110,7 @@ static int claim(struct mutex *mutex, uint32_t number, struct thread *self, cons
     return mutex->dead ? EOWNERDEAD : code;
 }
 
-/* The rest of a lock in the core. `code` is what it has said; `has_waited`: somebody else had its mutex. */
+/* Finishes a lock in the core. `code` is the core's answer; `has_waited`: another thread had the core's mutex. */
 static int __attribute__((noinline)) locked_in_core(struct mutex *mutex, uint32_t number, struct thread *self, const struct timespec *deadline,
                                                     int code, int has_waited) {
     if (code && code != EOWNERDEAD)
@@ -129,14 +133,13 @@ static int __attribute__((noinline)) lock_in_core(struct mutex *mutex, uint32_t 
     return locked_in_core(mutex, number, self, NULL, has_waited ? ht_hardware_finish(self) : ht_code(answer), has_waited);
 }
 
-/* The rest of a lock of a mutex that was BUSY. */
+/* Finishes a lock of a mutex that was BUSY. */
 static int __attribute__((noinline)) end_lock_busy(struct mutex *mutex, uint32_t number, struct thread *self, int has_waited) {
     return locked_in_core(mutex, number, self, NULL, has_waited ? ht_hardware_finish(self) : 0, has_waited);
 }
 
-/* Of a mutex that was BUSY. When the core hands it on to somebody who waits, that one does not look at the word any more: a mutex that is BUSY
- * when somebody has begun to wait stays the core's until that one has it, since whoever takes it out of the core has found it IN_CORE and
- * has not waited for it. */
+/* Locks a mutex that was BUSY. A thread that waited and gets the mutex from the core need not look at the word: the mutex cannot have left the core
+ * meanwhile. A thread takes a mutex out of the core only if it has found it IN_CORE and has not waited for it. */
 static int __attribute__((noinline)) lock_busy(struct mutex *mutex, uint32_t number, struct thread *self) {
     struct window *window = self->window;
     uint64_t sequence = ht_next(self);
@@ -155,7 +158,7 @@ static int __attribute__((noinline)) lock_busy(struct mutex *mutex, uint32_t num
     return end_lock_busy(mutex, number, self, has_waited);
 }
 
-/* Another lock by its owner. -1: it waits for itself. */
+/* The owner locks the mutex again. -1: it would wait for itself. */
 static int lock_again(struct mutex *mutex, int may_wait) {
     if (mutex->kind == HTHREAD_MUTEX_RECURSIVE) {
         if (mutex->depth == 0xffff)
@@ -167,7 +170,7 @@ static int lock_again(struct mutex *mutex, int may_wait) {
     return !may_wait ? EBUSY : mutex->kind == HTHREAD_MUTEX_ERRORCHECKING ? EDEADLK : -1;
 }
 
-/* Whoever has it may soon be done with it; but a mutex that is found taken again and again is better off in the core. */
+/* Its owner may soon unlock it, so it pays to spin. A mutex that is found taken again and again is better off in the core. */
 static unsigned spins_for(struct mutex *mutex) {
     uint32_t taken = __atomic_load_n(&mutex->taken, __ATOMIC_RELAXED) + 1;
     __atomic_store_n(&mutex->taken, taken, __ATOMIC_RELAXED);
@@ -188,7 +191,7 @@ static int __attribute__((noinline)) lock_slowly(uint32_t number, const struct t
             return code;
     }
     unsigned spins = is_in_core(word) ? 0 : spins_for(mutex);
-    /* Those that wait already come first. */
+    /* Threads that wait already come first. */
     for (; spins && !(word & WANTED) && !is_in_core(word); spins--) {
         if (word == FREE && swap(&mutex->word, FREE, holder(self)))
             return 0;
@@ -204,7 +207,7 @@ static inline int take(struct mutex *mutex, const struct thread *self) {
            __atomic_compare_exchange_n(&mutex->word, &word, holder(self), 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-/* A thread that is not known yet goes the slow way. */
+/* A thread that the library does not know yet takes the slow path. */
 static int lock(uint32_t number) {
     struct thread *self = ht_known();
     if (__builtin_expect(self && number < MUTEXES, 1)) {
@@ -245,7 +248,7 @@ static int try_lock(uint32_t number) {
     return claim(mutex, number, self, NULL, code);
 }
 
-/* A mutex that its owner has by the word is the core's from now on; the core's mutex is the caller's then. */
+/* Moves a mutex from the word to the core. The caller has it by the word, and has the core's mutex afterwards. */
 static void bring_to_core(struct mutex *mutex, uint32_t number) {
     ht_hardware_lock(number);
     uint32_t word = __atomic_exchange_n(&mutex->word, IN_CORE, __ATOMIC_ACQ_REL);
@@ -254,7 +257,7 @@ static void bring_to_core(struct mutex *mutex, uint32_t number) {
         ht_hardware_ask(BROADCAST, mutex->wanted_by - 1, 0, NULL, NULL);
 }
 
-/* Before the core has it again. */
+/* The owner is about to give the core's mutex back. */
 static void let_go(struct mutex *mutex, const struct thread *self) {
     if (load(&mutex->owner) != holder(self))
         return;
@@ -288,7 +291,7 @@ static int __attribute__((noinline)) unlock_slowly(uint32_t number) {
     } else if (!is_in_core(word) || mutex->kind != HTHREAD_MUTEX_FAST) {
         return EPERM;
     }
-    /* The core knows whose it is. */
+    /* The core checks the owner. */
     return ht_hardware_unlock(number);
 }
 
@@ -309,7 +312,7 @@ static int unlock(uint32_t number) {
 static int create(uint32_t kind, uint32_t *number) {
     if (kind > HTHREAD_MUTEX_ERRORCHECKING)
         return EINVAL;
-    /* Who locks one again is found out here. */
+    /* Mutexes of the core are fast ones: this file finds owners that lock again. */
     int error = ht_hardware_ask(MUTEX_CREATE, 0, HTHREAD_MUTEX_FAST, NULL, number);
     if (error)
         return error;
@@ -344,7 +347,7 @@ static int make_consistent(struct mutex *mutex, uint32_t number, struct thread *
     return error;
 }
 
-/* A condition variable is the core's, so the mutex must be. */
+/* Condition variables are in the core, so the mutex must be there, too. */
 static int wait_for_condition(unsigned condition, uint32_t number, struct thread *self, const struct timespec *deadline) {
     struct mutex *mutex = mutexes + number;
     uint32_t word = load(&mutex->word), dead = mutex->dead;
@@ -372,7 +375,7 @@ static int wait_for_condition(unsigned condition, uint32_t number, struct thread
     return claim(mutex, number, self, NULL, code);
 }
 
-/* A thread ends. What it has by the word it leaves to the core, where the next owner finds out; for the rest the core does that. */
+/* A thread ends. Mutexes that it has by the word go to the core, where the next owner learns of the death. The core itself does this for its own. */
 static void abandon(struct thread *self) {
     uint32_t used = load(&mutexes_used);
     for (uint32_t number = 0; number < used; number++) {
@@ -406,7 +409,7 @@ static int ask(enum operation operation, unsigned object, uint32_t argument, con
     return ht_hardware_ask(operation, object, argument, deadline, value);
 }
 
-/* A device locks mutexes of the core alone. */
+/* A device can lock only mutexes of the core. */
 static int become(struct thread *thread, unsigned does, const hthread_work_t *work) {
     return work->mutex.handle || work->condition.handle ? ENODEV : ht_hardware_become(thread, does, work);
 }

@@ -1,4 +1,4 @@
-/* What the library's files share. Names that begin with ht_ are the library's own. */
+/* Declarations that the library's files share. Names that begin with ht_ are internal to the library. */
 #ifndef HTHREAD_INTERNAL_H
 #define HTHREAD_INTERNAL_H
 
@@ -20,7 +20,7 @@ enum {
     CPUS = 128,
 };
 
-/* What can be asked for, and how: docs/protocols/service.md. Every back end takes the same requests. */
+/* Operations of requests (docs/protocols/service.md). Every back end takes the same requests. */
 enum operation {
     START = 1, CREATE = 2, EXIT = 3, JOIN = 4, YIELD = 5, SET_PRIORITY = 6, DETACH = 7, DELETE = 8, SLOTS = 9,
     MUTEX_CREATE = 16, MUTEX_DESTROY = 17, LOCK = 18, TRY_LOCK = 19, UNLOCK = 20, CONSISTENT = 21,
@@ -31,10 +31,10 @@ enum operation {
 };
 
 #define DETACHED (1u << 16)  /* in the argument of CREATE */
-#define HARDWARE (1u << 17)  /* likewise: a device is it */
+#define HARDWARE (1u << 17)  /* in the argument of CREATE: the thread is a device */
 #define KILLED UINT32_MAX    /* the value of a thread that ended without one */
 
-/* A window of registers: of the service core, or memory in which a server finds and leaves the same words. */
+/* A window of registers: of the service core, or memory with the same words, which a server reads and writes. */
 struct window {
     uint64_t request; /* sequence << 56 | operation << 48 | object << 32 | argument */
     uint64_t answer;  /* sequence << 56 | state << 48 | code << 32 | value */
@@ -42,7 +42,7 @@ struct window {
 };
 
 #define SEQUENCE_ONE ((uint64_t)1 << 56)
-#define SEQUENCE_FIRST ((uint64_t)0x80 << 56) /* not 0, which stands in a window before the first request */
+#define SEQUENCE_FIRST ((uint64_t)0x80 << 56) /* never 0: a window has 0 before its first request */
 #define WAITS ((uint64_t)1 << 48)
 #define DONE ((uint64_t)2 << 48)
 
@@ -50,20 +50,20 @@ static inline uint64_t ht_word(enum operation operation, unsigned object, uint32
     return (uint64_t)operation << 48 | (uint64_t)(uint16_t)object << 32 | argument;
 }
 
-/* A thread of the process: what is its own. What those know who keep the objects is elsewhere (tables.h), near to them. */
+/* A thread's own data. What the service knows of a thread is in tables.h, near the service's core. */
 struct thread {
     struct window *window;
-    uint64_t sequence; /* of its last request, in the highest byte */
+    uint64_t sequence; /* the sequence number of its last request, in the highest byte */
     void *(*function)(void *);
     void *argument, *result;
     uint32_t life; /* bits of life.c */
     uint32_t is_created;
     uint32_t is_hardware, is_cancelled;
-    uint32_t doorbell; /* how often it has rung for a server */
-    uint32_t stay;     /* of hybrid.c: locks that it has not to wait for until that counts */
-    uint8_t farewells; /* rounds of destructors that have passed at its end */
+    uint32_t doorbell; /* how often it has rung a server */
+    uint32_t stay;     /* hybrid.c: how many locks without waiting are left until it begins to count */
+    uint8_t farewells; /* rounds of destructors that have run at its end */
     uint8_t gave_up;   /* `sleep` has ended a wait */
-    /* In waits for condition variables, unless it is NULL: sleeps as ht_sleep does. Not 0: the wait is over. */
+    /* If not NULL, used in waits for condition variables: sleeps as ht_sleep does. A result that is not 0 ends the wait. */
     int (*sleep)(uint32_t *word, uint32_t while_it_is, const struct timespec *time);
     struct window own __attribute__((aligned(64))); /* the window, unless that is the service core's */
 } __attribute__((aligned(128)));
@@ -72,34 +72,34 @@ extern struct thread ht_threads[THREADS];
 
 static inline uint32_t ht_number(const struct thread *thread) { return (uint32_t)(thread - ht_threads); }
 
-/* A back end. What is asked for seldom, or may wait, goes through `ask`. */
+/* A back end. Requests that are rare, or may wait, go through `ask`. */
 struct back_end {
     const char *name;
     int (*lock)(uint32_t mutex);
     int (*try_lock)(uint32_t mutex);
     int (*unlock)(uint32_t mutex);
-    /* Does what a request says: 0 or a number of an error. deadline NULL: for ever. value may be NULL. */
+    /* Executes a request. Returns 0 or an error number. deadline NULL: waits for ever. value may be NULL. */
     int (*ask)(enum operation operation, unsigned object, uint32_t argument, const struct timespec *deadline, uint32_t *value);
-    /* A thread to be; NULL: there are too many. The caller becomes it by `enter`, or gives it back by `drop`. */
+    /* Allocates a thread. NULL: there are too many. The caller becomes that thread by `enter`, or frees it by `drop`. */
     struct thread *(*make)(void);
     int (*enter)(struct thread *thread);
     void (*drop)(struct thread *thread);
-    /* It has ended, and its kernel thread asks for nothing any more. */
+    /* The thread has ended, and its kernel thread makes no more requests. */
     void (*gone)(struct thread *thread);
-    /* Nobody will join it any more. */
+    /* The thread will not be joined any more. */
     void (*unwanted)(struct thread *thread);
-    /* A device becomes the thread, which was created for one: 0 or a number of an error. NULL: there are none. */
+    /* Makes a device the thread, which was created for one. Returns 0 or an error number. NULL: the back end has no devices. */
     int (*become)(struct thread *thread, unsigned does, const hthread_work_t *work);
     /* Ends a thread that is a device. */
     int (*stop)(struct thread *thread);
-    /* 0 or a number of an error: it cannot be used here. `words`: what follows its name in the environment. */
+    /* Opens the back end. Returns 0, or an error number: it cannot be used here. `words`: the text after its name in the environment variable. */
     int (*open)(const char *words);
 };
 
 extern const struct back_end ht_hardware, ht_rpc, ht_software, ht_fused, ht_hybrid;
 extern const struct back_end *ht_back_end;
 
-/* The calling thread as the library knows it. Programs for several instruction sets have no thread-local variables but what pthreads keeps. */
+/* The calling thread's record. Programs for several instruction sets have no thread-local variables, only pthreads' keys. */
 #ifdef HTHREAD_SEVERAL_ISAS
 extern pthread_key_t ht_key;
 static inline struct thread *ht_known(void) { return pthread_getspecific(ht_key); }
@@ -108,9 +108,9 @@ extern __thread struct thread *ht_self;
 static inline struct thread *ht_known(void) { return ht_self; }
 #endif
 
-/* start.c: the calling thread, which becomes known if it is not yet; NULL: there are too many. */
+/* start.c: the calling thread's record, made if the library does not know the thread yet. NULL: there are too many. */
 struct thread *ht_attach(void);
-/* Chooses the back end, the first time. */
+/* Chooses the back end, on the first call. */
 void ht_start(void);
 
 static inline struct thread *ht_me(void) {
@@ -122,30 +122,30 @@ static inline struct thread *ht_me(void) {
 void ht_end(struct thread *self, void *value);
 void ht_set_known(struct thread *thread);
 
-/* functions.c: what devices do, in software. */
+/* functions.c: devices' functions in software. */
 unsigned ht_does(const char *name);
 void *(*ht_function(unsigned does))(void *);
-/* The memory of a hthread_work_t, as a device is given it; how many regions. */
+/* Lists the regions of memory of a hthread_work_t that a device may access. Returns how many there are. */
 struct region {
     uint64_t start, bytes, flags;
 };
 unsigned ht_regions(unsigned does, const hthread_work_t *work, struct region *regions);
 
-/* How requests reach whoever serves them: `where` is that server, if there are several. */
+/* How requests reach the server: `where` is the server's number, if there are several. */
 struct way {
     void (*deliver)(struct thread *self, unsigned where);
     unsigned polls; /* loads of the answer before the thread sleeps */
 };
 
-/* wait.c: a request, and its final answer: 0 or the number of an error. */
+/* wait.c: makes a request and waits for its final answer: 0 or an error number. */
 int ht_request(struct thread *self, uint64_t word, const struct way *way, unsigned where, const struct timespec *deadline, uint32_t *value);
-/* Waits until the answer to the last request is final, or until the deadline (0 then). */
+/* Waits until the answer to the last request is final. 0: the deadline came first. */
 uint64_t ht_await(struct thread *self, unsigned polls, const struct timespec *deadline);
 void ht_sleep(uint32_t *word, uint32_t while_it_is, const struct timespec *deadline);
 void ht_wake(uint32_t *word, int threads);
 static inline int ht_is_time(const struct timespec *time) { return time->tv_nsec >= 0 && time->tv_nsec < 1000000000; }
 
-/* The number of the next request: two in turn, since each request is answered before the next one is made. */
+/* The sequence number of the next request. Two numbers in turn are enough: each request is answered before the next one is made. */
 static inline uint64_t ht_next(struct thread *self) { return self->sequence ^= SEQUENCE_ONE; }
 
 static inline int ht_is_done(uint64_t answer, uint64_t sequence) { return (answer & ~(uint64_t)0xffffffffffff) == (sequence | DONE); }
@@ -167,7 +167,7 @@ struct island {
 };
 extern struct island ht_islands[ISLANDS];
 void ht_find_islands(void);
-/* Those for which the program has code. */
+/* The islands for which the program has code. */
 unsigned ht_usable_islands(void);
 /* Calls function(argument) on a core of an island, or on one core. */
 void *ht_run_on(int island, int cpu, void *(*function)(void *), void *argument);

@@ -1,20 +1,22 @@
 /*
- * What mutexes of hthreads take, over the back end that MOTET_HTHREADS chooses:
+ * Measures the time of hthreads' mutexes, with the back end that MOTET_HTHREADS chooses:
  *
  *     latency [-s SECONDS] [-c CPU,CPU,...] lock THREADS ITERATIONS                       each thread has a mutex of its own
  *     latency [-c CPU,CPU,...] same THREADS ITERATIONS                       all have one
  *     latency [-c CPU,CPU,...] speedup THREADS TOTAL OUTSIDE INSIDE [BEGINNINGS SPAN]
  *         TOTAL iterations, divided over the threads: each is OUTSIDE cycles of delay, then INSIDE cycles with the thread's own mutex locked (see
- *         `delay`). With BEGINNINGS all of that so many times, where each thread first waits for a random part of SPAN cycles
+ *         `delay`). With BEGINNINGS, all of that is done so many times, and each thread first waits for a random part of SPAN cycles
  *
- * Each thread is on a core of its own: those of -c in turn, or the first ones that the program has. -s: waits first; Linux goes on with its own start
- * when its first program runs already.
+ * Each thread has a core of its own: the cores of -c in turn, or the first ones of the program. -s: waits first, because Linux is still starting
+ * when its first program runs.
  *
- * Of lock and same, two passes, in each of which threads lock and unlock until all are there and SETTLE times more, before what is measured, and
- * after it until all have measured. The first one, of SINGLES pairs at most, reads the clock after each pair of lock and unlock: `mean`, `sd`, `max`
- * in nanoseconds, without the readings, whose least cost was measured before, and in a second line each time, and how often it was. The second
- * one does not, and is the region of interest `pairs`: `loop` is the mean of all threads. speedup is the region `speedup`; `time` is from the
- * first thread's begin to the last one's end, the mean of all beginnings.
+ * lock and same have two passes. In each, threads lock and unlock without measuring until all are there, and SETTLE times more. After they have
+ * measured, they go on until all others have.
+ * - The first pass has SINGLES pairs at most, and reads the clock after each pair of lock and unlock. It prints `mean`, `sd` and `max` in
+ *   nanoseconds, less the least cost of a reading, which was measured before. A second line has each time, and how often it occurred.
+ * - The second pass does not read the clock. It is the region of interest `pairs`; `loop` is the mean of all threads.
+ *
+ * speedup is the region `speedup`. `time` is from the first thread's begin to the last one's end, the mean of all beginnings.
  */
 #define _GNU_SOURCE
 #include <math.h>
@@ -39,11 +41,11 @@ static int cpus[THREADS_MAX], cpu_count;
 static struct worker {
     hthread_mutex_t mutex;
     int cpu;
-    uint32_t singles_ns[SINGLES]; /* of the first pass */
+    uint32_t singles_ns[SINGLES]; /* times of the first pass */
     uint64_t begin_ns[BEGINNINGS_MAX], end_ns[BEGINNINGS_MAX];
     long done;
     int passed; /* how many beginnings and ends of passes */
-} __attribute__((aligned(128))) workers[THREADS_MAX]; /* no two in a line */
+} __attribute__((aligned(128))) workers[THREADS_MAX]; /* no two in a cache line */
 
 static hthread_mutex_t shared;
 static hthread_barrier_t barrier;
@@ -65,8 +67,8 @@ static uint64_t now_ns(void) {
 }
 
 /*
- * As many cycles as the slaves of machines/hthreads.toml need for it: a round is ROUND of them, its taken branch being two; the rest is below one
- * round. On every instruction set a round is ROUND - 1 instructions.
+ * Delays for a number of cycles of a slave of machines/hthreads.toml, rounded down to whole rounds. A round is ROUND cycles: ROUND - 1 instructions
+ * on every instruction set, of which the taken branch takes two cycles.
  */
 static inline void delay(long cycles) {
     for (; cycles >= ROUND; cycles -= ROUND)
@@ -97,10 +99,10 @@ static inline void pair(hthread_mutex_t *mutex) {
     hthread_mutex_unlock(mutex);
 }
 
-/* Pairs of the first pass. Few, so that hardly any of them has a timer's tick in it. */
+/* Pairs of the first pass. They are few, so that hardly any has a timer tick in it. */
 static long singles(void) { return iterations < SINGLES ? iterations : SINGLES; }
 
-/* Goes on with what the others are in competition with, until they all are here, too. */
+/* Continues to lock and unlock, so that the others have the same competition, until all are here. */
 static void keep_up(struct worker *self, hthread_mutex_t *mutex) {
     int passed = self->passed + 1;
     __atomic_store_n(&self->passed, passed, __ATOMIC_RELAXED);
@@ -109,7 +111,7 @@ static void keep_up(struct worker *self, hthread_mutex_t *mutex) {
             pair(mutex);
 }
 
-/* All begin at once: whom the barrier has found asleep is on its way for thousands of cycles after the first one has left it. */
+/* Has all begin at once. A barrier is not enough: a thread that slept there arrives thousands of cycles after the first one. */
 static void begin_together(struct worker *self) {
     __atomic_store_n(&self->passed, self->passed + 1, __ATOMIC_RELEASE);
     for (long i = 0; i < threads; i++)
@@ -117,7 +119,7 @@ static void begin_together(struct worker *self) {
             ;
 }
 
-/* Before a pass: whoever keeps the mutexes knows how they are used. */
+/* Before a pass: gives the back end time to adapt to how the mutex is used. */
 static void settle(struct worker *self, hthread_mutex_t *mutex) {
     keep_up(self, mutex);
     for (int i = 0; i < SETTLE; i++)
@@ -156,7 +158,7 @@ static long offset(const struct worker *self, long beginning, long end) {
     return end > 0 ? (long)((word ^ word >> 31) % (uint64_t)end) : 0;
 }
 
-/* The paper's loop, once. With times that are always the same, who meets whom follows from how the threads began. */
+/* The paper's loop, once. All times are constant, so how the threads began decides which of them meet. */
 static void work(struct worker *self, hthread_mutex_t *mutex, long beginning) {
     long share = iterations / threads + (self - workers < iterations % threads), wait = offset(self, beginning, span);
     begin_together(self);
@@ -183,7 +185,7 @@ static void *run(void *worker) {
     if (sched_setaffinity(0, sizeof one, &one) != 0)
         fail("sched_setaffinity", 22);
     for (int i = 0; i < 10; i++)
-        pair(&mutex); /* code and tables are there */
+        pair(&mutex); /* code and tables are in memory */
     meet();
     if (experiment == SPEEDUP) {
         for (long i = 0; i < beginnings; i++)
@@ -227,7 +229,7 @@ static int by_size(const void *one, const void *other) {
     return (first > second) - (first < second);
 }
 
-/* Of all threads, by size. How many there are. */
+/* Collects the times of all threads, sorted. Returns how many there are. */
 static long collect(void) {
     long count = 0;
     for (const struct worker *self = workers; self < workers + threads; self++)
@@ -328,7 +330,7 @@ int main(int count, char **words) {
         check("hthread_join", hthread_join(ids[i], NULL));
     report(words[1]);
     fflush(stdout);
-    /* As a kernel's first program it ends the machine, whose serial port may have some of that left to send. */
+    /* As a kernel's first program it ends the machine. The serial port may still have output to send. */
     tcdrain(STDOUT_FILENO);
     return 0;
 }

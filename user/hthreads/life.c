@@ -1,5 +1,5 @@
-/* Numbers of threads of back ends that keep their objects in the process's memory. A number is free again when its kernel thread asks for
- * nothing any more and nobody will join it. */
+/* Thread numbers, for back ends that keep their objects in the process's memory. A number is free again when its kernel thread makes no more requests
+ * and the thread will not be joined. */
 #include "tables.h"
 
 enum { GONE = 1, UNWANTED = 2 };
@@ -22,14 +22,14 @@ struct thread *ht_make_thread(void) {
     int number = take_number();
     if (number < 0)
         return NULL;
-    /* Servers tell rings of a number apart, whosever it is. */
+    /* The count of rings goes on with the next thread of this number: servers must see each ring as a new one. */
     uint32_t doorbell = ht_threads[number].doorbell;
     ht_threads[number] = (struct thread){.window = &ht_threads[number].own, .sequence = SEQUENCE_FIRST, .doorbell = doorbell};
     ht_clients[number] = (struct client){.priority = HTHREAD_PRIORITY_DEFAULT};
     return ht_threads + number;
 }
 
-/* Nobody joins one that was not created. */
+/* A thread that was not created cannot be joined. */
 int ht_enter_thread(struct thread *thread) {
     struct client *client = ht_clients + ht_number(thread);
     if (!thread->is_created)

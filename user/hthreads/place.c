@@ -19,7 +19,7 @@ static void add_cpu(int island, int cpu) {
     }
 }
 
-/* The kernel has a paragraph for each core: processor, island, isa. */
+/* Reads /proc/cpuinfo, which has a paragraph for each core: processor, island, isa. */
 static void read_cpuinfo(void) {
     char line[256];
     int cpu = -1, island = -1;
@@ -77,7 +77,7 @@ struct journey {
     void *argument;
 };
 
-/* On the island, or on a core of its instruction set. */
+/* Runs on the island, or on another core of its instruction set. */
 static void *arrive(void *words) {
     const struct journey *journey = words;
     cpu_set_t one = ht_islands[journey->island].cpus;

@@ -4,7 +4,7 @@
 #include <linux/futex.h>
 #include <sys/syscall.h>
 
-enum { CANCEL_MASKED = 2 }; /* musl: who is cancelled is told by the system call */
+enum { CANCEL_MASKED = 2 }; /* musl: a cancelled thread gets this error from the system call */
 
 static int is_shared(const pthread_cond_t *condition) { return condition->__u.__p[0] != NULL; }
 static clockid_t clock_of(const pthread_cond_t *condition) { return condition->__u.__i[4]; }
@@ -23,17 +23,17 @@ static struct timespec realtime(const struct timespec *deadline, clockid_t clock
     return real;
 }
 
-/* Sleeps as ht_sleep does. 1: the thread is to end. */
+/* Sleeps as ht_sleep does. 1: the thread was cancelled. */
 static int sleep_until_cancelled(uint32_t *word, uint32_t while_it_is, const struct timespec *time) {
     return __syscall_cp(SYS_futex, (long)word, FUTEX_WAIT, (long)while_it_is, (long)time, 0, 0) == -ECANCELED;
 }
 
-/* Waits; who is cancelled meanwhile has the mutex again when it ends. */
+/* Waits. A thread that is cancelled meanwhile gets the mutex back before it ends. */
 static int wait_cancellably(uint32_t condition, uint32_t mutex, const struct timespec *deadline) {
     struct thread *self = ht_me();
     int state;
     if (!self)
-        return EPERM; /* it has locked nothing */
+        return EPERM; /* the thread has locked nothing */
     pthread_testcancel();
     pthread_setcancelstate(CANCEL_MASKED, &state);
     if (state == PTHREAD_CANCEL_DISABLE)
@@ -71,7 +71,7 @@ static int wait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct 
     if (deadline && clock_of(condition) != CLOCK_REALTIME)
         (real = realtime(deadline, clock_of(condition)), deadline = &real);
     int error = wait_cancellably((uint32_t)word - 1, (uint32_t)mutex_word - 1, deadline);
-    /* Nobody has the mutex, and nobody gets it any more. */
+    /* No thread has the mutex, and no thread gets it any more. */
     if ((error == EOWNERDEAD || error == ENOTRECOVERABLE) && !(ht_type(mutex) & ROBUST)) {
         if (error == EOWNERDEAD)
             ht_back_end->unlock((uint32_t)mutex_word - 1);
@@ -88,7 +88,7 @@ int pthread_cond_wait(pthread_cond_t *restrict condition, pthread_mutex_t *restr
     return ht_is_ours() ? wait(condition, mutex, NULL) : __pthread_cond_timedwait(condition, mutex, NULL);
 }
 
-/* The word of one that threads have waited for. Nobody has waited: nobody is woken, and 0 is musl's, too. */
+/* The word of a condition variable. It is 0 if no thread has waited yet: then there is no thread to wake. In musl, 0 means the same. */
 static int word_of(pthread_cond_t *condition) { return ht_is_ours() ? ht_load(ht_word_of_condition(condition)) : IS_MUSLS; }
 
 int pthread_cond_signal(pthread_cond_t *condition) {

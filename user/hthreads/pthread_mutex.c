@@ -13,13 +13,13 @@ int __attribute__((cold)) ht_name_mutex(pthread_mutex_t *mutex) {
     return IS_MUSLS;
 }
 
-/* The word of a mutex, where mutexes are not known to be musl's. Who has given it a number has made the choice. */
+/* The word of a mutex, if mutexes are not known to be musl's. A mutex with a number shows that the choice has been made. */
 static inline int word_of(pthread_mutex_t *mutex) {
     int word = ht_load(ht_word_of_mutex(mutex));
     return __builtin_expect(word != 0, 1) ? word : ht_name_mutex(mutex);
 }
 
-/* The owner of a mutex that is not robust has ended with it: nobody gets it any more. */
+/* The owner of a mutex that is not robust has ended while it had it: no thread gets it any more. */
 static int wait_in_vain(const struct timespec *deadline) {
     uint32_t nobody = 0;
     while (!deadline)
@@ -32,12 +32,12 @@ static int wait_in_vain(const struct timespec *deadline) {
     }
 }
 
-/* What an error of a lock means to pthreads. */
+/* Translates an error of a lock into that of pthreads. */
 static int __attribute__((noinline, cold)) has_failed(pthread_mutex_t *mutex, uint32_t number, int error, const struct timespec *deadline, int may_wait) {
     if ((error != EOWNERDEAD && error != ENOTRECOVERABLE) || ht_type(mutex) & ROBUST)
         return error;
     if (error == EOWNERDEAD)
-        ht_back_end->unlock(number); /* without making it consistent: all others are told, too */
+        ht_back_end->unlock(number); /* without making it consistent: the other threads get the error, too */
     return may_wait ? wait_in_vain(deadline) : EBUSY;
 }
 

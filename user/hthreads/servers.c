@@ -1,12 +1,12 @@
-/* The back ends `rpc` and `software`: servers that are asked by interrupts. The requester stores its request in its slot, interrupts the
- * server, and polls for the answer; the server, asleep while nothing is asked, loads the request, does it on its tables, and
- * stores the answer. With `rpc`, one master serves everybody, as a monolithic kernel that other cores call; with `software`, several
- * servers have a part of the objects each, by their numbers, as those of a microkernel.
+/* The back ends `rpc` and `software`: servers that are called by interrupts. The requester stores its request in its slot, interrupts the
+ * server, and polls for the answer. The server sleeps while there are no requests. It loads the request, executes it on its tables, and stores the
+ * answer. With `rpc`, one master serves all threads, as a monolithic kernel that other cores call. With `software`, there are several servers, as
+ * those of a microkernel; each has a part of the objects, by their numbers.
  *
  * rpc[:awake][@CPU]   software[:SERVERS][:awake][@CPU,CPU,...]
  *
- * CPU: the cores that they are on; otherwise the first ones of the program. `awake`: a server serves all that has come before it sleeps, and is
- * interrupted only when it does; otherwise each request is an interrupt. */
+ * CPU: the servers' cores; by default the first ones of the program. `awake`: a server serves all requests that have come before it sleeps, and is
+ * interrupted only when it sleeps. Otherwise each request is an interrupt. */
 #include "tables.h"
 
 #include <stdio.h>
@@ -15,11 +15,12 @@
 
 enum { SERVERS_MAX = 64, POLLS = 4000 };
 
-/* What a server looks at, in its own pages. Only plain loads and stores: there may be no atomic instruction that all cores have. */
+/* The words that a server polls, in its own pages. They are accessed by plain loads and stores, because cores may have no atomic instruction in
+ * common. */
 struct desk {
-    uint32_t doorbell; /* changes with each request: who has rung, and how often */
+    uint32_t doorbell; /* changes with each request: the number of the ringing thread, and how often it has rung */
     uint32_t sleeps;   /* 1: it must be interrupted */
-    uint32_t next;     /* whose turn it is */
+    uint32_t next;     /* the thread whose turn it is */
     uint32_t zero;     /* always */
     uint8_t has_asked[THREADS] __attribute__((aligned(64))); /* by thread: 1 from its request until the server begins it */
 };
@@ -32,13 +33,13 @@ static struct server {
 
 static unsigned server_count;
 static uint32_t are_ready; /* servers */
-static uint32_t threads_used; /* numbers beyond have not been */
+static uint32_t threads_used; /* higher numbers have not been used yet */
 static int may_be_awake;     /* servers serve all that has come before they sleep */
-static int are_lost; /* in a child, whose threads they are not */
+static int are_lost; /* in a child process: the servers are its parent's threads */
 
 enum { NOBODY = THREADS };
 
-/* The first thread from `from` on that has asked. */
+/* The first thread from `from` on that has a request. */
 static uint32_t find(const struct desk *desk, uint32_t from, uint32_t used) {
     for (uint32_t first = from & ~7u; first < used; first += 8) {
         uint64_t eight = __atomic_load_n((const uint64_t *)(const void *)(desk->has_asked + first), __ATOMIC_ACQUIRE);
@@ -50,7 +51,7 @@ static uint32_t find(const struct desk *desk, uint32_t from, uint32_t used) {
     return NOBODY;
 }
 
-/* Serves whose turn it is of those that have asked. Has it anybody? */
+/* Serves the next thread that has a request. Was there one? */
 static int serve_one(const struct service *service, struct desk *desk) {
     uint32_t used = __atomic_load_n(&threads_used, __ATOMIC_RELAXED), thread = find(desk, desk->next, used);
     if (thread == NOBODY)
@@ -58,13 +59,13 @@ static int serve_one(const struct service *service, struct desk *desk) {
     if (thread == NOBODY)
         return 0;
     desk->next = thread + 1;
-    /* Who is answered may ask again at once. */
+    /* An answered thread may make its next request at once. */
     __atomic_store_n(desk->has_asked + thread, 0, __ATOMIC_RELAXED);
     ht_serve(service, thread);
     return 1;
 }
 
-/* Serves until nobody asks, and sleeps until somebody does. */
+/* Serves until there are no requests, and sleeps until the next one. */
 static void serve_awake(const struct service *service, struct desk *desk) {
     uint32_t rung = __atomic_load_n(&desk->doorbell, __ATOMIC_ACQUIRE);
     if (serve_one(service, desk))
@@ -76,7 +77,7 @@ static void serve_awake(const struct service *service, struct desk *desk) {
     __atomic_store_n(&desk->sleeps, 0, __ATOMIC_RELAXED);
 }
 
-/* Serves one request for each interrupt: one that has come meanwhile is taken when the kernel has been left and entered. */
+/* Serves one request for each interrupt. A request that comes meanwhile is served after the server has left and entered the kernel. */
 static void serve_interrupt(const struct service *service, struct desk *desk) {
     uint32_t rung = __atomic_load_n(&desk->doorbell, __ATOMIC_ACQUIRE), used = __atomic_load_n(&threads_used, __ATOMIC_RELAXED);
     if (serve_one(service, desk) && find(desk, 0, used) != NOBODY)
@@ -91,7 +92,7 @@ static void *serve(void *server_word) {
     struct desk *desk = mmap(NULL, sizeof *desk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (desk == MAP_FAILED)
         abort();
-    /* It is to be near to this core: its pages are not there yet. */
+    /* Its pages do not exist yet: touching them here allocates them near this core. */
     memset(desk, 0, sizeof *desk);
     desk->sleeps = !may_be_awake;
     ht_touch_tables(&service);
@@ -125,7 +126,7 @@ static unsigned server_of(const struct thread *self, enum operation operation, u
     case MUTEX_CREATE: case CONDITION_CREATE: case BARRIER_CREATE: number = __atomic_fetch_add(&created, 1, __ATOMIC_RELAXED); break;
     case CONDITION_WAIT: number = argument; break;
     case SIGNAL: case BROADCAST: case CONDITION_DESTROY: {
-        /* Where its waiters are. */
+        /* A condition variable's waiting threads are with the server of their mutex. */
         uint32_t mutex = object < CONDITIONS ? __atomic_load_n(&ht_conditions[object].mutex, __ATOMIC_ACQUIRE) : 0;
         number = mutex ? mutex - 1 : object;
         break;
@@ -146,7 +147,7 @@ static int ask(enum operation operation, unsigned object, uint32_t argument, con
         return 0;
     uint64_t word = ht_word(operation, object, argument);
     unsigned where = server_of(self, operation, object, argument);
-    /* What a thread that ends has is with all of them; the one that tells its end is the last to hear of it. */
+    /* All servers may have objects of a thread that ends. The server that reports its end is called last. */
     for (unsigned other = 0; operation == EXIT && other < server_count; other++)
         if (other != where)
             ht_request(self, word, &by_interrupt, other, NULL, NULL);
@@ -164,7 +165,7 @@ static int lock(uint32_t mutex) { return ask_mutex(LOCK, mutex); }
 static int try_lock(uint32_t mutex) { return ask_mutex(TRY_LOCK, mutex); }
 static int unlock(uint32_t mutex) { return ask_mutex(UNLOCK, mutex); }
 
-/* The core with a place among those that the program can use, in turn. */
+/* The core number `place` (counted round and round) of those that the program can use. */
 static int nth_cpu(unsigned place) {
     unsigned islands = ht_usable_islands(), all = 0;
     for (int round = 0; round < 2; round++) {
@@ -179,7 +180,7 @@ static int nth_cpu(unsigned place) {
     return -1;
 }
 
-/* ":SERVERS:awake@CPU,CPU,..." Gives 0, or EINVAL. */
+/* Parses ":SERVERS:awake@CPU,CPU,...". 0, or EINVAL. */
 static int parse(const char *words, unsigned count) {
     char *end = (char *)words;
     if (*words == ':' && words[1] != 'a') {

@@ -1,4 +1,4 @@
-/* The choice of a back end, and who the calling thread is. */
+/* Chooses the back end, and finds the calling thread's record. */
 #include "internal.h"
 
 #include <limits.h>
@@ -12,7 +12,7 @@ enum { BACK_ENDS = sizeof ALL / sizeof ALL[0] };
 struct thread ht_threads[THREADS];
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* So that threads that end otherwise than by returning are noticed. */
+/* A key whose destructor notices threads that end without returning from their function. */
 #ifdef HTHREAD_SEVERAL_ISAS
 pthread_key_t ht_key;
 #define key ht_key
@@ -28,7 +28,7 @@ void ht_set_known(struct thread *thread) {
     pthread_setspecific(key, thread);
 }
 
-/* A thread ends that has not come to ht_end. Other keys' destructors may lock mutexes: theirs come first. */
+/* A thread ends without ht_end. Destructors of other keys may lock mutexes, so they run first. */
 static void destroyed(void *thread) {
     struct thread *self = thread;
     ht_set_known(self);
@@ -36,7 +36,7 @@ static void destroyed(void *thread) {
         ht_end(self, HTHREAD_KILLED);
 }
 
-/* Constructors of the program's own may come first, and ask for something. */
+/* The program's own constructors may run first, and make requests. */
 static void __attribute__((constructor)) make_key(void) {
     static int is_made;
     if (!is_made && pthread_key_create(&key, destroyed) != 0)
@@ -44,19 +44,19 @@ static void __attribute__((constructor)) make_key(void) {
     is_made = 1;
 }
 
-/* A child's only thread has the window of none. What keeps the objects is its parent's, too, or is not there. */
+/* The only thread of a forked child has no window. Its parent's objects are in the service core, or its parent's servers are not in the child. */
 static void forked(void) { ht_set_known(NULL); }
 
-/* The choice of the library and that of its adaptor for pthreads (adaptor.h): there is one back end. */
+/* The variables of the library and of its adaptor for pthreads (adaptor.h). A program has one back end. */
 static const char *const VARIABLES[] = {"MOTET_HTHREADS", "MOTET_MUTEX"};
 
-/* Without what runs at the end of programs, which may lock mutexes. */
+/* Ends without the program's exit handlers, because they may lock mutexes. */
 static void leave(void) {
     fflush(NULL);
     _exit(1);
 }
 
-/* What a variable has, and *name which one; NULL: none has anything. */
+/* The value of the first variable that is set, and its name in *name. NULL: none is set. */
 static const char *chosen(const char **name) {
     const char *found = NULL;
     for (int i = 0; i < 2; i++) {

@@ -1,5 +1,5 @@
-/* What a service does: the requests of docs/protocols/service.md, on objects in the process's memory. Threads have no turns: as many run as the
- * kernels let. */
+/* Executes the requests of docs/protocols/service.md on objects in the process's memory. Threads have no turns here: kernels alone decide how many
+ * run. */
 #include "tables.h"
 
 struct client ht_clients[THREADS];
@@ -8,15 +8,15 @@ struct condition ht_conditions[CONDITIONS];
 
 static struct barrier { uint32_t count, arrived, waiters; } barriers[BARRIERS];
 static struct { uint32_t thread, pending; } sources[SOURCES]; /* thread: 1 + number; 0: bound to none */
-static uint32_t running[ISLANDS];                             /* created threads */
-/* Of mutexes, condition variables and barriers, how many numbers have been used: those beyond are not looked at. */
+static uint32_t running[ISLANDS];                             /* created threads that run, by island */
+/* How many numbers of mutexes, condition variables and barriers have been used. Higher numbers are not searched. */
 static uint32_t mutexes_used;
 
 enum { OWNER_DIED = 1, NOT_REPAIRED = 2 }; /* struct mutex, dead */
 enum { DEPTH_MAX = 0xffff };
 /* What a thread waits for: a kind << 16 | a number. */
 enum waits { NOTHING = 0, FOR_MUTEX, FOR_CONDITION, FOR_BARRIER, FOR_THREAD, FOR_SOURCE };
-/* In place of a code. */
+/* Returned in place of a code: the thread waits. */
 enum { IT_WAITS = -1 };
 
 /* A request that is being served. */
@@ -27,7 +27,7 @@ struct work {
     uint32_t value;
 };
 
-/* Queues: the most urgent one first, and of those that are as urgent who came first. Links are 1 + numbers. */
+/* Queues are sorted by priority; among equals, the thread that came first is first. Links are 1 + numbers. */
 
 static uint32_t number_of(const struct client *thread) { return (uint32_t)(thread - ht_clients); }
 
@@ -60,7 +60,7 @@ static void answer(struct client *thread, int code, uint32_t value) {
     struct window *window = &ht_threads[number_of(thread)].own;
     thread->waits = NOTHING;
     (thread->code = (uint32_t)code, thread->value = value);
-    /* Plain stores and loads: not all cores may have an atomic instruction in common. */
+    /* Plain stores and loads, because cores may have no atomic instruction in common. */
     __atomic_store_n(&window->answer, thread->served | DONE | (uint64_t)(uint16_t)code << 32 | value, __ATOMIC_RELEASE);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (__atomic_load_n(&window->parked, __ATOMIC_RELAXED))
@@ -87,26 +87,26 @@ static struct mutex *mutex_of(struct work *work, uint32_t number) {
     return mutex;
 }
 
-/* A mutex that nobody waits for is everybody's again, unless who gets it next must be told something. */
+/* If no thread waits for a mutex, threads may lock it by themselves again, unless the next owner must get an error. */
 static void thaw(struct mutex *mutex) {
     if (mutex->kind && !mutex->waiters && !mutex->dead)
         __atomic_fetch_and(&mutex->holder, ~(uint32_t)FROZEN, __ATOMIC_RELEASE);
 }
 
-/* A thread has a mutex from now on that nobody has; what it is told. */
+/* Gives a thread a free mutex. Returns the code for the thread. */
 static int give(struct mutex *mutex, struct client *thread) {
     set_holder(mutex, ht_holder(number_of(thread)));
     mutex->depth = 0;
     return mutex->dead == OWNER_DIED ? EOWNERDEAD : 0;
 }
 
-/* The same, to a thread that waits; `code` is what it would be told otherwise. */
+/* The same for a waiting thread. `code` is the code for the thread if the mutex has nothing to report. */
 static void give_to_waiter(struct mutex *mutex, struct client *thread, int code) {
     int given = give(mutex, thread);
     answer(thread, given ? given : code, 0);
 }
 
-/* A mutex is nobody's: the most urgent thread that waits has it. */
+/* A mutex has become free: gives it to the most urgent waiting thread. */
 static void hand_on(struct mutex *mutex) {
     set_holder(mutex, FREE);
     mutex->depth = 0;
@@ -203,7 +203,7 @@ static int on_mutex(struct work *work, enum operation operation, uint32_t number
     }
 }
 
-/* A thread that ends leaves its mutexes to others. */
+/* A thread ends: its mutexes go to others. */
 static void abandon_mutexes(struct work *work) {
     uint32_t used = __atomic_load_n(&mutexes_used, __ATOMIC_RELAXED);
     for (uint32_t number = work->service->first; number < used; number += work->service->step) {
@@ -216,7 +216,7 @@ static void abandon_mutexes(struct work *work) {
     }
 }
 
-/* Condition variables: their queues are with the service that has their waiters' mutex. */
+/* Condition variables. The queue of one is with the service that has the mutex of its waiting threads. */
 
 static struct condition *condition_of(uint32_t number) {
     return number < CONDITIONS && ht_conditions[number].is_used ? ht_conditions + number : NULL;
@@ -254,7 +254,7 @@ static int wait_for_condition(struct work *work, uint32_t number, uint32_t mutex
     return IT_WAITS;
 }
 
-/* A thread that waited for a condition variable waits for the mutex now, or has it. `code`: what it is told then. */
+/* A thread has waited for a condition variable: gives it its mutex, or has it wait for that. `code` is the code for the thread afterwards. */
 static void take_back(struct work *work, struct condition *condition, struct client *thread, int code) {
     uint32_t number = thread->mutex - 1;
     struct mutex *mutex = mutex_of(work, number);
@@ -365,7 +365,7 @@ static void abandon_sources(const struct work *work) {
 
 /* Threads. */
 
-/* The island where most is left, for each core, of those on which a thread may run. */
+/* Of the islands on which a thread may run, the one with the fewest running threads for each core. */
 static uint32_t choose_island(uint32_t islands) {
     int best = -1;
     for (int island = 0; island < ISLANDS; island++) {
@@ -392,7 +392,7 @@ static int end(struct work *work, uint32_t value) {
     abandon_mutexes(work);
     abandon_sources(work);
     if (number_of(thread) % work->service->step != work->service->first)
-        return 0; /* its end is for another server to tell */
+        return 0; /* another server reports its end */
     if (thread->state == STARTED)
         __atomic_fetch_sub(running + thread->runs_on, 1, __ATOMIC_RELAXED);
     struct client *joiner = thread->joiner ? linked(thread->joiner) : NULL;
@@ -419,7 +419,7 @@ static int join(struct work *work, struct client *target, uint32_t number) {
     return 0;
 }
 
-/* The list in which a thread waits, if that is one of this service. */
+/* The queue in which a thread waits, if it is one of this service's. */
 static uint32_t *queue_of(const struct work *work, const struct client *thread) {
     uint32_t number = thread->waits & 0xffff;
     switch (thread->waits >> 16) {
@@ -485,14 +485,14 @@ static int withdraw(struct work *work) {
         return IT_WAITS;
     case FOR_MUTEX:
         mutex_of(work, number);
-        if (thread->mutex) { /* which it had before it waited for a condition variable, and must have again */
+        if (thread->mutex) { /* it had the mutex before it waited for a condition variable, and must get it back */
             thread->code = ETIMEDOUT;
             return IT_WAITS;
         }
         dequeue(queue, thread);
         thread->waits = NOTHING;
         return ETIMEDOUT;
-    default: /* there are no time limits for others */
+    default: /* other waits have no time limits */
         return IT_WAITS;
     }
 }
@@ -517,7 +517,7 @@ static int execute(struct work *work, enum operation operation, uint32_t object,
 }
 
 void ht_touch_tables(const struct service *service) {
-    /* The first server has what is about threads: they are divided more finely than pages. */
+    /* The first server touches the threads' records: they are divided among servers more finely than pages are. */
     for (uint32_t number = 0; service->first == 0 && number < THREADS; number++)
         ht_clients[number].priority = HTHREAD_PRIORITY_DEFAULT;
 }

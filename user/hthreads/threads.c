@@ -1,4 +1,4 @@
-/* Threads: attributes, beginning, end. */
+/* Threads: attributes, creation, end. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -58,7 +58,7 @@ int hthread_attr_sethardware(hthread_attr_t *attr, const char *does) {
     return 0;
 }
 
-/* The thread's function, where it is to run. */
+/* Runs the thread's function, on the island that was chosen. */
 static void *run(void *thread) {
     struct thread *self = thread;
     ht_end(self, self->function(self->argument));
@@ -69,7 +69,7 @@ static void *begin(void *thread) {
     struct thread *self = thread;
     uint32_t island = 0;
     if (ht_back_end->enter(self) != 0)
-        abort(); /* its window was given to it alone */
+        abort(); /* the window is this thread's alone */
     ht_set_known(self);
     ht_back_end->ask(START, 0, 0, NULL, &island);
     void *error = ht_run_on((int)island, -1, run, self);
@@ -88,7 +88,7 @@ void ht_end(struct thread *self, void *value) {
     ht_back_end->gone(self);
 }
 
-/* By number: threads that are about to read what one has ended with. */
+/* By thread number: how many threads are about to read the value that this thread ended with. */
 static uint32_t joining[THREADS];
 
 static int create_kernel_thread(struct thread *thread, uint32_t stack_size) {
@@ -106,13 +106,13 @@ static int create_kernel_thread(struct thread *thread, uint32_t stack_size) {
     return error;
 }
 
-/* Who joined the last thread of this number has yet to read what it ended with. */
+/* A thread that joins the last thread of this number may not have read its value yet. */
 static void wait_for_joiner(struct thread *thread) {
     while (__atomic_load_n(joining + ht_number(thread), __ATOMIC_ACQUIRE) != 0)
         sched_yield();
 }
 
-/* A device becomes a thread. ENODEV, EBUSY, E2BIG: none does. */
+/* Makes a device a thread. ENODEV, EBUSY, E2BIG: no device can be used. */
 static int create_device(hthread_t *number, const hthread_attr_t *attr, const hthread_work_t *work) {
     if (!ht_back_end->become)
         return ENODEV;
@@ -237,7 +237,7 @@ int hthread_yield(void) {
     ht_start();
     hthread_testcancel();
     ht_back_end->ask(YIELD, 0, 0, NULL, NULL);
-    /* And the kernel lets those run that have no turns. */
+    /* And the kernel runs threads without turns. */
     sched_yield();
     hthread_testcancel();
     return 0;

@@ -1,11 +1,11 @@
-/* Requests and answers, and waiting for them. */
+/* Makes requests, and waits for answers. */
 #include "internal.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Until `deadline` of CLOCK_REALTIME. */
+/* The time left until `deadline` of CLOCK_REALTIME. Is there any? */
 static int left(const struct timespec *deadline, struct timespec *left) {
     clock_gettime(CLOCK_REALTIME, left);
     left->tv_sec = deadline->tv_sec - left->tv_sec;
@@ -38,17 +38,17 @@ void ht_sleep(uint32_t *word, uint32_t while_it_is, const struct timespec *deadl
 
 void ht_wake(uint32_t *word, int threads) { syscall(SYS_futex, word, FUTEX_WAKE, threads, NULL, NULL, 0); }
 
-/* Sleeps until the answer changes, which the upper half does. */
+/* Sleeps until the answer changes. A change of the answer always changes its upper half. */
 static uint64_t __attribute__((noinline)) park(struct thread *self, sleeper *sleep, const struct timespec *deadline) {
     struct window *window = self->window;
     struct timespec time;
     uint64_t answer, sequence = self->sequence;
     int is_over = 0;
     __atomic_store_n(&window->parked, 1, __ATOMIC_RELAXED);
-    /* Who answers stores the answer and then looks at `parked`. */
+    /* The other side stores the answer and then loads `parked`. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     while (answer = __atomic_load_n(&window->answer, __ATOMIC_ACQUIRE), !ht_is_done(answer, sequence)) {
-        /* A request can be withdrawn when it has been seen. */
+        /* A request can be withdrawn only after it has been seen. */
         if ((is_over || (deadline && !left(deadline, &time))) && ht_is_seen(answer, sequence)) {
             answer = 0;
             break;
@@ -82,7 +82,7 @@ int ht_request(struct thread *self, uint64_t word, const struct way *way, unsign
     int may_give_up = self->sleep && (word >> 48 & 0xff) == CONDITION_WAIT;
     uint64_t answer = await(self, way->polls, may_give_up ? self->sleep : futex_wait, deadline);
     if (!answer) {
-        /* It may have come in the meantime: the answer says. */
+        /* The wait may have ended in the meantime. The answer says so. */
         __atomic_store_n(&self->window->request, ht_next(self) | ht_word(WITHDRAW, 0, 0), __ATOMIC_RELEASE);
         way->deliver(self, where);
         answer = ht_await(self, way->polls, NULL);

@@ -7,13 +7,12 @@
  *     sort(numbers, count);
  *     motet_roi_end("sort");
  *
- * The run's report then says what every core of the machine did between the two. Entries of one name add up; if several
- * threads are in a region, it lasts from the first begin to the last end; regions of different names may overlap. Names
- * are UTF-8, at most 63 bytes.
+ * The run's report then says what every core of the machine did between the two calls. Entries of one name add up. If several threads are in a
+ * region, it lasts from the first begin to the last end. Regions of different names may overlap. Names are UTF-8, at most 63 bytes.
  *
- * Each call is two loads (so that the name is in memory where the simulator looks for it) and one instruction that does
- * nothing, on any x86-64, AArch64 or 64-bit RISC-V processor; elsewhere it is nothing at all. C99, C++11 and later; gcc
- * and clang. fused/layout/src/marks.rs explains the instructions.
+ * On x86-64, AArch64 and 64-bit RISC-V, each call is two loads and one instruction that does nothing. The loads bring the name into memory, where the
+ * simulator reads it. On other processors a call is nothing at all. C99, C++11 and later; gcc and clang. fused/layout/src/marks.rs explains the
+ * instructions.
  */
 #ifndef MOTET_H
 #define MOTET_H
@@ -40,7 +39,7 @@
 #define MOTET_SECOND_ARGUMENT "a1"
 #endif
 
-/* The name's length. Reads its ends, which brings its pages into memory. */
+/* The name's length. Also loads its first and last byte, which brings its pages into memory. */
 static inline unsigned long motet_roi_name(const char *name) {
     const volatile char *bytes = name;
     unsigned long len = name ? __builtin_strlen(name) : 0;
@@ -76,7 +75,7 @@ static inline void motet_roi_end(const char *name) {
  * Programs for several instruction sets (`motet cc`).
  */
 
-/* A function may have its pin at a declaration and at its definition, each of which names a section. */
+/* A function may be pinned at a declaration and again at its definition; each names a section. */
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wsection"
 #endif
@@ -91,24 +90,24 @@ static inline void motet_roi_end(const char *name) {
 #define MOTET_MENTION(how, isa)
 #endif
 
-/* Before the definition of a function, or before one of its declarations: calls of it run on a core with this instruction
- * set ("x86_64", "aarch64" or "riscv64"), from wherever they are made. Each function gets a section of its own. All pins of a function must name the same one. */
+/* Before the definition of a function, or before one of its declarations: wherever the function is called, it runs on a core with this instruction
+ * set ("x86_64", "aarch64" or "riscv64"). Each function gets a section of its own. All pins of a function must name the same instruction set. */
 #define MOTET_ON(isa)                                                                                                  \
     __attribute__((noinline, used, MOTET_MENTION("motet.on", isa)                                                      \
                        section(".text.motet.on." isa "." MOTET_TEXT_OF(__COUNTER__))))
 
-/* As MOTET_ON, but the function never runs on another instruction set: where the machine has no island with this one, a
- * call of it ends the process with a message. */
+/* As MOTET_ON, but the function never runs on another instruction set. If the machine has no island with that instruction set, a call of the function
+ * ends the process with a message. */
 #define MOTET_ONLY(isa)                                                                                                \
     __attribute__((noinline, used, MOTET_MENTION("motet.only", isa)                                                    \
                        section(".text.motet.only." isa "." MOTET_TEXT_OF(__COUNTER__))))
 
-/* Before the definition of a variable: its memory is near an island: the first with an instruction set, or the one with
- * a number, as in MOTET_DATA_ON("riscv64") and MOTET_DATA_ON("2"). Variables of one island share pages. */
+/* Before the definition of a variable: places it near an island. The island is the first one with an instruction set, as in
+ * MOTET_DATA_ON("riscv64"), or the one with a number, as in MOTET_DATA_ON("2"). Variables of one island share pages. */
 #define MOTET_DATA_ON(island)                                                                                          \
     __attribute__((used, section(".data.motet.on." island "." MOTET_TEXT_OF(__COUNTER__))))
 
-/* A system call that may run a function: to the compiler, a call of a function of which it knows nothing. */
+/* A system call that may run a function of the program. So the compiler must treat it as a call of an unknown function. */
 static __inline__ long motet_system_call(long number, long first, long second, long third) {
 #if defined(__x86_64__)
     long result = number;
@@ -152,9 +151,9 @@ static __inline__ int motet_island(void) {
     return island < 0 ? -1 : (int)island;
 }
 
-/* Calls function(argument) on a core of an island and returns what it returns; where there are no islands, calls it
- * here. If all the island's cores are busy, or it has died, motet_crossings() says what becomes of the call, as of calls
- * of pinned functions. If the machine has no such island, or the program has no text for it: -(error number). */
+/* Calls function(argument) on a core of an island, and returns its result. Where there are no islands, calls it here. If all of the island's cores are
+ * busy, or the island has died, the call does what motet_crossings() has chosen, as calls of pinned functions do. If the machine has no such island,
+ * or the program has no text for it, the result is -(error number). */
 static __inline__ void *motet_call_on(int island, void *(*function)(void *), void *argument) {
     if (motet_island() < 0) {
         return function(argument);
@@ -162,21 +161,21 @@ static __inline__ void *motet_call_on(int island, void *(*function)(void *), voi
     return (void *)motet_system_call(0x4d00, island, (long)function, (long)argument);
 }
 
-/* What becomes of calls that an island cannot serve (at once): */
-#define MOTET_WAIT 1  /* they wait for a core; what calls of busy islands do */
-#define MOTET_LOCAL 2 /* they run on the caller's core, and are counted; what calls of missing islands do */
+/* What calls do that an island cannot serve (at once): */
+#define MOTET_WAIT 1  /* they wait for a core; the default for busy islands */
+#define MOTET_LOCAL 2 /* they run on the caller's core, and are counted; the default for missing islands */
 #define MOTET_END 3   /* they end the process with a message */
 
-/* Chooses for this process, its children and the programs that it executes: what becomes of calls of islands whose cores
- * are all busy, and of instruction sets without an island (not MOTET_WAIT). 0: as before. Returns 0 or -(error number). */
+/* Chooses what calls do, for this process, its children and the programs that it executes. `busy`: calls of islands whose cores are all busy.
+ * `missing`: calls of instruction sets without an island (not MOTET_WAIT). 0: as before. Returns 0 or -(error number). */
 static __inline__ int motet_crossings(int busy, int missing) {
     return (int)motet_system_call(0x4d02, busy, missing, 0);
 }
 
-/* The calling thread is about to use an extension of its instruction set that only some cores have, such as "v", "avx2" or "sve"
- * (docs/extensions.md): it goes to one that has it now, and stays there until motet_done(). Nobody has to call this: an instruction of
- * the extension has the same effect, for as long as there are more of them. 0 or -(error number): EINVAL, there is no such extension;
- * ENODEV, no core has it; ENOSYS, this is not Motet. */
+/* Moves the calling thread to a core with an extension of its instruction set that only some cores have, such as "v", "avx2" or "sve"
+ * (docs/extensions.md). The thread stays there until motet_done(). Programs need not call this: an instruction of the extension moves the thread, too,
+ * for as long as more such instructions follow. 0 or -(error number). EINVAL: there is no such extension. ENODEV: no core has it. ENOSYS: this is
+ * not Motet. */
 static __inline__ int motet_need(const char *extension) {
     return (int)motet_system_call(0x4d06, (long)extension, 0, 0);
 }
@@ -190,8 +189,8 @@ static __inline__ int motet_done(const char *extension) {
 extern "C" {
 #endif
 
-/* Memory near an island, in programs of `motet cc`. realloc keeps it there, free gives it back. On a machine that has not
- * that island: NULL and EINVAL; where there are no islands at all, as malloc. */
+/* Allocates memory near an island, in programs of `motet cc`. realloc keeps it there, free frees it. If the machine does not have that island: NULL and
+ * EINVAL. Where there are no islands at all, the same as malloc. */
 void *motet_malloc_on(int island, __SIZE_TYPE__ size);
 
 #if defined(__cplusplus)

@@ -6,9 +6,11 @@
  *     if (motet_dma_copy(destination, source, bytes) != 0)
  *         perror("motet_dma_copy");
  *
- * copies within the program's own memory and returns when that is done. Several at once, without waiting: write descriptors to an
- * open /dev/dma, do something else, and read completions; `poll` says when there are any. Until then, a destination may have some of
- * the bytes and not others, and a source must not be changed. C99, C++11 and later.
+ * copies within the program's own memory and returns when the copy is complete.
+ *
+ * To have several transfers at once, or to work meanwhile: write descriptors to an open /dev/dma, do something else, and read completions. `poll`
+ * reports completions. Before its completion, a transfer may have copied some bytes and not others, and its source must not be changed.
+ * C99, C++11 and later.
  */
 #ifndef MOTET_DMA_H
 #define MOTET_DMA_H
@@ -23,7 +25,7 @@
 /* Transfers of an open file that are under way or whose completions were not read. */
 #define MOTET_DMA_TRANSFERS_MAX 16
 
-/* What is written: addresses of the program, which must not overlap. */
+/* The program writes descriptors. Source and destination are addresses of the program, and must not overlap. */
 struct motet_dma_descriptor {
     uint64_t source;
     uint64_t destination;
@@ -31,16 +33,16 @@ struct motet_dma_descriptor {
     uint64_t cookie; /* comes back with the completion */
 };
 
-/* What is read. */
+/* The program reads completions. */
 struct motet_dma_completion {
     uint64_t cookie;
     uint32_t status; /* 0, or an errno */
     uint32_t reserved;
-    uint64_t bytes;    /* that were copied */
+    uint64_t bytes;    /* bytes that were copied */
     uint64_t ended_ns; /* when, by CLOCK_MONOTONIC */
 };
 
-/* An open engine; -1 and errno where there is none. Closed by close(). */
+/* Opens the engine. -1 and errno: there is none. close() closes it. */
 static inline int motet_dma_open(void) {
     return open("/dev/dma", O_RDWR | O_CLOEXEC);
 }
@@ -68,7 +70,7 @@ static inline int motet_dma_wait(int engine, struct motet_dma_completion *comple
     return got == (ssize_t)sizeof *completion ? 0 : -1;
 }
 
-/* Copies bytes, in pieces if they are many: 0, or -1 and errno. Opens an engine for it, so it costs some system calls. */
+/* Copies bytes, in pieces if they are many. 0, or -1 and errno. Each call opens the engine, which costs some system calls. */
 static inline int motet_dma_copy(void *destination, const void *source, uint64_t bytes) {
     int engine = motet_dma_open(), failed = engine < 0;
     uint64_t done = 0;

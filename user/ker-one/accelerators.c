@@ -1,16 +1,18 @@
 /*
- * Accelerators of the FPGA as Ker-ONE's experiment uses them (/dev/accel, docs/protocols/fpga.md):
+ * Ker-ONE's experiment with accelerators of the FPGA (/dev/accel, docs/protocols/fpga.md):
  *
  *     accelerators allocate ROUNDS     how long a store to registers that are not connected takes, by each path of Figure 15
- *     accelerators interrupts ROUNDS   how long the interrupt at the end of a frame takes to a program that waits for it, while another one computes
- *     accelerators hardware            a frame of each accelerator, its region being there
- *     accelerators software ROUNDS     the same by software, whose results are compared
+ *     accelerators interrupts ROUNDS   how long it takes from the interrupt at the end of a frame until a program runs that waits for it, while another
+ *                                      program computes
+ *     accelerators hardware            a frame of each accelerator, on a region that is ready
+ *     accelerators software ROUNDS     the same by software; the results are compared
  *     accelerators compute NAME FRAMES PAUSE_US
- *                                      jobs for as long as the machine runs, each slept for, and with a pause behind it: who is beside a guest
+ *                                      makes jobs for as long as the machine runs, and sleeps for each and for a pause after it: the load beside a guest
  *
- * allocate prints a line for each store: path, accelerator, nanoseconds before and after it. The paths: `direct`, `reconfigure`, `preempt`, `both`; in `cold` rounds, every
- * other one, the caches hold other data before. `reading` is what reading the clock takes, `first` a path that depends on the machine. interrupts prints lines like
- * those, `interrupt`, from the beginning of a frame until the program runs. The others print accelerator, nanoseconds.
+ * allocate prints a line for each store: path, accelerator, nanoseconds before and after it. The paths are `direct`, `reconfigure`, `preempt` and
+ * `both`. Every other round is `cold`: the caches hold other data before. `reading` is the time of reading the clock, `first` a path that depends
+ * on the machine. interrupts prints such lines with `interrupt`, from the beginning of a frame until the program runs. The others print
+ * accelerator and nanoseconds.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +70,7 @@ static struct client come(const char *name, uint32_t priority) {
         fail("mmap");
     client.registers = pages;
     client.data = (unsigned char *)pages + 4096;
-    /* The registers' page is there; a store to it is a request alone. */
+    /* The page of registers is mapped now, so a store to it causes no other fault. */
     return client.registers->stat == 0 ? client : (errno = 0, fail("registers"), client);
 }
 
@@ -85,7 +87,7 @@ static uint32_t frame_bytes(const char *name) {
     return is_transform(name) ? FRAME_SYMBOLS * 4 : FRAME_BITS / 8;
 }
 
-/* What it is to do, when its registers are connected. */
+/* Starts a job. The first store waits until the registers are connected. */
 static void begin(struct client *client, uint32_t bytes, uint32_t results, uint32_t interrupts) {
     volatile struct registers *registers = client->registers;
     registers->cmd = 0;
@@ -110,14 +112,14 @@ static void rest_us(long microseconds) {
     nanosleep(&pause, NULL);
 }
 
-/* Something else has the caches. */
+/* Fills the caches with other data. */
 static void forget_caches(void) {
     static volatile unsigned char other[COLD_BYTES];
     for (int at = 0; at < COLD_BYTES; at += 64)
         other[at]++;
 }
 
-/* A store that asks for a region, which has it afterwards. */
+/* Measures a store that requests a region. The client has a region afterwards. */
 static void ask(const char *path, struct client *client, int is_cold) {
     rest_us(100);
     now_ns();
@@ -132,7 +134,7 @@ static void ask(const char *path, struct client *client, int is_cold) {
     await(client);
 }
 
-/* One region after the other is taken from whoever had it last, as the same accelerator and as another one. */
+/* Allocates idle regions, one after the other: as the same accelerator, and reconfigured as another one. */
 static void assignments(int rounds) {
     struct client clients[] = {come("qam16", USUAL), come("qam16", USUAL), come("qam64", USUAL)};
     ask("first", &clients[0], 0);
@@ -151,13 +153,13 @@ static void assignments(int rounds) {
         go(&clients[at]);
 }
 
-/* As many frames as there is room for; results take the place of the data. */
+/* Starts a job with as many frames as there is room for. Results overwrite the data. */
 static void compute_long(struct client *client) {
     uint32_t frames = is_transform(client->name) ? 120 : !strcmp(client->name, "qam16") ? 52 : 80;
     begin(client, frames * (is_transform(client->name) ? 8192 : 2352), 0, 0);
 }
 
-/* All regions that `urgent` fits into compute for others, the smallest one as `first`. */
+/* Has all regions that `urgent` fits into compute for other clients, the smallest one as `first`. Then `urgent` preempts one. */
 static void preemption(const char *path, const char *urgent, const char *first, const char *second, int rounds) {
     for (int round = 0; round < rounds; round++) {
         const char *names[] = {first, second};
@@ -167,12 +169,12 @@ static void preemption(const char *path, const char *urgent, const char *first, 
             modest[at] = come(names[at], MODEST);
             compute_long(&modest[at]);
         }
-        /* That has taken as long as some of them compute. */
+        /* Making them ready has taken so long that some jobs are over. */
         for (int at = 0; at < count; at++)
             await(&modest[at]);
         for (int at = 0; at < count; at++)
             compute_long(&modest[at]);
-        /* Frames are stopped early and late. */
+        /* The request comes at different times of a frame. */
         rest_us(20 + 7 * (round % 13));
         ask(path, &client, round & 1);
         go(&client);
@@ -191,7 +193,7 @@ static void tell_reading(void) {
     printf("reading - 0 %llu\n", (unsigned long long)reading);
 }
 
-/* The end of a frame interrupts what computes, and this program, which waits for it, comes before that. */
+/* The end of a frame interrupts a program that computes. This program waits for it, and has a higher priority. */
 static void interrupts(int rounds) {
     struct client client = come("qam16", USUAL);
     struct sched_param urgent = {.sched_priority = 50};
@@ -207,7 +209,7 @@ static void interrupts(int rounds) {
         if (read(client.fd, &signals, sizeof signals) != sizeof signals || signals != OVER)
             fail("signals");
         uint64_t after = now_ns();
-        /* The first one has seen this code for the first time. */
+        /* The first round does not count: this code was not in the caches. */
         if (round > 0)
             printf("interrupt %s %llu %llu\n", client.name, (unsigned long long)before, (unsigned long long)after);
         if (client.registers->stat != DONE)
@@ -240,7 +242,7 @@ static void fill(unsigned char *data, int len) {
 
 static const char *const NAMES[] = {"qam16", "qam64", "fft512", "fft1024"};
 
-/* Frames of 18,800 bits, which an accelerator takes in whole or in three pieces. */
+/* Frames of 18,800 bits, which an accelerator takes in one or in three pieces. */
 static void hardware(void) {
     for (int at = 0; at < 4; at++) {
         struct client client = come(NAMES[at], USUAL);
@@ -255,7 +257,7 @@ static void hardware(void) {
     }
 }
 
-/* Gray-coded levels of a constellation, a bit at a time, as its definition says. */
+/* Maps bits to the Gray-coded levels of a constellation, bit by bit, by the definition. */
 static void map_bits(const unsigned char *data, int16_t *points, int bits) {
     static const double POWER[] = {10.0, 42.0};
     int half = bits / 2, levels = 1 << half;
@@ -276,7 +278,7 @@ struct complex {
     double re, im;
 };
 
-/* Decimation in time, radix 2, in its place. */
+/* FFT: decimation in time, radix 2, in place. */
 static void transform(struct complex *x, int points, const struct complex *roots) {
     for (int at = 1, to = 0; at < points; at++) {
         int bit = points >> 1;
@@ -327,7 +329,7 @@ static void compute(const char *name, const unsigned char *data, int16_t *result
         map_bits(data, results, name[3] == '1' ? 4 : 6);
 }
 
-/* All results are the accelerator's; a rounding may go the other way. */
+/* Compares the software's results with the accelerator's. They may differ by a rounding. */
 static void compare(const char *name, const unsigned char *data, const int16_t *results) {
     struct client client = come(name, USUAL);
     memcpy(client.data, data, frame_bytes(name));

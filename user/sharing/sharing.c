@@ -1,9 +1,10 @@
 /*
- * Programs whose accesses `motet bench sim-accuracy --gem5 PATH --record` records. Each has a region of its name, and prints a sum.
+ * Programs whose memory accesses `motet bench sim-accuracy --gem5 PATH --record` records. Each has a region with its name, and prints a sum.
  *
  * sharing pipe COUNT: a process writes COUNT blocks into a pipe, another one reads them.
- * sharing queue COUNT: a thread hands COUNT numbers to another one by a ring in memory, with a mutex and condition variables.
- * sharing lock COUNT: four threads take a mutex COUNT times each and change what it guards, and count in shared and own words.
+ * sharing queue COUNT: a thread passes COUNT numbers to another thread through a ring buffer with a mutex and condition variables.
+ * sharing lock COUNT: four threads take a mutex COUNT times each and change the data that it guards. They also count in shared words and in words of
+ * their own.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -102,7 +103,7 @@ static long run_queue(void) {
 
 static long table[TABLE];
 static atomic_long shared;
-/* In one line. */
+/* All in one cache line: false sharing. */
 static volatile long own[THREADS];
 
 static void *take_turns(void *argument) {
