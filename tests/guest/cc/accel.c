@@ -1,4 +1,4 @@
-// Accelerators of an FPGA, without a library: what they compute, what goes on after a preemption, and what is refused.
+// Accelerators of an FPGA, used without a library: their results, jobs that continue after a preemption, and requests that are refused.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -110,7 +110,7 @@ static void qam(void) {
     }
 }
 
-// Two clients of one region: the less urgent one is stopped, goes on, and has the same result.
+// Two clients of one region: the less urgent one is stopped, continues, and gets the same result.
 static void preemption(void) {
     static unsigned char expected[15 * 8192];
     struct client alone = come("fft512");
@@ -151,7 +151,7 @@ static void preemption(void) {
         fail("the stopped client");
 }
 
-// Clients that are killed anywhere; whoever comes after them does not notice.
+// Clients are killed at any moment. The next clients must not notice.
 static void killed(void) {
     for (int round = 0; round < 20; round++) {
         pid_t child = fork();

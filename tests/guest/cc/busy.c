@@ -1,6 +1,5 @@
-/* Calls functions of an island whose only core is busy: the first argument is the policy for that. Every line is what
- * /proc/self/crossings counts, or the island that a function ran on. With a second argument, it waits for ever for a
- * function that never returns. */
+/* Calls functions of an island whose only core is busy. The first argument is the policy for such calls. Every line of output has the counts of
+ * /proc/self/crossings, or the island that a function ran on. With a second argument, the program calls a function that never returns. */
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -36,7 +35,7 @@ static long counted(const char *name) {
     return count;
 }
 
-/* Leaves its thread, and so a call that runs locally, by another way than by returning. */
+/* Ends its thread, so that a call that runs locally never returns. */
 MOTET_ON(RISCV) void leave_thread(void) { pthread_exit(0); }
 static void *leaver(void *unused) {
     leave_thread();

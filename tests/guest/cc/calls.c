@@ -37,7 +37,7 @@ MOTET_ON(ARM) double arm_root(double x, int depth);
 MOTET_ON(RISCV) double riscv_root(double x, int depth);
 static double (*const roots[])(double, int) = {x86_root, arm_root, riscv_root};
 
-/* Values that a call must keep are in registers while the next one runs. */
+/* While the inner call runs, values that a call must preserve are in registers. */
 static inline double root(double x, int depth) {
     double a = x * 1.5, b = x + depth, c = a / b;
     long d = depth * 7, e = d ^ 0x55;
@@ -64,7 +64,7 @@ static void *fill(void *wanted) {
     return (void *)(long)(room[7] != 0 && motet_island() == *(int *)wanted);
 }
 
-/* What lies in a caller's stack outlives a call on its own island. */
+/* Data on a caller's stack must survive a call on its own island. */
 static int kept(void) {
     volatile char room[200];
     int island = motet_island(), same = 0;

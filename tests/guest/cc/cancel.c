@@ -1,4 +1,4 @@
-/* Threads are cancelled where they wait, on any instruction set, from any other one. */
+/* Threads are cancelled while they wait, on any instruction set, by a thread on any other one. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>

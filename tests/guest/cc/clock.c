@@ -1,5 +1,5 @@
-/* Readings of clocks never go back, whoever can know of an earlier one reads, and on whichever island: `clock READINGS`.
- * Prints what went back, and by how much. */
+/* Clocks never go back, across all islands: a thread that knows of another thread's reading never reads an earlier time. Usage: `clock READINGS`.
+ * Prints which clock went back, and by how much. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
@@ -66,13 +66,13 @@ static uint64_t modified(int file) {
 }
 
 struct shared {
-    /* The latest reading that anybody has told. */
+    /* The latest reading that any thread has published. */
     _Atomic uint64_t told;
     _Atomic int ready;
     struct tally of[ISLANDS];
 };
 
-/* Tells each reading to the others, and reads after each that it was told. */
+/* Publishes each reading, and reads the clock after each reading of another thread. */
 static void exchange(struct shared *shared, int island, uint64_t readings) {
     struct tally *tally = &shared->of[island];
     shared->ready++;
@@ -112,7 +112,7 @@ static const struct {
 
 /* One thread goes round the islands. */
 static void cross(uint64_t readings) {
-    /* Each pair has the same zero. */
+    /* The clocks of each pair have the same origin. */
     static const clockid_t clocks[] = {CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_BOOTTIME, CLOCK_REALTIME_COARSE, CLOCK_MONOTONIC_COARSE};
     uint64_t last[2] = {0};
     for (uint64_t reading = 0; reading < readings; reading++) {
@@ -125,7 +125,7 @@ static void cross(uint64_t readings) {
     }
 }
 
-/* What lasts on one island is measured on two others. */
+/* A sleep, a wait, a file's time and processor time on one island are checked by the clocks of two others. */
 static void last(int file, unsigned round) {
     unsigned first = round % ISLANDS, second = (round + 1 + round / ISLANDS % 2) % ISLANDS, third = 3 - first - second;
     uint64_t before = islands[first].read_clock(CLOCK_MONOTONIC);
@@ -161,7 +161,7 @@ int main(int count, char **arguments) {
     for (int island = 0, status; island < ISLANDS; island++)
         if (wait(&status) < 0 || status != 0)
             return 94;
-    /* Crossing first, then what lasts. */
+    /* First one thread crosses, then the other times are checked. */
     cross(readings / 4);
     for (unsigned round = 0; round < 12; round++)
         last(file, round);

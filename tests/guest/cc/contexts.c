@@ -1,6 +1,6 @@
-// Wide vector registers in the contexts of signal handlers, of whatever length they are: what a handler changes there is changed for the
-// program; a damaged one ends the process with SIGSEGV. On AArch64 also that registers' upper bits, which instructions of Advanced SIMD
-// clear, are never where such instructions cannot do so.
+// Wide vector registers of any length in the contexts of signal handlers. If a handler changes a register in the context, the program's register
+// changes. A damaged context ends the process with SIGSEGV. On AArch64, Advanced SIMD instructions clear registers' upper bits, so a thread with
+// such bits must never run on a core without SVE.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -19,7 +19,7 @@ static uint8_t pattern[BYTES_MAX], found[BYTES_MAX];
 
 #if defined __x86_64__
 
-// In the context's XSAVE area: what the program's seventh register is made of.
+// The context's XSAVE area, which has the program's seventh register.
 static uint8_t *area(ucontext_t *context) {
     return (uint8_t *)context->uc_mcontext.fpregs;
 }
@@ -44,7 +44,7 @@ static void go_on(ucontext_t *context) {
     (void)context;
 }
 
-// XSTATE_BV has a component that there is not; XCOMP_BV; a reserved word; an area that cannot be read.
+// The damages: XSTATE_BV has a component that does not exist; XCOMP_BV; a reserved word; an area that cannot be read.
 enum { DAMAGES = 4 };
 static void damage(ucontext_t *context, int which) {
     uint8_t *at = area(context);
@@ -71,11 +71,11 @@ static void hold(void) {
 static uint32_t *find(ucontext_t *context, uint32_t magic) {
     uint32_t *at = (uint32_t *)context->uc_mcontext.__reserved;
     while (at[0] != 0 && at[0] != magic)
-        at += at[1] / 4 + (at[0] == 0x45585401 ? 4 : 0); // behind an extra_context and the end of its list the next one begins
+        at += at[1] / 4 + (at[0] == 0x45585401 ? 4 : 0); // after an extra_context and the end of the list, the next list begins
     return at[0] == magic ? at : NULL;
 }
 
-// Of the record for Advanced SIMD, and of that for SVE what is beyond.
+// Changes the record for Advanced SIMD, and the upper bits in the record for SVE.
 static void change(ucontext_t *context) {
     uint8_t *simd = (uint8_t *)find(context, 0x46508001), *sve = (uint8_t *)find(context, 0x53564501);
     if (sve == NULL) return;
@@ -88,7 +88,7 @@ static void go_on(ucontext_t *context) {
     context->uc_mcontext.pc += 4;
 }
 
-// A size that is not the length's; a length that no core has; streaming mode; a record of no kind; one that does not end.
+// The damages: a size that does not fit the length; a length that no core has; streaming mode; an unknown record; a record without an end.
 enum { DAMAGES = 5 };
 static void damage(ucontext_t *context, int which) {
     uint32_t *sve = find(context, 0x53564501);
@@ -105,7 +105,7 @@ static uint64_t ticks(void) {
     return now;
 }
 
-// Spins so many milliseconds with a value in z7, lets Advanced SIMD write to it, and spins again.
+// Spins for `ms` milliseconds with a value in z7, has Advanced SIMD write to it, and spins again.
 static void clear_after(uint64_t ms) {
     uint64_t hertz;
     __asm__ volatile("mrs %0, cntfrq_el0" : "=r"(hertz));
@@ -122,7 +122,7 @@ static void clear_after_trap(void) {
 
 #else
 
-// vstart, vl, vtype, vcsr, the registers' bytes, where they are; behind the header of the record that follows the base's registers.
+// The words vstart, vl, vtype, vcsr, and the size and address of the registers. They follow the header of the record after the base registers.
 static uint64_t *state(ucontext_t *context) {
     uint32_t *record = (uint32_t *)((uint8_t *)&context->uc_mcontext + 256 + 520);
     return record[0] == 0x53465457 ? (uint64_t *)(record + 2) : NULL;
@@ -152,7 +152,7 @@ static void go_on(ucontext_t *context) {
     ((uint64_t *)&context->uc_mcontext)[0] += 4; // the program counter
 }
 
-// A length that no core has; registers elsewhere, where nothing is; a size that is not the length's; a record of no kind.
+// The damages: a length that no core has; an address of the registers where nothing is; a size that does not fit the length; an unknown record.
 enum { DAMAGES = 4 };
 static void damage(ucontext_t *context, int which) {
     uint64_t *vectors = state(context);
@@ -171,7 +171,7 @@ static int begun_on;
 static void on_trap(int signal, siginfo_t *info, void *context) {
     (void)signal;
     (void)info;
-    // Calls drop what the handler has itself: at some time it needs nothing any more, and goes back.
+    // System calls drop the handler's own vector values. So at some time it needs no vectors any more, and goes back.
     for (time_t until = time(NULL) + 20; waits && sched_getcpu() != begun_on && time(NULL) < until;)
         continue;
     waits = waits && sched_getcpu() != begun_on;

@@ -1,4 +1,4 @@
-/* Counters that programs read themselves show the machine's time: `counters CYCLES_PER_US`, or 0 where they are the hardware's. */
+/* Counters that programs read themselves show the machine's time. Usage: `counters CYCLES_PER_US`; 0 if they are the hardware's counters. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>
@@ -43,7 +43,7 @@ static uint64_t system_time(void) { return cycles(); }
 static void refused(void) { __asm__ volatile("csrr x0, instret\n rdinstret a0" : : : "a0"); }
 #endif
 
-/* A counter's reading between two of the clock, to the tick. */
+/* A counter's reading must lie between two readings of the clock, to the tick. */
 static void between(const char *what, uint64_t (*counter)(void), const uint64_t *per_ms) {
     uint64_t before = clock_ns(), value = counter(), after = clock_ns();
     if (value < before * *per_ms / 1000000 || value > after * *per_ms / 1000000) {

@@ -1,4 +1,5 @@
-// An instruction that RISC-V leaves to vendors. With "handled", what its signal's handler finds: where the thread is, and how often it has moved.
+// Executes an instruction of a space that RISC-V reserves for vendors. With "handled", the signal's handler reports where the thread is and how often
+// it has moved.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>

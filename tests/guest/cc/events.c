@@ -1,4 +1,4 @@
-/* Waiting for several files: epoll, event counters and timers, where those who wait and those who write are on different
+/* Waiting for several files: epoll, event counters and timers. Threads that wait and threads that write run on different
    instruction sets. */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +47,7 @@ static void look(const char *when, int most, int timeout_ms) {
 
 #define DATA(n) (0x1234567800000000 + (n))
 
-/* Through a call, so that each runs on its own instruction set. */
+/* Functions, so that each can be pinned to an instruction set. */
 MOTET_ON(ARM) ssize_t put_there(int fd, const void *bytes, size_t len) { expect_on(ARM); return write(fd, bytes, len); }
 MOTET_ON(RISCV) ssize_t take_there(int fd, void *bytes, size_t len) { expect_on(RISCV); return read(fd, bytes, len); }
 MOTET_ON(RISCV) int add_there(int fd, uint32_t events, uint64_t data) {
@@ -187,7 +187,7 @@ static void timers(void) {
     printf("timers\n");
     control(EPOLL_CTL_ADD, timer, EPOLLIN | EPOLLET, DATA(1));
     printf("not armed: %s", shown(take_there(timer, &count, 8)));
-    clock_gettime(CLOCK_MONOTONIC, &start); /* before it is armed: from then on the thread may stand still */
+    clock_gettime(CLOCK_MONOTONIC, &start); /* before the timer is armed: afterwards the thread may be delayed at any time */
     printf(", %s\n", shown(timerfd_settime(timer, 0, &setting, &old)));
     printf("old %ld %ld\n", (long)old.it_value.tv_sec, (long)old.it_value.tv_nsec);
     look("too early", 8, 1);
@@ -214,7 +214,7 @@ static void timers(void) {
     close(timer), close(real);
 }
 
-/* More files than a thread has places in queues; each is written on another island than it is waited for. */
+/* More files than a thread has wait nodes. Each file is written on another island than the thread waits on. */
 enum { MANY = 24, ROUNDS = 200 };
 static int many[MANY];
 
@@ -244,7 +244,7 @@ static void crowds(void) {
     for (int i = 0; i < MANY; i++) close(many[i]);
 }
 
-/* More pipes than a thread has places in queues, each written on one of three instruction sets. */
+/* More pipes than a thread has wait nodes. Each is written on one of three instruction sets. */
 enum { PIPES = 200 };
 static int pipes[PIPES][2];
 static void write_every_third(int first) {
@@ -281,7 +281,7 @@ static void all_pipes(uint32_t events) {
     for (int i = 0; i < PIPES; i++) close(pipes[i][0]), close(pipes[i][1]);
 }
 
-/* As all_pipes, without a list: each wait enters the queues of all. */
+/* As all_pipes, without an interest list: each wait enters the queues of all pipes. */
 static int wait_for_any(int by_select, struct pollfd *entries) {
     if (!by_select) return poll(entries, PIPES, 10000);
     fd_set readable;
@@ -313,7 +313,7 @@ static void all_asked(int by_select) {
     for (int i = 0; i < PIPES; i++) close(pipes[i][0]), close(pipes[i][1]);
 }
 
-/* Two threads of different instruction sets play ball over two counters, each with edges. */
+/* Two threads of different instruction sets send a ball back and forth over two counters, with edge-triggered events. */
 static int ball[2];
 
 static int play(int mine, int other, int rounds) {
@@ -357,7 +357,7 @@ static void signals(void) {
     sigprocmask(SIG_SETMASK, &none, 0);
 }
 
-/* Signals that are read, by who was sent them. */
+/* signalfd: a process reads its own signals. */
 static int signal_fd;
 MOTET_ON(ARM) ssize_t read_signals_there(struct signalfd_siginfo *infos, int most) {
     expect_on(ARM);

@@ -1,16 +1,16 @@
 /*
- * A RISC-V program that uses vectors and asks nobody whether its core has any.
+ * A RISC-V program that uses vectors without asking whether its core has any.
  *
- * extension ways          a pattern in all vector registers lasts through everything that takes the thread elsewhere or stops it
+ * extension ways          a pattern in all vector registers survives everything that moves or stops the thread
  * extension hints         motet_need, motet_done
  * extension affinity      sched_setaffinity
  * extension crowd N       N threads that all want vectors
- * extension told          what programs are told of V
+ * extension told          what the kernel tells programs about V
  * extension once          one vector instruction
  * extension minimum       the least stack of a signal handler
  * extension length        how many bytes a vector register has here
- * extension clears        a program that is executed finds nothing in the registers
- * extension lengths OWN OTHER  on a machine with registers of two lengths, bits of cores: values stay where their length is
+ * extension clears        execve clears the registers
+ * extension lengths OWN OTHER  on a machine with registers of two lengths: a thread with values stays on cores with its length. OWN, OTHER: masks of cores
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -61,7 +61,7 @@ static void store(Registers *to) {
                      : "memory");
 }
 
-/* Type, length, and what else an instruction works by. */
+/* The vector type, the length and the other control registers. */
 static unsigned long vl_and_type(void) {
     unsigned long vl = 0, type = 0;
     VECTORS("csrr %0, vl\ncsrr %1, vtype", : "=r"(vl), "=r"(type));
@@ -298,7 +298,7 @@ static void bind_to(unsigned long cores) {
     }
 }
 
-/* A number, or whether there is a need, in what /proc tells of this thread's moves. */
+/* A field of this thread's /proc file about moves: a number, or whether it has a need. */
 static unsigned long moves(const char *name) {
     char line[64];
     unsigned long value = 0;
@@ -333,7 +333,7 @@ static void lengths(unsigned long own, unsigned long other) {
     printf("while it needs them: refused %d\n", result == -1 && errno == EINVAL);
     check("there");
 
-    /* It goes anywhere while it does not use them; its values wait for it. */
+    /* While the thread does not use vectors, it may run anywhere; its values are kept. */
     forget_need();
     bind_to(other);
     unsigned long there = moves("to_extension");
@@ -342,7 +342,7 @@ static void lengths(unsigned long own, unsigned long other) {
     check("values of another length");
     printf("length %lu, moves %lu\n", register_bytes(), moves("to_extension") - there);
 
-    /* A child has a copy; without a core of their length, its values cannot be used. */
+    /* A child has a copy of the values. Without a core of their length, it cannot use them. */
     pid_t child = fork();
     if (child == 0) {
         forget_need();
@@ -356,7 +356,7 @@ static void lengths(unsigned long own, unsigned long other) {
     check("parent");
 }
 
-/* The executed program looks at what it finds. */
+/* The executed program checks the registers. */
 static void cleared(void) {
     unsigned long type = vl_and_type(), used = 0;
     store(&found);

@@ -1,6 +1,6 @@
 /*
- * A program of the board: the host frees pages of the board's memory that the board has used, and fills new ones, which
- * the board reads. Prints `filled: ok`, or what was wrong.
+ * A program of the board. The host frees pages of the board's memory that the board has used. It then fills new pages, and the board reads them: it
+ * must not see old copies in its cache. Prints `filled: ok`, or what was wrong.
  */
 #include <motet.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ HOST long *refilled(long *old, long value) {
 int main(void) {
     long *words = new_pages();
     for (long round = 1; words && round <= ROUNDS; round++) {
-        /* The board's cache has them now. */
+        /* Now the pages are in the board's cache. */
         sum(words);
         words = refilled(words, round);
         if (!words || sum(words) != round * PAGES * PAGE / 8) {

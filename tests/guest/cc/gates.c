@@ -1,9 +1,9 @@
-/* Does with calls across instruction sets what cannot be; the argument says what. The kernel ends the process. */
+/* Misuses calls across instruction sets; the argument says how. The kernel must end the process. */
 #include <stdint.h>
 
 #include "crossing.h"
 
-/* Where functions return to that another instruction set has called, on this one. */
+/* This instruction set's gate: the address to which a function returns that another instruction set has called. */
 #if defined(__x86_64__)
 #define GATE 0x7fffbffff240ul
 #elif defined(__aarch64__)
@@ -19,10 +19,10 @@ MOTET_ON(RISCV) void crooked(void) {
 #if defined(__riscv)
     __asm__ volatile("addi sp, sp, -64\n\tret");
 #endif
-    __asm__ volatile("" : : : "memory"); /* Or there is nothing to call on the other instruction sets. */
+    __asm__ volatile("" : : : "memory"); /* Used, so that the other instruction sets have a function to call. */
 }
 
-/* Returns to where nothing is. */
+/* Returns to an address where nothing is mapped. */
 MOTET_ON(RISCV) void lost(void) {
 #if defined(__riscv)
     __asm__ volatile("mv ra, %0\n\tret" : : "r"(garbage));
@@ -30,7 +30,7 @@ MOTET_ON(RISCV) void lost(void) {
     __asm__ volatile("" : : : "memory");
 }
 
-/* The same on x86-64, where the address of the gate lies on the stack. */
+/* The same on x86-64, where the gate's address is on the stack. */
 MOTET_ON(X86) void smashed(void) {
 #if defined(__x86_64__)
     volatile uintptr_t *frame = __builtin_frame_address(0);
@@ -43,11 +43,11 @@ MOTET_ON(RISCV) void calls_smashed(void) {
     printf("not reached\n");
 }
 
-/* Returns twice: the second time, the gate belongs to the call before. */
+/* Returns twice. The second time, the gate belongs to the outer call. */
 MOTET_ON(RISCV) void inner(void) {
     void (*gate)(void) = (void (*)(void))GATE;
     gate();
-    __asm__ volatile("" : : : "memory"); /* Or it is a jump, which is how a function returns. */
+    __asm__ volatile("" : : : "memory"); /* Without this, the call would be a jump (a tail call), as a return is. */
 }
 MOTET_ON(ARM) void outer(void) {
     inner();

@@ -1,10 +1,10 @@
 /*
- * A RISC-V program whose thread goes to a core with vectors, and back: when, and what makes it stay.
+ * A RISC-V program whose thread goes to a core with vectors and back. It tests when the thread goes back, and what makes it stay.
  *
- * going back          it does not use vectors any more
- * going patience      it comes again as soon as it has gone, and then waits longer each time
- * going turns         threads that all want vectors, for several slices each: in which order they begin and end
- * going way           an ordinary thread has the core with vectors when it comes
+ * going back          the thread uses no vectors any more, and goes back
+ * going patience      the thread uses vectors again as soon as it has gone back; then it stays longer each time
+ * going turns         threads that all want vectors, for several slices each: the order in which they begin and end
+ * going way           an ordinary thread runs on the core with vectors when the thread arrives
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -54,7 +54,7 @@ static void patience(int home) {
         await(home);
     }
     use_vectors();
-    /* Another thread wants the core. Who has come and gone so often stays all the same. */
+    /* Another thread wants the core. A thread that has come and gone so often stays nevertheless. */
     pthread_t other;
     pthread_create(&other, NULL, use_until_stopped, NULL);
     while (moves("stayed") == 0) {

@@ -1,10 +1,10 @@
 /*
- * A RISC-V program whose vector instructions run on hidden harts, and that does not come home by itself: what calls it home.
+ * A RISC-V program whose vector instructions run on hidden harts. Its thread makes no system call there, so something else must bring it home:
  *
- * hidden kill       a process that runs there without a system call is killed, from another core if there are several
- * hidden alarm      signals reach it there
- * hidden turns N    N processes take turns, each of which would never leave
- * hidden protect    when a page has become read-only, nobody there writes to it any more
+ * hidden kill       the process is killed, from another core if there are several
+ * hidden alarm      signals reach the thread there
+ * hidden turns N    N processes take turns, each of which would never leave by itself
+ * hidden protect    after a page has become read-only, no thread on a hidden hart can write to it
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -126,7 +126,7 @@ static void turns(int count) {
             _exit(0);
         }
     }
-    /* Again and again: everybody gets further, though nobody leaves by himself. */
+    /* Repeatedly: every process makes progress, although none leaves by itself. */
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < count; i++) {
             wait_until(shared + i, shared[i] + 10);

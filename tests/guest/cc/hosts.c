@@ -1,6 +1,6 @@
 /*
- * Calls of the host by a program that runs on the board, and the other way: system calls that are served where the function runs, others, and
- * arguments on the stack. Prints `hosts: ok`, or what was wrong.
+ * A program on the board calls functions of the host, and the host calls functions of the board. Tests system calls that are served where the function
+ * runs, other system calls, and arguments on the stack. Prints `hosts: ok`, or what was wrong.
  */
 #include <motet.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Jumps out of functions of another instruction set, which cannot be: the kernel ends the process. */
+/* Jumps (longjmp) out of functions of another instruction set. This is impossible: the kernel must end the process. */
 #include <setjmp.h>
 
 #include "crossing.h"
@@ -8,7 +8,7 @@ static jmp_buf back;
 MOTET_ON(RISCV) void jumps(int value) { expect_on(RISCV); longjmp(back, value); }
 MOTET_ON(X86) void between(int value) { expect_on(X86); jumps(value); }
 
-/* The jump is within one instruction set, but leaves the call of between() behind. */
+/* The jump is within one instruction set, but skips the call of between() on another one. */
 MOTET_ON(RISCV) int skips_a_call(void) {
     int jumped = setjmp(back);
     if (jumped == 0)

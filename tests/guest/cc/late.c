@@ -1,6 +1,6 @@
 /*
- * Pages that arrive late (/dev/late): whoever touches one waits until somebody has brought it. A thread touches pages on each instruction set in turn;
- * the main thread is told of the page that is wanted, and brings it. Prints the parts that it has done, and what was wrong.
+ * Pages that arrive late (/dev/late): a thread that touches such a page waits until another thread has brought it. A thread touches pages on each
+ * instruction set in turn. The main thread reads which page is wanted, and brings it. Prints the parts that it has done, and what was wrong.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -213,7 +213,7 @@ static void transfers(void) {
         close(file);
         close_pages();
     }
-    /* A position that is not known before, and two pages of which the second comes when the first has been copied. */
+    /* The position is not known before, and the second page comes only after the first one has been copied. */
     open_pages(PROT_READ | PROT_WRITE, MAP_SHARED);
     file = memfd_create("file", 0);
     fcntl(file, F_SETFL, O_APPEND);
@@ -345,7 +345,7 @@ static void handlers(void) {
     }
 }
 
-/* A child whose thread waits for a page: how it ends when its main thread has done something. */
+/* In a child, a thread waits for a page. Returns how the child ends after its main thread has called `act`. */
 static int ended(const Part *part, void (*act)(void)) {
     pid_t child = fork();
     if (child == 0) {

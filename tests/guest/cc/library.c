@@ -1,4 +1,4 @@
-/* The C library's state is one, whoever uses it: errno, streams, memory, locks, thread-local variables. */
+/* All instruction sets share the C library's state: errno, streams, memory, locks, thread-local variables. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -65,7 +65,7 @@ static void take_turns(int me) {
 MOTET_ON(ARM) void *even_turns(void *unused) { expect_on(ARM); take_turns(0); return unused; }
 MOTET_ON(RISCV) void *odd_turns(void *unused) { expect_on(RISCV); take_turns(1); return unused; }
 
-/* Each instruction set's kernel has a structure of its own for this. */
+/* The structure of this call differs between instruction sets. */
 static void measure(const char *path) {
     struct stat status;
     int result = stat(path, &status);

@@ -1,6 +1,6 @@
 /*
- * Calls over a link, each way in a region of interest, which begins and ends on the host: there a mark moves no thread. Prints `link: ok`, or
- * what was wrong.
+ * Calls over a link, in a region of interest for each direction. The regions begin and end on the host, where a mark moves no thread. Prints
+ * `link: ok`, or what was wrong.
  */
 #include <motet.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 BOARD long on_board(long a) { return a + 1; }
 BOARD long six_on_board(long a, long b, long c, long d, long e, long f) { return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f; }
 HOST long on_host(long a) { return a + 2; }
-/* One function for all marks: the first call of a function from the board makes an ordinary thread, which goes the long way. */
+/* One function for all marks, because the first call of a function from the board takes the long way and makes the thread an ordinary one. */
 HOST void mark(long which) {
     if (which == 1)
         motet_roi_begin("from_board");

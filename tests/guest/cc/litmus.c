@@ -1,13 +1,14 @@
 /*
- * Litmus tests between instruction sets: does C11's memory model hold for threads that run on islands of different ones?
+ * Litmus tests between instruction sets: does C11's memory model hold for threads on islands of different instruction sets?
  *
  *     litmus [ROUNDS [FILTER]]
  *
- * Each test is a shape, a way to write its accesses, and an island for each of its threads. Outcomes that the way forbids
- * end the program with status 1; what is allowed, though no interleaving gives it (weak), is counted. Shapes and names are those of Alglave, Maranget and Tautschnig, "Herding Cats" (TOPLAS 2014), table 3.
+ * Each test is a shape, a way to write its accesses (a memory order), and an island for each of its threads. An outcome that the memory order forbids
+ * ends the program with status 1. Outcomes that are allowed although no interleaving gives them (weak ones) are counted. Shapes and names are those of
+ * Alglave, Maranget and Tautschnig, "Herding Cats" (TOPLAS 2014), table 3.
  *
- * The threads go through a few slots of two words each, then meet and look at what they have got. A word gets the round's number, so it is never
- * cleared. A host that is busy does fewer of them in a test's time.
+ * In each round, the threads access a few slots of two words each. Then they meet and compare what they have loaded. A word gets the round's number,
+ * so it is never cleared. On a busy host, a test has fewer rounds in its time.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -33,13 +34,13 @@
 #define OWN_ISLAND 2
 #endif
 
-/* One word a line. */
+/* One word in each cache line. */
 typedef struct {
     _Alignas(64) _Atomic uint32_t word;
 } line;
 
 static line x[SLOTS_MAX], y[SLOTS_MAX];
-/* What a thread has loaded. */
+/* The values that a thread has loaded. */
 static struct got {
     _Alignas(64) uint32_t first[SLOTS_MAX], second[SLOTS_MAX];
 } got[THREADS_MAX];
@@ -66,7 +67,7 @@ static struct got {
 
 typedef void body(uint32_t round, int slot);
 
-/* Not every shape is written in every way. */
+/* Not every shape is used with every memory order. */
 #define BODY static __attribute__((unused)) void
 
 /* What the threads of each shape do, in each way. */
@@ -119,7 +120,7 @@ typedef void body(uint32_t round, int slot);
     BODY iriw3_##way(uint32_t round, int slot) { read_yx_##way(round, slot, 3); }
 WAYS(BODIES)
 
-/* Whether a slot shows what no interleaving gives. */
+/* Whether a slot has an outcome that no interleaving gives. */
 static int sb_weak(uint32_t round, int slot) { return got[0].first[slot] != round && got[1].first[slot] != round; }
 static int mp_weak(uint32_t round, int slot) { return got[1].first[slot] == round && got[1].second[slot] != round; }
 static int lb_weak(uint32_t round, int slot) { return got[0].first[slot] == round && got[1].first[slot] == round; }
@@ -131,7 +132,7 @@ static int iriw_weak(uint32_t round, int slot) {
            got[3].second[slot] != round;
 }
 
-/* Stores that wait while loads are done are what is seen on hosts with x86-64; the rest is there for hosts of other kinds. */
+/* Hosts with x86-64 can show only stores that are delayed past later loads. The other shapes are for other hosts. */
 #define sb_MS 700
 #define mp_MS 200
 #define lb_MS 200
@@ -176,7 +177,7 @@ static const struct test {
 static const int quadruples[][THREADS_MAX] = {{0, 1, 2, 1}, {1, 2, 0, 2}, {2, 0, 1, 0}, {1, 1, 2, 2}, {0, 0, 1, 1}, {2, 2, 0, 0}};
 static const char *const names[ISLANDS] = {"x86_64", "aarch64", "riscv64"};
 
-/* The run that is under way. */
+/* The current test. */
 static const struct test *test;
 static const int *islands;
 static uint32_t rounds, first_round;
@@ -196,7 +197,7 @@ static void meet(int own, uint32_t step) {
     for (int other = 0; other < test->threads; other++)
         for (int turns = 1; (int32_t)(atomic_load_explicit(&arrived[other].word, memory_order_acquire) - step) < 0; turns++)
             if (turns % PATIENCE == 0)
-                usleep(10); /* both may be on one processor of the host */
+                usleep(10); /* two threads may share a processor of the host */
 }
 
 /* Lets threads that run at different speeds meet in different ways: 0 to 63 turns, a few for each slot. */
@@ -232,7 +233,7 @@ static void *take_part(void *argument) {
 
 static void *go_there(void *argument) { return motet_call_on(islands[(intptr_t)argument], take_part, argument); }
 
-/* Runs a test on these islands; 1 if it shows what is forbidden. */
+/* Runs a test on these islands. 1: it has a forbidden outcome. */
 static int run(void) {
     static uint32_t next_round = 1;
     pthread_t threads[THREADS_MAX];

@@ -1,4 +1,4 @@
-/* Calls between instruction sets, page faults there and forks, for a while: something is under way whenever an island dies. */
+/* For a while, makes calls between instruction sets, page faults and forks, so that something is under way whenever an island dies. */
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -30,7 +30,7 @@ MOTET_ON(RISCV) const char *wait_on_riscv(int fd, int type, long start, long len
     return apply(fd, F_SETLKW, type, SEEK_SET, start, len);
 }
 
-/* What another process gets for this, and what it is told stands in the way. */
+/* Prints the result that another process gets for a lock, and the lock that it finds in the way. */
 static void other(const char *when, int type, long start, long len) {
     fflush(stdout);
     pid_t parent = getpid();
@@ -81,7 +81,7 @@ static void ranges(int fd) {
     printf("no such type %s\n", apply(fd, F_SETLK, 7, SEEK_SET, 0, 0));
     int reading = open(path, O_RDONLY);
     printf("writer without writing %s\n", apply(reading, F_SETLK, F_WRLCK, SEEK_SET, 0, 1));
-    close(reading); /* with it go the process's locks */
+    close(reading); /* this releases the process's locks */
     other("after a close", F_WRLCK, 0, 0);
 }
 
@@ -98,7 +98,7 @@ static void waiting(int fd) {
         write(ends[1], "y", 1);
         printf("waited: %s\n", got);
         fflush(stdout);
-        _exit(0); /* with it goes its lock */
+        _exit(0); /* this releases its lock */
     }
     read(ends[0], &byte, 1);
     fcntl(ends[0], F_SETFL, O_NONBLOCK);

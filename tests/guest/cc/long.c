@@ -1,4 +1,4 @@
-/* Calls that take long: others run meanwhile on the same core, signals end what Linux lets them end, SIGKILL ends all. */
+/* System calls that take long. Other threads run meanwhile on the same core. Signals end the calls that they end on Linux. SIGKILL ends all. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -77,7 +77,7 @@ static long copies_file(void) {
 static const struct {
     const char *name;
     long (*call)(void);
-    /* On Linux, a signal that is handled ends it. */
+    /* Whether a handled signal ends it on Linux. */
     int ends_by_signal;
 } calls[] = {
     {"reads_random", reads_random, 1}, {"gets_random", gets_random, 0},   {"reads_zeros", reads_zeros, 1},
@@ -86,7 +86,7 @@ static const struct {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* Others run meanwhile: a thread that sleeps for a millisecond again and again, on the same core. */
+/* Another thread runs meanwhile: it sleeps for a millisecond again and again, on the same core. */
 
 static void *sleeps(void *stop) {
     while (!*(volatile int *)stop) {
@@ -129,7 +129,7 @@ static long call_with_alarm(int index) {
     return ok;
 }
 
-/* On a busy host the alarm may come before the call has begun: one of many ends that is to end, and none of the others. */
+/* On a busy host the alarm may come before the call has begun. So of many tries, at least one must end if the call is to end, and none otherwise. */
 static void is_interrupted(int index) {
     long ok = call_with_alarm(index);
     for (int tries = 1; ok && calls[index].ends_by_signal && tries < 50; tries++)
@@ -206,7 +206,7 @@ static void closed_meanwhile(void) {
     printf("closed meanwhile: %s\n", len == BIG ? "read" : "not read");
 }
 
-/* Large files and directories go, and processes with many files end, while others run. */
+/* Large files and directories are removed, and processes with many files end, while other threads run. */
 
 static long truncates(void) { return ftruncate(big_file, 4096) == 0; }
 static long fills_and_unlinks(void) {

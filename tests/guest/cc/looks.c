@@ -1,5 +1,5 @@
-// A thread dies with its island while its core looks at registers of the FPGA for it (docs/protocols/fpga.md, "Looking"): who shares its interfaces goes
-// on. `looks CORE DOOMED`: the second one is a core of the island that dies.
+// An island dies while its core polls registers of the FPGA for a thread (docs/protocols/fpga.md, "Looking"). A process that shares the thread's
+// interfaces must not wait for ever. Usage: `looks CORE DOOMED`; DOOMED is a core of the island that dies.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static void go_to(int core) {
         fail("sched_setaffinity");
 }
 
-// There is one region, which is another accelerator each time.
+// There is one region, and each request needs another accelerator, so it is always reconfigured.
 static void allocate(int round) {
     interfaces[round % 2]->cmd = 0;
 }
@@ -63,7 +63,7 @@ static void map(int at, int fd) {
         fail("mmap");
 }
 
-// A program that begins on the island that dies, as only then its core looks: the island is its address space's home.
+// A program that begins on the doomed island, which then is its address space's home. Only then its core polls.
 static void doomed(char **files) {
     for (int at = 0; at < 2; at++)
         map(at, atoi(files[at]));
@@ -93,14 +93,14 @@ int main(int argc, char **argv) {
         execl(argv[0], argv[0], "doomed", numbers[0], numbers[1], NULL);
         fail(argv[0]);
     }
-    // As something else is ready on this core, it does not look itself.
+    // Another process is ready on this core, so this core does not poll.
     pid_t busy = fork();
     if (busy == 0)
         for (;;)
             ;
     usleep(200000);
     printf("started\n");
-    // It may have slept just then: it is not killed, and comes here.
+    // The thread may have slept at that moment. Then it is not killed, and comes here.
     while (is_online(atoi(argv[2])))
         usleep(5000);
     kill(other, SIGKILL);

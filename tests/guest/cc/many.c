@@ -1,5 +1,5 @@
-/* Calls that are about many things at once: descriptors, processes, waiting threads, ranges, pages, locks, names. Each does
- * what it does on Linux, however many there are. */
+/* System calls on many objects at once: descriptors, processes, waiting threads, ranges, pages, locks, names. Each must do the same as on Linux,
+ * however many there are. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Mapped files that end before their mapping does: what lies beyond their last page cannot be had, on any instruction set. */
+/* Mapped files that are shorter than their mapping: an access beyond their last page is a SIGBUS, on any instruction set. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@ static char *mapping;
 static volatile int signal_number, code;
 static volatile long page;
 
-/* Puts a page there, so that the access succeeds when it is made again. */
+/* Maps a page there, so that the repeated access succeeds. */
 static void missing(int number, siginfo_t *info, void *context) {
     (void)context;
     signal_number = number, code = info->si_code;
@@ -60,7 +60,7 @@ static void look(int fd, int kind) {
     munmap(mapping, PAGES * PAGE);
 }
 
-/* What is beyond the end now may not be when it is looked at. */
+/* A page that is beyond the end now may be inside the file when it is accessed. */
 static void grow(int fd) {
     mapping = mmap(0, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (ftruncate(fd, PAGES * PAGE) != 0 || pwrite(fd, "y", 1, 4 * PAGE) != 1) printf("it does not grow\n");
@@ -72,7 +72,7 @@ static void grow(int fd) {
     tell("what has grown");
 }
 
-/* What was there, and is cut off, is gone for all that share it; when it is there again, it is the file's again. */
+/* After a truncation, the pages are gone for all processes that share them. When the file grows again, the mapping shows the file's new pages. */
 static void shrink(void) {
     int fd = memfd_create("shrinks", 0), go[2], done[2];
     if (ftruncate(fd, PAGES * PAGE) != 0 || pipe(go) != 0 || pipe(done) != 0) return;
@@ -108,7 +108,7 @@ static void shrink(void) {
     tell("a hole");
 }
 
-/* Memory that is shared and nameless is as large as it was made. */
+/* Shared anonymous memory ends where its mapping ended when it was made. */
 static void nameless(void) {
     mapping = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     mapping = mremap(mapping, PAGE, 2 * PAGE, MREMAP_MAYMOVE);

@@ -1,4 +1,4 @@
-/* What may not be written is not, what is refused changes nothing, and advice is followed: on every instruction set. */
+/* On every instruction set: read-only memory is not written, refused calls change nothing, and madvise works. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ enum { WIPE = 18, KEEP = 19, FREE = 8 }; /* Not all libraries name these pieces 
 struct head { void *first; long offset; void *pending; };
 
 static char path[64];
-/* Three times used, a page at a time. */
+/* Used in three places, one page at a time. */
 static char zeroes[12 * PAGE] __attribute__((aligned(PAGE)));
 static int next_zeroes;
 
@@ -84,13 +84,13 @@ static void end_with_robust_list(void *mappings) {
     _exit(0);
 }
 
-/* The kernel writes for the process: not where that may not. */
+/* The kernel must not write for a process where the process itself may not. */
 static void writes_of_the_kernel(void) {
     int fd = open(path, O_RDWR);
     int *words[] = {(int *)map(1, PROT_READ | PROT_WRITE, MAP_SHARED, fd), (int *)map(1, PROT_READ, MAP_SHARED, fd)};
     int before = words[0][0];
     static int other;
-    int add_one = 1 << 28 | 1 << 12; /* *word += 1; is 0 what it was? */
+    int add_one = 1 << 28 | 1 << 12; /* *word += 1, and compares the old value with 0 */
     tell("futex", syscall(SYS_futex, &other, FUTEX_WAKE_OP_CALL, 1, 1, words[1], add_one));
     int *anonymous = (int *)map(1, PROT_READ, MAP_PRIVATE, -1);
     tell("futex of its own", syscall(SYS_futex, &other, FUTEX_WAKE_OP_CALL, 1, 1, anonymous, add_one));
@@ -121,7 +121,7 @@ static long size_of(int fd) {
     return found.st_size;
 }
 
-/* Bytes that cannot be read do not become part of a file, a pipe or a stream. */
+/* From memory that cannot be read, nothing is written to a file, a pipe or a stream. */
 static void bad_buffers(void) {
     char *bad = map(2, PROT_NONE, MAP_PRIVATE, -1), name[80];
     char *half = map(2, PROT_READ | PROT_WRITE, MAP_PRIVATE, -1);
@@ -147,7 +147,7 @@ static void bad_buffers(void) {
     munmap(bad, 2 * PAGE), munmap(half, PAGE);
 }
 
-/* What grows from memory without a file is zero. */
+/* Anonymous memory that grows is zero. */
 static void grown_zeroes(void) {
     char *page = zeroes + next_zeroes++ * 4 * PAGE;
     page[0] = 'x';

@@ -1,5 +1,5 @@
 /*
- * Calls both ways, nested, with results that tell what arrived: arguments on the stack, floats, narrow words, system calls and threads.
+ * Nested calls in both directions. The results show which arguments arrived: on the stack, floats, narrow words. Also system calls and threads.
  * Prints `migrated: ok`, or what was wrong.
  */
 #include <motet.h>

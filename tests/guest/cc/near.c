@@ -15,7 +15,7 @@ MOTET_DATA_ON(ARM) static const char constants[3 * PAGE] = "constants";
 MOTET_DATA_ON("2") int on_two = 22;
 static long anywhere[3 * PAGE / sizeof(long)];
 
-/* The island that the page at an address lies near to; -1 if it has not been touched. */
+/* The island that the page at an address is near to. -1: the page has not been touched. */
 static int node_of(const void *address) {
     int status = 0;
     void *pages[] = {(void *)((uintptr_t)address & -PAGE)};
@@ -83,7 +83,7 @@ static void show_large(void) {
     free(there);
 }
 
-/* What is asked for near an island lies there, whoever touches it first, also after it has grown. */
+/* Memory that was requested near an island is there, whichever island touches it first, also after it has grown. */
 static void show_chosen(void) {
     char *little = motet_malloc_on(1, 100), *large = motet_malloc_on(2, 300000);
     memset(little, 1, 100);

@@ -20,7 +20,7 @@ static void show(const char *where) {
     }
 }
 
-/* Longer than a thread keeps what it does not use. */
+/* Computes for longer than a thread keeps an extension that it does not use. */
 static void compute(void) {
     struct timespec from, now;
     clock_gettime(CLOCK_MONOTONIC, &from);
@@ -30,7 +30,7 @@ static void compute(void) {
 }
 
 MOTET_ON(X86) long without_avx(long value) {
-    /* Who sleeps is an ordinary thread of this core. */
+    /* After a sleep, the thread is an ordinary thread of this core. */
     usleep(1000);
     compute();
     show("x86-64 without AVX");

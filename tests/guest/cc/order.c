@@ -1,4 +1,4 @@
-/* Threads of two processes call functions of one busy core, the least important first: prints the order in which their
+/* Threads of two processes call functions of one busy core, the least urgent one first. Prints the order in which their
  * functions run. */
 #include <pthread.h>
 #include <semaphore.h>

@@ -1,10 +1,10 @@
-/* Calls functions of another instruction set with a thread pointer that is no address: the kernel ends the process. With an argument, a
- * function that was called does so, and calls back. */
+/* Calls a function of another instruction set while the thread pointer is no valid address: the kernel must end the process. With an argument, the
+ * called function does so itself, and calls back. */
 #include "crossing.h"
 
 #define NO_ADDRESS 0x1234567800000000ul
 
-/* As the machine has it, and nothing in between that needs one. */
+/* Swaps the register itself. Nothing in between may need a thread pointer. */
 static inline unsigned long exchange(unsigned long pointer) {
     unsigned long old;
 #if defined(__x86_64__)

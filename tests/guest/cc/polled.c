@@ -1,6 +1,6 @@
 /*
- * polled ROUNDS STEP: calls a function on the board again and again, after 0, STEP, 2 STEP ... below ROUNDS rounds of computing. So calls
- * come at all times after the last return, just when the board ceases to poll for them, too. Prints `polled: ok`, or what was wrong.
+ * polled ROUNDS STEP: calls a function on the board again and again, after 0, STEP, 2 STEP ... below ROUNDS rounds of computing. So the time between
+ * a return and the next call varies. Some calls come just when the board stops polling. Prints `polled: ok`, or what was wrong.
  */
 #include <motet.h>
 #include <stdio.h>

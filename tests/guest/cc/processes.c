@@ -1,4 +1,4 @@
-/* Processes that begin and end while their thread is away. */
+/* Processes begin and end while their thread is on another island. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

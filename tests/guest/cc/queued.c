@@ -1,4 +1,4 @@
-/* What comes with a signal: who sent it, how, and a word; real-time signals wait in line. The same on the host. */
+/* The information of a signal: its sender, its cause, and a value. Real-time signals are queued. The output is the same on the host. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -57,7 +57,7 @@ int main(void) {
     sigset_t set = set_of(SIGUSR1, SIGRTMIN, SIGRTMIN + 1);
     sigprocmask(SIG_BLOCK, &set, 0);
 
-    /* In line, and taken on another island. */
+    /* Queued, and delivered on another island. */
     send_from_riscv(getpid());
     take_on_arm(&set);
     printf("handled %d\n", handled);

@@ -1,6 +1,6 @@
 /*
- * The frame of random programs of vector instructions (host/cli/tests/machine/random_vectors.rs): each begins with the same registers and
- * memory, and prints a hash of what it leaves there.
+ * The common part of random programs of vector instructions (host/cli/tests/machine/random_vectors.rs). Each program begins with the same registers and
+ * memory, and prints a hash of their contents at its end.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -61,7 +61,7 @@ static uint64_t hash(uint64_t hash, const void *from, size_t len) {
 }
 
 __attribute__((used)) static void run(unsigned long seed, void (*program)(unsigned char *)) {
-    /* Not touched yet: vectors are the first to. */
+    /* This memory has not been touched yet: vector instructions touch it first. */
     unsigned char *memory = mmap(NULL, MEMORY_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memset(&registers, 0, sizeof registers);
     program(memory);

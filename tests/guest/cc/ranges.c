@@ -1,5 +1,4 @@
-/* Address spaces of many ranges and of huge ones, changed on every instruction set: what becomes of them is what Linux
- * makes of them. */
+/* Address spaces with many ranges and with huge ranges, changed on every instruction set. The results must be those of Linux. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +34,7 @@ static int count_ranges(const char *start, unsigned long len) {
     return count;
 }
 
-/* Every other page goes, and comes back. */
+/* Every other page is unmapped, and mapped again. */
 static void holes(int count) {
     char *all = map(2 * count * PAGE, READ_WRITE);
     int done = 0, right = 0;
@@ -52,7 +51,7 @@ static void holes(int count) {
     printf("all of them: %s\n", error(munmap(all, 2 * count * PAGE)));
 }
 
-/* Neighbours become one when they are alike again, whichever changes. */
+/* Neighbouring ranges merge when their attributes become equal, whichever of them changes. */
 static void neighbours(void) {
     char *all = map(16 * PAGE, READ_WRITE);
     mprotect(all, PAGE, PROT_NONE);
@@ -73,7 +72,7 @@ static void neighbours(void) {
     munmap(all, 16 * PAGE);
 }
 
-/* Pages far apart in mappings that are mostly empty stay what they are, wherever they go. */
+/* Pages that are far apart in mostly empty mappings keep their contents when the mapping moves. */
 static void huge(void) {
     static const unsigned long places[] = {0, PAGE, 511 * PAGE, 512 * PAGE, GIB - PAGE, 3 * GIB + 7 * PAGE, 64 * GIB - PAGE};
     enum { PLACES = sizeof places / sizeof *places };
@@ -111,12 +110,12 @@ static void limit(void) {
         if (fscanf(setting, "%lu", &most) != 1) exit(1);
         fclose(setting);
     }
-    /* Neighbours that are like nothing else. */
+    /* Ranges that cannot merge with their neighbours. */
     char *base = map((most + 4) * PAGE, PROT_READ | PROT_EXEC), *all = base + PAGE;
     mprotect(all, (most + 2) * PAGE, PROT_NONE);
     while (done < most / 2 + 1 && mprotect(all + (2 * done + 1) * PAGE, PAGE, PROT_READ) == 0) done++;
     printf("%s when there are %s\n", error(-1), most / 2 - done < 100 ? "as many as may be" : "too few");
-    /* One more may be left, where two were needed. */
+    /* There may be room for one more range, but not for two. */
     mprotect(all + (most + 1) * PAGE, PAGE, PROT_READ);
     printf("a hole: %s, ", error(munmap(all + (most - 2) * PAGE, PAGE)));
     printf("an end: %s, ", error(munmap(all + most * PAGE, 2 * PAGE)));
@@ -125,7 +124,7 @@ static void limit(void) {
     printf("all: %s\n", error(munmap(base, (most + 4) * PAGE)));
 }
 
-/* Two counters with many pages between them: the further one is always the first to count. */
+/* Two counters with many pages between them. The one at the higher address always counts first. */
 enum { BETWEEN = 600 };
 static const unsigned long further = BETWEEN * PAGE / sizeof(uint64_t);
 static volatile int stop;
@@ -139,7 +138,7 @@ static void *count(void *counters) {
     return 0;
 }
 
-/* A child sees its parent's memory as it was at one moment, though a thread of that writes all the time. */
+/* A child sees its parent's memory as it was at one moment, although a thread of the parent writes all the time. */
 static void snapshots(void) {
     int wrong = 0;
     uint64_t *counters = (uint64_t *)map((BETWEEN + 1) * PAGE, READ_WRITE);

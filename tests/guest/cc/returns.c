@@ -1,5 +1,5 @@
-/* How functions come back that another instruction set has called: not by faults, once each island has the gate's page; but also if
- * the program takes that away. Nobody else may make the gate's system call. */
+/* How functions return to another instruction set: by the gate's system call and not by faults, once each island has the gate's page. They also return
+ * if the program unmaps that page. No other code may make the gate's system call. */
 #include <sys/mman.h>
 
 #include "crossing.h"
@@ -7,7 +7,7 @@
 #define GATE_PAGE 0x7fffbffff000ul
 #define CALL_RETURN 0x4d05
 #define CALLS 300
-/* What all else in this program takes at most. */
+/* Most page faults of the rest of this program. */
 #define OTHER_FAULTS 250
 
 struct both {

@@ -1,4 +1,4 @@
-/* A process ends after it has given back a robust futex, and before it has woken who waits for it: Linux does that then. */
+/* A process ends between unlocking a robust futex and waking its waiter. Linux wakes the waiter then. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

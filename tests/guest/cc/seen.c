@@ -1,5 +1,5 @@
-// What /proc says of another process's vector registers: AVX, SVE, V. A child has its number in each of them and goes on for ever; its
-// parent looks while it runs and when it is stopped, as somebody else, and when it is gone.
+// /proc shows another process's vector registers: AVX, SVE, V. A child stores its number in each register and computes for ever. Its parent reads them
+// while the child runs, when it is stopped, as another user, and after its end.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@ enum { TEXT_SIZE = 32 << 10, LOOKS = 3000 };
 
 static char text[TEXT_SIZE], file[64], file_of_thread[64];
 
-// The last register that is set, with its number: all are. Slices end before, too.
+// The line of the last register. When it has its number, all registers have theirs; a slice may end before that.
 #if defined __x86_64__
 #define LAST "\nymm15\t\t10"
 #elif defined __aarch64__
@@ -40,7 +40,7 @@ static void hold(void) {
 #endif
 }
 
-// One read: so all of it is of one moment.
+// One read, so that all registers are of the same moment.
 static int look(const char *path) {
     int fd = open(path, O_RDONLY);
     if (fd < 0) return -1;

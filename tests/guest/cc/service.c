@@ -1,4 +1,4 @@
-/* The service core as programs without a library see it: registers, and what kernels do about them (docs/protocols/service.md). */
+/* The service core, used without a library: its registers, and how kernels manage them (docs/protocols/service.md). */
 #define _GNU_SOURCE
 #include "expect.h"
 #include "motet.h"
@@ -44,7 +44,7 @@ static struct device opened(void) {
 
 /* A window for the calling thread. */
 static void take_window(struct device *device) {
-    /* Those of threads that have ended become free by and by. */
+    /* Windows of ended threads become free after a while. */
     do
         device->number = ioctl(device->fd, ALLOT, -1);
     while (device->number < 0 && errno == EAGAIN && sched_yield() == 0);
@@ -59,7 +59,7 @@ static void request(struct device *device, unsigned operation, unsigned object, 
     device->window[0] = (uint64_t)device->sequence << 56 | (uint64_t)operation << 48 | (uint64_t)object << 32 | argument;
 }
 
-/* Waits for an answer of a certain state; sleeps if that is long. Its code << 32 | value. */
+/* Waits for an answer with a state; sleeps if that takes long. Returns code << 32 | value. */
 static uint64_t answer(struct device *device, unsigned state) {
     volatile uint32_t *parked = (volatile uint32_t *)(device->window + 2), *upper = (volatile uint32_t *)device->window + 3;
     for (unsigned looks = 1;; looks++) {
@@ -90,7 +90,7 @@ static int ended_well(pid_t child) {
     return waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* What the kernel refuses, and whose objects are whose. */
+/* Requests that the kernel refuses, and the owners of objects. */
 
 static sigjmp_buf faulted;
 
@@ -105,7 +105,7 @@ static int fault_of(volatile char *byte) {
     return signal;
 }
 
-/* A window that is given does not have what was stored there before, and the end of a thread that was deleted is not that of the next one. */
+/* A new window does not have the words that were stored there before. The end of a deleted thread does not count as the end of the next one. */
 static void reused(struct device *device) {
     long page = device->number / WINDOWS, number = ioctl(device->fd, ALLOT, page);
     unsigned mutex = ask(device, MUTEX, 0, 0);
@@ -156,7 +156,7 @@ static void refusals(void) {
     while (given < WINDOWS && ioctl(device.fd, ALLOT, device.number / WINDOWS) >= 0)
         given++;
     EXPECT(errno, EAGAIN);
-    EXPECT(given, WINDOWS - 2); /* all but the caller's and that of `reused` */
+    EXPECT(given, WINDOWS - 2); /* all windows but the caller's and that of `reused` */
 }
 
 static void strangers(void) {
@@ -176,7 +176,7 @@ static void strangers(void) {
     EXPECT(ended_well(child), 1);
     child = fork();
     if (child == 0) {
-        /* It shares its parent's objects, and is another thread. */
+        /* The child shares its parent's objects, but is another thread. */
         take_window(&device);
         EXPECT(code(ask(&device, UNLOCK, mutex, 0)), EPERM);
         _exit(wrong);
@@ -185,7 +185,7 @@ static void strangers(void) {
     EXPECT(ask(&device, UNLOCK, mutex, 0), 0);
 }
 
-/* Children that are killed at any moment: what they had is others', who are told so, and nobody waits for ever. */
+/* Children are killed at any moment. Their mutexes go to others, which are told so, and no thread waits for ever. */
 
 static void killed(int rounds) {
     struct device device = opened();
@@ -199,7 +199,7 @@ static void killed(int rounds) {
             take_window(&device);
             for (*begun = 1;;) {
                 ask(&device, LOCK, mutex, 0);
-                /* So that it does not keep step with its killer, in simulated time. */
+                /* A random delay, so that the child does not run in step with its killer in simulated time. */
                 for (volatile int wait = rand() % 16; wait > 0; wait--)
                     ;
                 ask(&device, UNLOCK, mutex, 0);
@@ -223,7 +223,7 @@ static void killed(int rounds) {
     fprintf(stderr, "%u of %d died with the mutex\n", dead, rounds);
 }
 
-/* Whatever a program stores in its registers: others do not see it, and what it had is free afterwards. */
+/* A program stores anything in its registers. Other programs do not notice, and its objects are free afterwards. */
 
 static uint64_t state;
 
@@ -240,7 +240,7 @@ static void store_something(char *page) {
     case 0: *(volatile char *)at = (char)word; break;
     case 1: *(volatile uint32_t *)((uintptr_t)at & ~3ul) = (uint32_t)word; break;
     case 2: *(volatile uint64_t *)((uintptr_t)at & ~7ul) = word; break;
-    /* A request that there is, of some thread. */
+    /* A valid operation, in the window of some thread. */
     default: *(volatile uint64_t *)((uintptr_t)at & ~127ul) = (word & 0xff000007000000ffull) | (random_word() % 49) << 48;
     }
 }
@@ -271,7 +271,7 @@ static void fuzz(int stores, uint64_t seed) {
     EXPECT(made, 1024);
 }
 
-/* Threads of all instruction sets count together. */
+/* Threads of all instruction sets increment shared counters. */
 
 enum { SHARED_EACH = 64 };
 
@@ -279,7 +279,7 @@ static struct device shared;
 static unsigned counter_mutex;
 static volatile long *counter;
 
-/* Most of the time with a mutex of its own. */
+/* Most of the time, a thread uses a mutex of its own. */
 static void *count(void *argument) {
     unsigned own_mutex = ask(&shared, MUTEX, 0, 0);
     for (long left = (long)argument; left > 0; left--) {

@@ -1,4 +1,4 @@
-/* Signals for a thread that is away. */
+/* Signals for a thread that executes a function on another instruction set. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -84,7 +84,7 @@ static void tell_fault(int number, siginfo_t *info, void *context) {
 MOTET_ON(ARM) void reads(void) { expect_on(ARM); (void)*(volatile int *)bad; }
 MOTET_ON(RISCV) void writes(void) { expect_on(RISCV); *(volatile int *)bad = 2; }
 
-/* What a handler is told of a fault, in a child of its own. */
+/* Prints the information that a handler gets about a fault, in a child process. */
 static void fault(void (*in)(void), const int *address) {
     fflush(stdout);
     pid_t child = fork();
@@ -111,8 +111,8 @@ static void fork_here(int number) {
     forked++;
 }
 
-/* Raises signals to itself, in the middle of which others come, whose handler forks; so do the children, but for what they are not
- * sent. `forked` is seen last, so a child that has come out of its handler here knows what it is. */
+/* Raises signals to itself. Meanwhile other signals come, whose handler forks. The children continue here, too, but get no such signals. `forked` is
+ * read last, so a child that returns here from its handler knows that it is a child. */
 static void *raise_and_fork(void *nothing) {
     for (int index = 0; index < RAISED; index++)
         raise(SIGRTMIN);

@@ -160,7 +160,7 @@ static void servers(const char *name, int is_abstract) {
     }
 }
 
-/* What has come is looked at without being taken, and waited for until it is all there. */
+/* MSG_PEEK and MSG_WAITALL: data are read without removing them, and waited for until all have come. */
 static void *send_halves(void *end) {
     send_there(*(int *)end, "first", 5, 0);
     usleep(20000);
@@ -194,7 +194,7 @@ static void looks(void) {
     close(ends[1]);
 }
 
-/* More than fits, while an interest list says when. */
+/* Sends more than fits into the socket; an interest list says when there is room. */
 enum { LENGTH = 1 << 20 };
 static char out[LENGTH];
 static int far_end;

@@ -1,4 +1,4 @@
-// x86-64's extended state, without asking CPUID first: XGETBV says that there is AVX, and XSAVE and XRSTOR keep all of a register.
+// x86-64's extended state, used without asking CPUID first. XGETBV reports AVX; XSAVE and XRSTOR save and restore whole registers.
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

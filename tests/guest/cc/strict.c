@@ -3,7 +3,7 @@
 
 #include "crossing.h"
 
-static volatile int three = 3; /* Or the compiler would know the result. */
+static volatile int three = 3; /* A variable, or the compiler would know the result. */
 
 MOTET_ON(RISCV) int rather_riscv(void) { return three - 1; }
 MOTET_ONLY(RISCV) int only_riscv(void) { return three; }

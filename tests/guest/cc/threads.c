@@ -1,4 +1,4 @@
-/* Many threads of one core call functions of other instruction sets at the same time, and the cores that they call answer
+/* Many threads of one core call functions of other instruction sets at the same time. The called cores answer
    while others are about to call them. */
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-/* Two threads in functions of an island that is busy, which run locally: when the call of the one is over, the other is in there still. */
+/* Two threads call functions of a busy island; the functions run locally. When one call is over, the other thread is still in its function. */
 #include <pthread.h>
 #include <sched.h>
 

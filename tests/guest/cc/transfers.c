@@ -1,4 +1,4 @@
-/* Transfers by /dev/dma: sizes, places, errors, limits, and what becomes of them when programs fork, close, or are killed. */
+/* Transfers by /dev/dma: sizes, places, errors, limits, and what happens when programs fork, close the file, or are killed. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ static void fill(unsigned char *bytes, unsigned long count, unsigned long seed) 
         bytes[at] = (unsigned char)((at + seed) * 2654435761ul >> 13);
 }
 
-/* Odd sizes and page borders, each side in its own way; what is around stays. */
+/* Odd sizes, and page borders at different places in source and destination. The bytes around the destination do not change. */
 static void sizes(void) {
     static const unsigned long counts[] = {1, 7, 64, 1000, PAGE, PAGE + 1, 3 * PAGE - 5, 40000, MIB + 3};
     unsigned char *from = pages(2 * MIB), *to = pages(2 * MIB), *before = pages(2 * MIB);
@@ -57,7 +57,7 @@ static struct motet_dma_completion next(int engine) {
     return completion;
 }
 
-/* What is not the program's, or not as it says, is refused, and nothing is written. */
+/* Descriptors with memory that the program may not access are refused, and nothing is written. */
 static void errors(void) {
     int engine = motet_dma_open();
     unsigned char *memory = pages(4 * PAGE);
@@ -96,7 +96,7 @@ static void errors(void) {
     munmap(memory, 3 * PAGE);
 }
 
-/* A file takes so many, then no more before completions are read; others have their own. */
+/* An open file takes a limited number of transfers until completions are read. Other open files have limits of their own. */
 static void full(void) {
     int engine = motet_dma_open(), other = motet_dma_open();
     unsigned char *memory = pages(2 * MIB);
@@ -136,7 +136,7 @@ static void full(void) {
     munmap(memory, 2 * MIB);
 }
 
-/* A child has what its parent had when it was made, and none of what is transferred later. */
+/* A child has its parent's memory as of the fork, and none of the bytes that are transferred later. */
 static void forks(void) {
     int engine = motet_dma_open();
     unsigned char *from = pages(2 * MIB), *to = pages(2 * MIB);
@@ -146,7 +146,7 @@ static void forks(void) {
         EXPECT(start(engine, to, from, 2 * MIB, round), 0);
         pid_t child = fork();
         if (child == 0) {
-            /* The transfer is over, or has not begun: nothing changes here any more. */
+            /* In the child, the transfer is either complete or has not begun, and nothing changes any more. */
             int is_over = memcmp(to, from, 2 * MIB) == 0;
             memset(from, 0, 2 * MIB);
             unsigned char *copy = pages(2 * MIB);
@@ -159,7 +159,7 @@ static void forks(void) {
                 _exit(4);
             _exit(is_over ? 0 : 5);
         }
-        memset(to + MIB, 0xee, 1); /* breaks the sharing while it may be under way */
+        memset(to + MIB, 0xee, 1); /* this breaks the sharing of the pages, maybe during the transfer */
         int status;
         waitpid(child, &status, 0);
         EXPECT(status, 0);
@@ -171,7 +171,7 @@ static void forks(void) {
     munmap(from, 2 * MIB), munmap(to, 2 * MIB);
 }
 
-/* Memory that is given back while it is written: whoever has it next finds zeros. */
+/* Memory is unmapped while a transfer writes to it. Its next owner must find zeros. */
 static void unmapped(void) {
     unsigned char *from = pages(4 * MIB);
     memset(from, 0xaa, 4 * MIB);
@@ -255,7 +255,7 @@ static void islands(void) {
     }
 }
 
-/* The board's own memory, which its caches hold: what it copies there, it reads; what it wrote before, is copied. */
+/* The board's own memory, which its caches hold. The board must read what was copied there, and transfers must copy what the board wrote before. */
 MOTET_DATA_ON("riscv64") static unsigned char board_from[40000] = {1}, board_to[40000] = {1};
 
 static MOTET_ON("riscv64") int board_copies(unsigned long seed) {

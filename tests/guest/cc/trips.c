@@ -1,10 +1,10 @@
 /*
- * What trips to a hidden hart take, by the machine's clock.
+ * Measures trips to a hidden hart, by the machine's clock.
  *
- * trips             medians of ROUNDS, in nanoseconds: nothing between two readings; a system call at home; from the first vector
+ * trips             medians of ROUNDS, in nanoseconds: two readings with nothing in between; a system call at home; from the first vector
  *                   instruction to the end of the system call that brings the thread home
- * trips compute N   N vector instructions there, one after the other: whether the clock says that they took N ns or more, and so does
- *                   the board's, which is read there
+ * trips compute N   executes N vector instructions there. Do the machine's clock and the board's, which is read there, both say that they took N ns
+ *                   or more?
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -80,7 +80,7 @@ int main(int count, char **words) {
         compute(atol(words[2]));
         return 0;
     }
-    /* The first trip has faults and translations to make. */
+    /* The first trip does not count: it has page faults and code that QEMU must translate. */
     trip();
     measure("reading", nothing);
     measure("call", call);

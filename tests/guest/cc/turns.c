@@ -1,7 +1,6 @@
 /*
- * Calls of the board that have to wait for their turn: of three threads of one core, and beside a process whose function keeps the board
- * computing for ever. The functions make system calls, those that are served where they run and others. Prints `turns: ok`, or
- * what was wrong.
+ * Calls of the board that have to wait for their turn: three threads of one core call, while a function of another process keeps the board computing
+ * for ever. The called functions make system calls, those that are served where they run and others. Prints `turns: ok`, or what was wrong.
  */
 #include <motet.h>
 #include <errno.h>
@@ -43,7 +42,7 @@ BOARD long time_ns(long clock) {
         return -errno;
     return now.tv_sec * 1000000000 + now.tv_nsec;
 }
-/* What fails does so as anywhere. */
+/* A system call that fails there fails in the same way as at home. */
 BOARD long time_nowhere(void) { return syscall(SYS_clock_gettime, CLOCK_MONOTONIC, 8) == -1 ? errno : 0; }
 BOARD long written(int file, const char *text) { return write(file, text, strlen(text)); }
 
@@ -86,7 +85,7 @@ int main(void) {
     EXPECT(read(ends[0], text, 5), 5);
     EXPECT(strcmp(text, "board"), 0);
 
-    /* A killed process that waits for its turn keeps no other one from its own. */
+    /* A process is killed while it waits for its turn. Others still get their turns. */
     pid_t busy = fork(), killed = busy == 0 ? 0 : fork();
     volatile long started = 0;
     if (busy == 0)

@@ -1,5 +1,5 @@
-// What an urgent thread notices of modest clients of the FPGA, on one core: "urgent" prints the longest time, in nanoseconds, that a piece of its
-// work has taken, "alone" the same without others, "modest" is the others.
+// How much less urgent clients of the FPGA disturb an urgent thread on the same core. "urgent" prints the longest time of a piece of its work, in
+// nanoseconds. "alone" prints the same without the other clients. "modest" is such a client.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-// Asks for a region that is another accelerator each time, and lets it wake this thread.
+// Requests a region as another accelerator each time, and is woken by its signals.
 static void modest(const char *accelerator) {
     if (setpriority(PRIO_PROCESS, 0, 19))
         fail("nice");
@@ -60,7 +60,7 @@ static void modest(const char *accelerator) {
     }
 }
 
-// Bursts of work, with time for others between them.
+// Works in bursts, with time for other threads in between.
 static uint64_t longest_ns(void) {
     static volatile uint64_t sum;
     uint64_t longest = 0;

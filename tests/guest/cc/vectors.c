@@ -1,6 +1,6 @@
-// Wide vector registers, used without asking whether there are any: AVX on x86-64, SVE on AArch64. Several processes hold patterns of
-// their own in all registers, while a signal's handler overwrites them, and across system calls; the handler finds the patterns in its
-// context. With an argument: whether a program that asks is told that there are such registers.
+// Wide vector registers, used without asking whether there are any: AVX on x86-64, SVE on AArch64. Several processes keep patterns of their own in all
+// registers, across system calls and while a signal's handler overwrites the registers. The handler finds the patterns in its context. With an
+// argument: checks that a program that asks is told of such registers.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 
 enum { PROCESSES = 4, ROUNDS = 6, ALARMS = 3, PERIOD_US = 3000 };
 
-// Registers as they are in memory: vectors of 32 bytes, then, for SVE, 16 predicates and FFR of 4.
+// Registers in memory: vectors of 32 bytes, then, for SVE, 16 predicates and FFR of 4 bytes.
 struct registers {
     uint64_t vectors[32][4];
     uint32_t predicates[17];
@@ -93,7 +93,7 @@ static const char *asked(void) {
 
 enum { VECTORS = 32, PREDICATES = 17 };
 
-// A system call leaves of these registers what Advanced SIMD has, and makes the rest 0.
+// A system call keeps the low part of these registers (Advanced SIMD), and clears the rest.
 static int differs_after_call(void) {
     __asm__ volatile(SVE(LOAD "mov x8, #168\nmov x0, #0\nmov x1, %[node]\nmov x2, #0\nsvc #0\n" STORE) // getcpu
                      : : OPERANDS, [node] "r"(&node) : CLOBBERED);

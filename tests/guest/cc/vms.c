@@ -1,4 +1,4 @@
-// What is refused of virtual machines (docs/vms.md), and what interrupts one that runs. Says "right".
+// Requests of /dev/vm that are refused (docs/vms.md), and events that interrupt a running virtual machine. Prints "right".
 
 #define _GNU_SOURCE
 #include <errno.h>
