@@ -31,7 +31,7 @@ pub struct Search {
     of_isa: Cores,
     /// Those of them that have all that is wanted.
     able: Cores,
-    /// The core that is being told of.
+    /// The core whose lines are being read.
     core: Option<usize>,
     is_of_isa: bool,
     line: [u8; LINE_MAX],
@@ -80,8 +80,8 @@ impl Search {
         self.able != [0; CORES_MAX / 64]
     }
 
-    /// Of the cores in `affinity` those that have all of them, and all of other instruction sets, to which that says nothing. `None`: there is
-    /// none that has.
+    /// The cores in `affinity` that have all of the extensions, and all cores of other instruction sets, to which the extensions do not apply. `None`: no
+    /// core has them.
     pub fn within(&self, affinity: Cores) -> Option<Cores> {
         let able = [0, 1].map(|word: usize| affinity[word] & self.able[word]);
         let others = [0, 1].map(|word: usize| affinity[word] & !self.of_isa[word]);

@@ -1,5 +1,5 @@
-//! What the guest programs, the counting plugin and the experiments agree on: which system calls are measured, how
-//! often, and the marks around them; and, for the programs, system calls without a library.
+//! Shared by the guest programs, the counting plugin and the experiments: which system calls are measured, how often, and the marks around them. For the
+//! programs, also system calls without a library.
 //!
 //! The programs use nothing but system calls, so that the same bytes run on Linux and on Motet and cost the same
 //! outside the kernel.
@@ -19,7 +19,7 @@ pub struct Operation {
     pub name: &'static str,
     /// Executed before anything is counted: caches, allocators and copied pages have settled afterwards.
     pub warm_up: u32,
-    /// Batches that are counted one by one; the median of them is free of what happens rarely, like timer ticks.
+    /// Batches, which are counted one by one. Rare events such as timer ticks do not affect the median of all.
     pub batches: u32,
     /// Executions in a batch: enough that each has its share of regular extra work. (Every 48th system call on Linux
     /// computes random numbers for the offset of the kernel's stack.)

@@ -16,7 +16,7 @@ pub fn end(name: &[u8]) {
     system::mark_with::<{ marks::ROI_END }>(name);
 }
 
-/// Reads the ends of a name, which brings its pages into memory: the simulator cannot.
+/// Loads the first and last byte of a name. That brings its pages into memory, which the simulator cannot do.
 #[inline(always)]
 fn touch(name: &[u8]) {
     let name = &name[..name.len().min(marks::ROI_NAME_MAX)];

@@ -174,7 +174,7 @@ pub fn shut_down(is_well: bool) -> ! {
     }
 }
 
-/// Interrupts this core when its time has come.
+/// Sets this core's timer.
 pub fn set_timer(ticks: u64) {
     call(0x5449_4d45, 0, [ticks, 0, 0]);
 }
@@ -184,7 +184,7 @@ pub fn now() -> u64 {
     read_csr!("time")
 }
 
-/// Lets another core begin with a function.
+/// Starts another core with a function.
 pub fn start(core: usize, function: fn(usize), argument: usize) -> i64 {
     unsafe extern "C" {
         fn _start();
@@ -211,8 +211,8 @@ pub fn enable_interrupts(on: bool) {
     }
 }
 
-/// Waits for interrupts, which are enabled, until something holds that they change. They are masked between the look and the wait, which a
-/// pending one ends as well: one that were taken in between would not end it.
+/// Waits until a condition holds that interrupts change. Interrupts are enabled, but masked between the check and the wait; a pending interrupt ends the
+/// wait as well. An interrupt that is taken between the check and the wait would not end it.
 pub fn wait_until(holds: impl Fn() -> bool) {
     let mut is_over = false;
     while !is_over {
@@ -228,7 +228,7 @@ pub fn wait_until(holds: impl Fn() -> bool) {
     }
 }
 
-/// Executes the instruction, which is expected to be an exception: the exception's cause, `None`: it was none.
+/// Executes an instruction that should raise an exception. Returns the exception's cause; `None`: there was none.
 pub fn cause_of<const WORD: u32>() -> Option<u64> {
     let before = EXPECTED[0].load(Ordering::SeqCst);
     // SAFETY: the instruction is tried for its exception, and changes a0 at most.
@@ -239,7 +239,7 @@ pub fn cause_of<const WORD: u32>() -> Option<u64> {
     (EXPECTED[0].load(Ordering::SeqCst) != before).then(|| EXPECTED[1].load(Ordering::SeqCst))
 }
 
-/// Adds up, by floating-point registers that live over everything that happens meanwhile, which is `rounds` waits of `meanwhile`.
+/// Adds up in floating-point registers, whose values must survive `rounds` calls of `meanwhile`.
 pub fn floats(meanwhile: fn(), rounds: u64) -> u64 {
     let sum: u64;
     // SAFETY: turns the unit on; the program, built without floating point, does not use its registers.

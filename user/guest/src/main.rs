@@ -1,5 +1,5 @@
-//! Tries what a virtual machine has: what the machine's command line names. It shuts the machine down as failed when something is not as it
-//! should be. It runs on QEMU's `virt` board with OpenSBI, too.
+//! Tests the parts of a virtual machine that the machine's command line names. If a test fails, it shuts the machine down as failed. It runs on QEMU's
+//! `virt` board with OpenSBI, too.
 #![no_std]
 #![no_main]
 

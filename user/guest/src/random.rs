@@ -1,4 +1,4 @@
-//! Executes anything at all: random words, at random places, with random registers.
+//! Executes random words as instructions, at random addresses, with random registers.
 
 use core::{
     fmt::{Result, Write},
@@ -23,7 +23,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// An instruction of 32 bits; often one of those that a hypervisor has to do with.
+    /// An instruction of 32 bits; often one that a hypervisor must handle.
     fn instruction(&mut self) -> u32 {
         let word = self.next() as u32;
         match self.next() % 16 {
@@ -47,7 +47,7 @@ const PROGRAMS: u64 = 2000;
 static STATE: AtomicU64 = AtomicU64::new(0);
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 
-/// Never comes back: it ends by a shutdown, or by force.
+/// Runs random programs. It never returns: it ends by a shutdown, or is killed.
 pub fn run(seed: u64) -> Result {
     let mut random = Random(seed);
     for at in (CODE..CODE + WORDS * 4).step_by(8) {

@@ -1,4 +1,4 @@
-//! What a virtual machine has.
+//! Tests of the parts of a virtual machine.
 
 use core::{
     fmt::{Error, Result, Write},

@@ -13,7 +13,7 @@ use crate::{
 
 /// First address of its memory.
 pub const MEMORY: u64 = 0x4000_0000;
-/// From where on Linux's kernels say where they begin: on bare boards the device tree is below.
+/// The address to which the load offset in a Linux kernel's header is added. On bare boards the device tree is below.
 const IMAGE: u64 = 0x4020_0000;
 /// Registers of the serial port.
 pub const UART: u64 = 0x0900_0000;
@@ -21,22 +21,22 @@ pub const UART: u64 = 0x0900_0000;
 pub const UART_BYTES: u64 = 0x1000;
 /// Its interrupt's id.
 pub const UART_INTERRUPT: u32 = 33;
-/// Where areas that it shares with others are: QEMU's board has PCI there, below memory.
+/// Where shared areas are: below memory, where QEMU's board has PCI.
 pub const SHARES: Shares = Shares { memory: 0x2000_0000, registers: 0x1fff_0000, interrupt: 64 };
 /// The id of the first accelerator's interrupt: one for each of [`board::ACCELERATORS`](crate::board::ACCELERATORS).
 pub const ACCELERATOR_INTERRUPT: usize = 80;
-/// Most cores: those that the interrupt controller has.
+/// Most cores: as many as the interrupt controller supports.
 pub const CPUS_MAX: u64 = 8;
 
-/// The interrupt controller: its distributor, and the first core's redistributor. The kernel has them.
+/// The interrupt controller: its distributor, and the first core's redistributor. The kernel emulates them.
 const DISTRIBUTOR: [u64; 2] = [0x0800_0000, 0x1_0000];
 const REDISTRIBUTORS: [u64; 2] = [0x080a_0000, 0x2_0000 * CPUS_MAX];
-/// Interrupts in device trees (bindings of arm,gic-v3): shared ones from id 32 on, and a core's own from 16 on; while a level is high, or once.
+/// Cells of interrupts in device trees (bindings of arm,gic-v3): shared interrupts (from id 32 on) and private ones (from 16 on); level or edge.
 const SHARED: u32 = 0;
 const OWN: u32 = 1;
 const LEVEL_HIGH: u32 = 4;
 const EDGE_RISING: u32 = 1;
-/// A core's own ones, of its timers: secure, physical, virtual, hypervisor's.
+/// Private interrupts of a core's timers: secure, physical, virtual, hypervisor.
 const TIMERS: [u32; 4] = [29, 30, 27, 26];
 const CONTROLLER: u32 = 1;
 const CLOCK: u32 = 2;
@@ -45,7 +45,7 @@ const CLOCK: u32 = 2;
 const LINUX_OFFSET: usize = 8;
 const LINUX_SIZE: usize = 16;
 
-/// What to do with a Linux kernel.
+/// How to load a Linux kernel.
 ///
 /// # Errors
 /// What is wrong with it.

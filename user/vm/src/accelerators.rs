@@ -1,7 +1,7 @@
-//! Accelerators of the FPGA: their interfaces as pieces of the machine's memory (docs/protocols/fpga.md), and their interrupts.
+//! Accelerators of the FPGA for a virtual machine: their interfaces are pieces of the machine's memory (docs/protocols/fpga.md).
 //!
-//! If an accelerator's INT_CTRL asks for it, the kernel sends a signal when a job is over, whatever has happened to the registers meanwhile. A
-//! thread of the monitor waits for the signal, and pulses the line. So there is one interrupt for each job, and taking it acknowledges it.
+//! If an accelerator's INT_CTRL asks for interrupts, the kernel sends a signal when a job is over, even if the registers are not connected any more. A
+//! thread of the monitor waits for the signal, and pulses the interrupt line. So there is one interrupt for each job, and taking it acknowledges it.
 
 use core::{
     ops::Range,
@@ -25,11 +25,11 @@ const FIRST_INTERRUPT: usize = if IS_AARCH64 { aarch64::ACCELERATOR_INTERRUPT } 
 /// The open files, by accelerator.
 static DEVICES: [AtomicI32; board::ACCELERATORS.len()] = [const { AtomicI32::new(-1) }; board::ACCELERATORS.len()];
 
-/// Gives a machine an accelerator of the board's, which it wants within so many microseconds after a request (0: it does not say); where its
+/// Gives a machine an accelerator of the board. `deadline_us`: the time after a request within which the machine wants it; 0: none. Returns where the
 /// interface is.
 ///
 /// # Errors
-/// What does not work.
+/// The step that has failed.
 pub fn add(machine_file: i32, index: usize, deadline_us: u64) -> Result<Range<u64>, String> {
     let name = board::ACCELERATORS[index];
     let cannot = |failure: Failure| match failure {
@@ -38,11 +38,11 @@ pub fn add(machine_file: i32, index: usize, deadline_us: u64) -> Result<Range<u6
         _ => format!("the accelerator {name} cannot be used (error {})", -failure),
     };
     let device = with_path(format!("/dev/accel/{name}").as_bytes(), system::open).map_err(cannot)?;
-    // Its registers tell the guest of all others.
+    // The guest sees all other events in the registers.
     machine::command(device, accel::SET_SIGNALS, accel::signal::OVER).map_err(cannot)?;
     machine::command(device, accel::SET_DEADLINE, deadline_us).map_err(cannot)?;
     let bytes = machine::command(device, accel::BYTES, 0).map_err(cannot)? as u64;
-    // A longer one begins as a shorter one does.
+    // Of a longer interface, the machine gets the first part.
     let bytes = bytes.min(board::ACCELERATOR_BYTES);
     let start = board::ACCELERATOR + index as u64 * board::ACCELERATOR_BYTES;
     machine::control(machine_file, motet_abi::vm::MEMORY, &mut [start, bytes, device as u64, 0]).map_err(cannot)?;

@@ -1,4 +1,4 @@
-//! Images: which bytes of a file go where in a machine's memory, and where it begins.
+//! Images: which bytes of a file are loaded where in a machine's memory, and the entry point.
 
 use alloc::vec::Vec;
 use core::{fmt, ops::Range};
@@ -19,14 +19,14 @@ pub struct Piece {
     pub bytes: Range<usize>,
 }
 
-/// What to do with an image.
+/// How to load an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Where it begins.
+    /// The entry point.
     pub entry: u64,
-    /// What goes where; the rest is zero.
+    /// The pieces to load; the rest of memory is zero.
     pub pieces: Vec<Piece>,
-    /// First address that it does not use.
+    /// First address after the image.
     pub end: u64,
 }
 
@@ -37,17 +37,17 @@ pub enum Wrong {
     Unknown,
     /// What the ELF library says.
     Elf(&'static str),
-    /// For another machine: its `e_machine`.
+    /// The image is for another machine: its `e_machine`.
     Machine(u16),
     /// An ELF file that is no executable with fixed addresses: its `e_type`.
     NotExecutable(u16),
-    /// It loads nothing.
+    /// The file has nothing to load.
     Empty,
     /// A segment, by its number, whose bytes are not in the file.
     Cut(usize),
     /// A segment that does not lie in the machine's memory.
     Outside(usize, Range<u64>),
-    /// Where it begins is in no segment.
+    /// The entry point is in no segment.
     Entry(u64),
     /// A Linux kernel that does not fit.
     TooLarge(u64),
@@ -77,7 +77,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// What to do with the image in `file`, in a machine with this memory and instruction set.
+/// How to load the image in `file` into a machine with this memory and instruction set.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -1,5 +1,5 @@
-//! Input of the guest's console: standard input, and bytes that the host types (`motet vm console`), which are read from the machine's file. Bytes
-//! are read when the guest looks for them. While the guest has enabled interrupts for input, a thread waits for bytes, and reads some ahead.
+//! Input of the guest's console. It comes from standard input, and from `motet vm console` on the host; the latter is read from the machine's file.
+//! Bytes are read when the guest polls for them. While the guest has enabled interrupts for input, a thread waits for bytes, and reads some ahead.
 
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU8, AtomicUsize,
@@ -17,22 +17,22 @@ const AHEAD: usize = 16;
 
 static LOCKED: AtomicBool = AtomicBool::new(false);
 static BYTES: [AtomicU8; AHEAD] = [const { AtomicU8::new(0) }; AHEAD];
-/// Those of [`BYTES`] that have been taken, and those that are there. Written by who has the lock, as the next two.
+/// How many of [`BYTES`] have been taken, and how many are there. Written under the lock, as the next two.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 static LEN: AtomicUsize = AtomicUsize::new(0);
-/// Standard input has.
+/// Whether standard input has ended.
 static HAS_ENDED: AtomicBool = AtomicBool::new(false);
-/// The thread is waiting for a byte, or about to.
+/// Whether the thread waits for a byte, or is about to.
 static IS_WATCHING: AtomicBool = AtomicBool::new(false);
 /// The thread's pipe: a byte in it lets it wait for input.
 static REQUESTS: [AtomicI32; 2] = [AtomicI32::new(-1), AtomicI32::new(-1)];
 
-/// How long who finds the lock taken waits.
+/// How long to wait before trying a lock again.
 const RETRY_NS: u64 = 10_000;
 
 struct Guard;
 
-/// Nobody waits for anything while it has the lock.
+/// Takes the lock. A thread that has it never waits for anything.
 fn lock() -> Guard {
     while LOCKED.swap(true, Acquire) {
         system::sleep_ns(RETRY_NS);
@@ -71,7 +71,7 @@ pub fn watch_forever(noticed: fn()) -> ! {
     }
 }
 
-/// The thread looks: it need not any more if there is something.
+/// Called by the thread: whether there is input already, so that it need not wait.
 fn has_noticed() -> bool {
     let _guard = lock();
     read_ahead(AHEAD);
@@ -81,12 +81,12 @@ fn has_noticed() -> bool {
     is_noticed()
 }
 
-/// Where bytes come from; a negative descriptor is none.
+/// The descriptors that bytes come from; a negative one is unused.
 fn sources() -> [i32; 2] {
     [if HAS_ENDED.load(Relaxed) { -1 } else { STDIN }, monitor::machine()]
 }
 
-/// Reads what one source has; how many bytes. The lock is held.
+/// Reads what one source has, and returns how many bytes. The lock is held.
 fn read(bytes: &mut [u8]) -> usize {
     let sources = sources();
     for (source, is_ready) in sources.into_iter().zip(machine::readable(sources)) {
@@ -100,7 +100,7 @@ fn read(bytes: &mut [u8]) -> usize {
     0
 }
 
-/// Reads what there is, so many bytes at most, if nothing has been read that has not been taken. The lock is held.
+/// Reads at most `at_most` bytes, if all bytes that were read have been taken. The lock is held.
 fn read_ahead(at_most: usize) {
     let mut bytes = [0; AHEAD];
     let read = if is_noticed() { 0 } else { read(&mut bytes[..at_most]) };
@@ -111,7 +111,7 @@ fn read_ahead(at_most: usize) {
     }
 }
 
-/// Lets the thread watch, unless there is something that it has read already.
+/// Has the thread wait for input, unless a byte has been read ahead.
 pub fn watch() {
     let _guard = lock();
     if !is_noticed() && !IS_WATCHING.swap(true, Relaxed) {
@@ -124,8 +124,8 @@ pub fn is_noticed() -> bool {
     LEN.load(Relaxed) != TAKEN.load(Relaxed)
 }
 
-/// Whether there is a byte. It is read: the end of a file can be read, too, and is none. No more than that, as what the guest does not look for stays
-/// for others.
+/// Whether there is a byte. The byte is read ahead, because only a read tells a byte from the end of the input. No more bytes are read: what the guest
+/// does not ask for stays for other readers.
 pub fn has_come() -> bool {
     if !is_noticed() && machine::readable(sources()).contains(&true) {
         let _guard = lock();

@@ -1,5 +1,5 @@
-//! Interrupts of devices: lines of the interrupt controller, which is the monitor's own on RISC-V, with lines from it to the cores, and the kernel's on
-//! AArch64.
+//! Interrupts of devices. Devices drive lines of the interrupt controller. On RISC-V the monitor emulates the controller, and tells the kernel the lines
+//! to the cores. On AArch64 the kernel emulates it, and the monitor tells the kernel the devices' lines.
 
 use core::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -14,31 +14,31 @@ use crate::monitor::{self, IS_AARCH64};
 
 static PLIC: Plic = Plic::new();
 static CORES: AtomicUsize = AtomicUsize::new(0);
-/// Lines that the kernel knows: of cores, or of interrupts that AArch64's cores share.
+/// Lines that the kernel is told of: those of cores (RISC-V), or of shared interrupts (AArch64).
 const LINES_MAX: usize = 96;
-/// What it has been told of each last.
+/// The last level of each line that the kernel was told.
 static LINES: [AtomicBool; LINES_MAX] = [const { AtomicBool::new(false) }; LINES_MAX];
 
-/// From now on lines go to so many cores.
+/// Sets the number of cores that lines go to.
 pub fn start(cores: usize) {
     CORES.store(cores, Relaxed);
 }
 
-/// The controller's register is read.
+/// Loads a register of the controller.
 pub fn load(offset: u64) -> u32 {
     let value = PLIC.load(offset);
     update();
     value
 }
 
-/// It is written.
+/// Stores to a register of the controller.
 pub fn store(offset: u64, value: u32) {
     PLIC.store(offset, value);
     update();
 }
 
-/// A device's line is as `is_high` says, which is asked again afterwards: others may have changed that and been here before. `interrupt`: its source,
-/// or id.
+/// Sets a device's line to the level that `is_high` returns. `is_high` is called again afterwards, because another thread may have changed the level
+/// and set the line before. `interrupt`: the source (RISC-V) or id (AArch64).
 pub fn set_line(interrupt: usize, is_high: impl Fn() -> bool) {
     if IS_AARCH64 {
         return tell(&LINES[interrupt], (interrupt as u64) << abi::LINE_INTERRUPT_SHIFT, is_high);
@@ -53,7 +53,7 @@ pub fn set_line(interrupt: usize, is_high: impl Fn() -> bool) {
     update();
 }
 
-/// A device interrupts once. `interrupt`: as before.
+/// Pulses a device's line: one interrupt. `interrupt`: as in [`set_line`].
 pub fn pulse(interrupt: usize) {
     if IS_AARCH64 {
         for level in [abi::LINE_HIGH, 0] {
@@ -69,14 +69,14 @@ pub fn pulse(interrupt: usize) {
     }
 }
 
-/// Tells the kernel what has changed of cores' lines.
+/// Tells the kernel which lines to cores have changed.
 fn update() {
     for core in 0..CORES.load(Relaxed) {
         tell(&LINES[core], core as u64, || PLIC.is_interrupted(context_of(core)));
     }
 }
 
-/// Tells the kernel of a line, if it does not know. Of several that do so at the same time, the last one to tell it looks again afterwards.
+/// Tells the kernel a line's level, if it has changed. If several threads do so at the same time, the last one checks the level again afterwards.
 fn tell(known: &AtomicBool, line: u64, is_high: impl Fn() -> bool) {
     let mut level = is_high();
     if known.swap(level, SeqCst) == level {

@@ -12,7 +12,7 @@ pub mod plic;
 pub mod tree;
 pub mod uart;
 
-/// Areas of memory that a machine shares with others: where they are.
+/// The addresses of areas of memory that a machine shares with others.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
     /// First address of the first one's memory.
@@ -26,7 +26,7 @@ pub struct Shares {
 impl Shares {
     /// Areas of a machine at most.
     pub const MAX: usize = 4;
-    /// Bytes of the largest, and from one to the next.
+    /// Bytes of the largest area, and the distance from one to the next.
     pub const MEMORY_BYTES: u64 = 16 << 20;
     /// Bytes of one's registers.
     pub const REGISTER_BYTES: u64 = 0x1000;
@@ -42,11 +42,11 @@ impl Shares {
     }
 }
 
-/// Where things are in a RISC-V machine: a part of QEMU's `virt` board.
+/// Addresses in a RISC-V machine, which is a part of QEMU's `virt` board.
 pub mod board {
     /// First address of its memory.
     pub const MEMORY: u64 = 0x8000_0000;
-    /// Where images begin that do not say where: what is below is the firmware's on bare machines.
+    /// Where images without an address begin. On bare machines the firmware is below.
     pub const IMAGE: u64 = 0x8020_0000;
     /// Registers of the serial port.
     pub const UART: u64 = 0x1000_0000;
@@ -60,13 +60,13 @@ pub mod board {
     pub const PLIC_BYTES: u64 = 0x60_0000;
     /// Where areas that it shares are.
     pub const SHARES: crate::Shares = crate::Shares { memory: 0x6000_0000, registers: 0x5fff_0000, interrupt: 32 };
-    /// What accelerators of the FPGA compute: each has its place, whatever the machine has, and whichever its instruction set.
+    /// Names of the FPGA's accelerators. Each has the same address in all machines, of both instruction sets.
     pub const ACCELERATORS: [&str; 7] = ["qam16", "qam64", "fft512", "fft1024", "aes128", "sha256", "fir"];
-    /// Where the interface of the first one is: a page of registers, and behind it the data section.
+    /// The first accelerator's interface: a page of registers, followed by the data section.
     pub const ACCELERATOR: u64 = 0x1800_0000;
-    /// How far the next one's is, and how long they are at most.
+    /// The distance to the next interface, and the largest size of one.
     pub const ACCELERATOR_BYTES: u64 = 0x0100_0000;
-    /// The first one's source at the interrupt controller: one for each, in the same order.
+    /// The first accelerator's source at the interrupt controller. The others follow in the same order.
     pub const ACCELERATOR_SOURCE: usize = 48;
     /// Ticks a second.
     pub const TIMEBASE_HZ: u32 = 10_000_000;

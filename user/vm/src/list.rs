@@ -1,4 +1,4 @@
-//! `vm list`: the virtual machines that there are.
+//! `vm list` shows the virtual machines, `vm kill` ends one.
 
 use alloc::vec::Vec;
 

@@ -49,7 +49,7 @@ Virtual machines on this machine's RISC-V or AArch64 cores: those that the image
 ";
 /// Exit status of wrong use, as of sysexits.h.
 const WRONG_USE: u8 = 64;
-/// A machine that cannot be run, or has failed.
+/// Exit status if a machine cannot be run, or has failed.
 pub const FAILED: u8 = 1;
 
 fn main(arguments: Arguments) -> u8 {

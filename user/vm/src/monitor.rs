@@ -20,12 +20,12 @@ pub const EINTR: Failure = -4;
 const ENODEV: Failure = -19;
 /// How long a core runs while others wait for the real one (Ker-ONE, section 5.1).
 const SLICE_NS: u64 = 33_000_000;
-/// The tree lies at the end of memory, in so many bytes at most.
+/// Most bytes of the device tree, which is at the end of memory.
 const TREE_BYTES: u64 = 64 << 10;
 /// Bytes copied at once.
 const PIECE: usize = 4096;
 
-/// First address of a machine's memory; the most cores that it has; whose this program is: the machine's are of the same instruction set.
+/// First address of a machine's memory, its most cores, and the ELF machine of this program: virtual machines have the same instruction set.
 const MEMORY_START: u64 = if IS_AARCH64 { aarch64::MEMORY } else { board::MEMORY };
 const CPUS_MAX: u64 = if IS_AARCH64 { aarch64::CPUS_MAX } else { abi::VCPUS_MAX };
 /// Where areas are that it shares.
@@ -36,7 +36,7 @@ pub const IS_AARCH64: bool = matches!(ISA, Isa::AArch64);
 static MACHINE: AtomicI32 = AtomicI32::new(-1);
 static MEMORY: AtomicI32 = AtomicI32::new(-1);
 static MEMORY_BYTES: AtomicU64 = AtomicU64::new(0);
-/// How many areas it shares.
+/// How many areas the machine shares.
 static SHARES: AtomicU64 = AtomicU64::new(0);
 
 /// Why a machine cannot be run.
@@ -47,7 +47,7 @@ fn refuse(why: fmt::Arguments<'_>) -> Refusal {
     Refusal(FAILED)
 }
 
-/// Makes a machine and runs it; the exit status.
+/// Makes a machine and runs it. Returns the exit status.
 pub fn run(arguments: &Arguments, options: &Options<'_>) -> u8 {
     match make(arguments, options) {
         Ok(()) => {
@@ -134,14 +134,14 @@ fn make(arguments: &Arguments, options: &Options<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Gives a machine accelerators, each at its place; their numbers on the board, and where they are.
+/// Gives a machine accelerators, each at its address. Returns their numbers on the board, and their addresses.
 fn add_accelerators(vm: i32, chosen: &[Option<u64>]) -> Result<Vec<(usize, Range<u64>)>, Refusal> {
     let chosen = chosen.iter().enumerate().filter_map(|(index, one)| Some((index, (*one)?)));
     let added = chosen.map(|(index, deadline_us)| Ok((index, accelerators::add(vm, index, deadline_us)?)));
     added.collect::<Result<_, String>>().map_err(|why| refuse(format_args!("{why}")))
 }
 
-/// Joins the areas of memory that the machine shares; their names and bytes.
+/// Joins the areas of memory that the machine shares. Returns their names and sizes.
 fn join_shares<'a>(vm: i32, options: &Options<'a>) -> Result<Vec<(&'a str, u64)>, Refusal> {
     let mut shares = Vec::new();
     for (index, share) in options.shares.iter().flatten().enumerate() {
@@ -152,8 +152,8 @@ fn join_shares<'a>(vm: i32, options: &Options<'a>) -> Result<Vec<(&'a str, u64)>
     Ok(shares)
 }
 
-/// Opens `/dev/vm`. On AArch64, from now on all threads are on one island, whose cores have guests: what a core of the machine tells the others of
-/// its translations and instructions does not leave the island.
+/// Opens `/dev/vm`. On AArch64, all threads run on one island from now on, whose cores can run guests. A virtual core's broadcasts of TLB and
+/// instruction-cache maintenance do not leave an island, so all virtual cores must be on one.
 fn open() -> Result<i32, Failure> {
     const CORES: usize = motet_calls::cores::PER_ISLAND;
     if !IS_AARCH64 {
@@ -162,7 +162,7 @@ fn open() -> Result<i32, Failure> {
     let (allowed, here) = (system::affinity()?, system::core()? / CORES);
     let mut failure = ENODEV;
     let islands = allowed.len() * 64 / CORES;
-    // This one, and then by chance: machines are to be on all of them.
+    // This island first, then the others in a varying order, so that machines are spread over all of them.
     let others = (0..islands).map(|number| (number + system::getpid()) % islands).filter(|&island| island != here);
     for island in [here].into_iter().chain(others) {
         let (word, shift) = (island * CORES / 64, island * CORES % 64);
@@ -181,7 +181,7 @@ fn open() -> Result<i32, Failure> {
     Err(failure)
 }
 
-/// This program on the cores that an image is for; comes back if there are none.
+/// Executes this program anew on cores of an image's instruction set. Returns only if there are none.
 fn go_to(arguments: &Arguments, isa: Isa, image: &[u8]) -> Refusal {
     let path = if isa == Isa::AArch64 { c"/isa/aarch64/bin/vm" } else { c"/isa/riscv64/bin/vm" };
     arguments.execute(path, 0);
@@ -200,7 +200,7 @@ fn read_file(path: &[u8]) -> Result<&'static [u8], Refusal> {
     with_path(path, machine::contents).map_err(cannot)
 }
 
-/// As high as it goes, page-aligned.
+/// Loads the initial ram disk at the highest page-aligned address where it fits.
 fn load_initrd(memory: i32, path: &[u8], room: Range<u64>) -> Result<Range<u64>, Refusal> {
     let file = read_file(path)?;
     let start = room.end.saturating_sub(file.len() as u64) & !0xfff;
@@ -212,14 +212,14 @@ fn load_initrd(memory: i32, path: &[u8], room: Range<u64>) -> Result<Range<u64>,
     Ok(start..start + file.len() as u64)
 }
 
-/// Shows bytes: on standard output, and to who uses the console from the host.
+/// Writes bytes to standard output, and to users of the console on the host.
 pub fn send(mut bytes: &[u8]) {
     let _ = system::write(machine(), bytes);
     while !bytes.is_empty() {
         match system::write(STDOUT, bytes) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
             Err(EINTR) => {}
-            // Nobody is there any more.
+            // Standard output is closed.
             Err(_) => return,
         }
     }
@@ -264,7 +264,7 @@ fn end(exit: &Exit, why: fmt::Arguments<'_>) -> ! {
     system::exit(FAILED)
 }
 
-/// A register of an area.
+/// Loads or stores a register of a shared area.
 fn shared(exit: &mut Exit, register: u64) {
     let (index, register) = (register / Shares::REGISTER_BYTES, register % Shares::REGISTER_BYTES);
     match exit.reason {
@@ -273,7 +273,7 @@ fn shared(exit: &mut Exit, register: u64) {
     }
 }
 
-/// A device's register is read or written.
+/// Loads or stores a device's register.
 fn access(exit: &mut Exit) {
     static HAS_SAID: AtomicBool = AtomicBool::new(false);
     if serial::access(exit) {
@@ -283,7 +283,7 @@ fn access(exit: &mut Exit) {
     if let Some(register) = register(SHARED.registers, SHARES.load(Relaxed) * Shares::REGISTER_BYTES) {
         return shared(exit, register);
     }
-    // The kernel has AArch64's interrupt controller.
+    // On AArch64 the kernel emulates the interrupt controller.
     match (register(board::PLIC, if IS_AARCH64 { 0 } else { board::PLIC_BYTES }), exit.reason) {
         (Some(register), reason::LOAD) => exit.value = u64::from(interrupts::load(register)),
         (Some(register), _) => interrupts::store(register, exit.value as u32),

@@ -30,7 +30,7 @@ pub struct Options<'a> {
     pub append: &'a [u8],
     /// Areas that it shares with others.
     pub shares: [Option<Share<'a>>; Shares::MAX],
-    /// The accelerators that it has, by their number on the board: within how many microseconds after a request it wants each; 0: it does not say.
+    /// The accelerators that it has, by their number on the board, with the deadline of their requests in microseconds; 0: none.
     pub accelerators: [Option<u64>; board::ACCELERATORS.len()],
 }
 
@@ -39,7 +39,7 @@ pub struct Options<'a> {
 pub struct Share<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its size, if that was said.
+    /// Its size, if it was given.
     pub kib: Option<u64>,
 }
 
@@ -93,7 +93,7 @@ fn accelerator(text: &[u8]) -> Option<(usize, u64)> {
 }
 
 impl<'a> Options<'a> {
-    /// Options by arguments.
+    /// Parses arguments.
     ///
     /// # Errors
     /// What is wrong with them.

@@ -1,5 +1,5 @@
-//! A serial port: the registers of a PL011 (Arm DDI 0183, chapter 3), of 32 bits. It sends at once. What has come waits on the line behind it
-//! until it is taken.
+//! A serial port: the registers of a PL011 (Arm DDI 0183, chapter 3), of 32 bits. It sends at once. Received bytes wait in the [`Line`] until the guest
+//! takes them.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -17,14 +17,14 @@ const MASK: u64 = 0x38;
 const RAW_STATUS: u64 = 0x3c;
 const MASKED_STATUS: u64 = 0x40;
 const CLEAR: u64 = 0x44;
-/// Who made it, a byte in each word (3.3.14): the port of 1998 by Arm, as QEMU's.
+/// Identification registers, a byte in each word (3.3.14): the same as QEMU's.
 const IDENTIFICATION: u64 = 0xfe0;
 const IDENTIFICATION_BYTES: [u8; 8] = [0x11, 0x10, 0x14, 0x00, 0x0d, 0xf0, 0x05, 0xb1];
 
-/// Flags: nothing has come; nothing is to be sent.
+/// Flags: the receive FIFO is empty; the transmit FIFO is empty.
 const RECEIVE_EMPTY: u32 = 1 << 4;
 const TRANSMIT_EMPTY: u32 = 1 << 7;
-/// Interrupts: something has come, and it has waited for a while; there is room.
+/// Interrupts: receive and receive timeout; transmit.
 const RECEIVED: u32 = 1 << 4 | 1 << 6;
 const ROOM: u32 = 1 << 5;
 /// Control after a reset: both directions on.
@@ -37,7 +37,7 @@ pub struct Pl011 {
     control: AtomicU32,
     fifo_levels: AtomicU32,
     mask: AtomicU32,
-    /// [`ROOM`], from when something is sent until that is cleared: bytes have gone then.
+    /// [`ROOM`], from when a byte is sent until the guest clears the interrupt.
     sent: AtomicU32,
 }
 
@@ -64,18 +64,18 @@ impl Pl011 {
         self.sent.load(Relaxed) | if line.has_come() { RECEIVED } else { 0 }
     }
 
-    /// Whether it asks for its interrupt.
+    /// Whether its interrupt line is high.
     pub fn asks(&self, line: &impl Line) -> bool {
         let pending = self.sent.load(Relaxed) | if line.is_noticed() { RECEIVED } else { 0 };
         pending & self.mask.load(Relaxed) != 0
     }
 
-    /// Whether it would ask if something came.
+    /// Whether a received byte would interrupt.
     pub fn listens(&self) -> bool {
         self.mask.load(Relaxed) & RECEIVED != 0
     }
 
-    /// A register is read.
+    /// Loads a register.
     pub fn load(&self, register: u64, line: &impl Line) -> u32 {
         match register {
             DATA => line.take().unwrap_or(0).into(),
@@ -95,7 +95,7 @@ impl Pl011 {
         }
     }
 
-    /// A register is written.
+    /// Stores to a register.
     pub fn store(&self, register: u64, value: u32, line: &impl Line) {
         match register {
             DATA => {

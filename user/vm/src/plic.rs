@@ -1,12 +1,12 @@
 //! The interrupt controller of RISC-V boards (RISC-V Platform-Level Interrupt Controller Specification 1.0.0), as QEMU's `virt` board has it: two
-//! contexts a core, of which the second one is S-mode's.
+//! contexts for each core, of which the second one is S-mode's.
 //!
-//! An interrupt is pending while its line is high, or has pulsed, and no core has claimed it. Accesses of several cores at once need no lock: each access
-//! depends on one word alone, and whoever has changed something looks afterwards which cores are interrupted ([`Plic::is_interrupted`]).
+//! An interrupt is pending while its line is high, or has pulsed, and no core has claimed it. Several cores can access the controller without a lock: each
+//! access depends on one word alone. After each change, the caller checks which cores are interrupted ([`Plic::is_interrupted`]).
 
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// Sources, with number 0, which is none: as QEMU's board.
+/// Sources, as on QEMU's board, with number 0, which is unused.
 pub const SOURCES: usize = 96;
 /// Words of a bit for each source.
 const WORDS: usize = SOURCES / 32;
@@ -45,7 +45,7 @@ pub fn context_of(core: usize) -> usize {
     2 * core + 1
 }
 
-/// What a register is.
+/// The kinds of registers.
 enum Register<'a> {
     Priority(&'a AtomicU32),
     Pending(usize),
@@ -67,7 +67,7 @@ impl Plic {
         }
     }
 
-    /// A device's line goes high, or low.
+    /// Sets a device's line high or low.
     pub fn set_level(&self, source: usize, is_high: bool) {
         let (word, bit) = (&self.levels[source / 32], 1 << (source % 32));
         if is_high {
@@ -77,8 +77,8 @@ impl Plic {
         }
     }
 
-    /// A device's line goes high and low again: an interrupt, which whoever claims it has acknowledged. One that comes before is the same interrupt,
-    /// one that comes between claim and completion is another one.
+    /// Pulses a device's line: one interrupt, which the claim acknowledges. A further pulse before the claim is the same interrupt. A pulse between claim
+    /// and completion is another one.
     pub fn pulse(&self, source: usize) {
         self.pulses[source / 32].fetch_or(1 << (source % 32), SeqCst);
     }
@@ -90,7 +90,7 @@ impl Plic {
         self.best(of).is_some_and(|(priority, _)| priority > threshold)
     }
 
-    /// A register is read; an interrupt is claimed so.
+    /// Loads a register. The load of a claim register claims an interrupt.
     pub fn load(&self, offset: u64) -> u32 {
         match self.register(offset) {
             Some(Register::Priority(word) | Register::Enabled(word, _) | Register::Threshold(word)) => {
@@ -102,7 +102,7 @@ impl Plic {
         }
     }
 
-    /// A register is written; an interrupt is completed so.
+    /// Stores to a register. The store to a claim register completes an interrupt.
     pub fn store(&self, offset: u64, value: u32) {
         match self.register(offset) {
             Some(Register::Priority(word) | Register::Threshold(word)) => {
@@ -162,20 +162,20 @@ impl Plic {
         best
     }
 
-    /// The number of the interrupt that the context has now; 0: none. The threshold does not matter here.
+    /// Claims a context's most urgent interrupt, and returns its number; 0: none. The threshold does not matter here.
     fn claim(&self, of: &Context) -> u32 {
         loop {
             let Some((_, source)) = self.best(of) else { return 0 };
             let bit = 1 << (source % 32);
             if self.claimed[source / 32].fetch_or(bit, SeqCst) & bit == 0 {
-                // What has pulsed until now is over before whoever claims looks at the device.
+                // The claiming core looks at the device after this, so all earlier pulses are handled.
                 self.pulses[source / 32].fetch_and(!bit, SeqCst);
                 return source as u32;
             }
         }
     }
 
-    /// Who has not enabled an interrupt does not complete it.
+    /// Completes an interrupt. A context that has not enabled the interrupt cannot complete it.
     fn complete(&self, of: &Context, source: usize) {
         if source < SOURCES && of.enabled[source / 32].load(SeqCst) >> (source % 32) & 1 != 0 {
             self.claimed[source / 32].fetch_and(!(1 << (source % 32)), SeqCst);

@@ -1,4 +1,4 @@
-//! The guest's console: its serial port, whichever its machine has, and what its firmware offers beside that.
+//! The guest's console: the serial port of its machine, and the console calls of its firmware.
 
 use motet_abi::vm::{Exit, reason};
 use motet_calls::system::Failure;
@@ -21,7 +21,7 @@ const PLACE: (u64, u64, usize) = if IS_AARCH64 {
 static UART: Uart = Uart::new();
 static PL011: Pl011 = Pl011::new();
 
-/// What is behind the port.
+/// The other end of the port.
 struct Console;
 
 impl Line for Console {
@@ -42,10 +42,10 @@ impl Line for Console {
     }
 }
 
-/// Begins to take what is typed.
+/// Starts the thread that waits for input.
 ///
 /// # Errors
-/// There is no thread for it.
+/// The thread cannot be made.
 pub fn start() -> Result<(), Failure> {
     extern "C" fn watch(_: usize) -> ! {
         input::watch_forever(refresh)
@@ -53,7 +53,7 @@ pub fn start() -> Result<(), Failure> {
     input::start(watch)
 }
 
-/// A register of the port is read or written. `false`: the address is not one.
+/// Loads or stores a register of the port. `false`: the address is not the port's.
 pub fn access(exit: &mut Exit) -> bool {
     let (start, bytes, _) = PLACE;
     let Some(register) = exit.address.checked_sub(start).filter(|&register| register < bytes) else { return false };
@@ -74,7 +74,7 @@ pub fn take() -> Option<u8> {
     byte
 }
 
-/// Bytes that come are noticed if they are to interrupt, and the interrupt's line is as it is to be.
+/// Has the thread wait for input if received bytes would interrupt, and sets the interrupt line.
 fn settle() {
     let listens = if IS_AARCH64 { PL011.listens() } else { UART.awaits_bytes() };
     if listens && !input::is_noticed() {

@@ -1,8 +1,8 @@
 //! Areas of memory that machines and programs share, and their doorbells (Ker-ONE, section 3.2.2): `vm run --share NAME`.
 //!
-//! An area is a folder, `/dev/shm/vm.NAME`, with the file `memory` and for each peer a pipe `bell.N`, which the peer keeps locked (flock(2)) as long as it
-//! lives: peers are numbered from 0 on. A byte N that is written into a pipe tells its peer that peer N has rung. So programs can be peers with
-//! ordinary calls, and file permissions say who may.
+//! An area is a folder, `/dev/shm/vm.NAME`. It has the file `memory`, and for each peer a pipe `bell.N`; peers are numbered from 0 on. A peer keeps its
+//! pipe locked (flock(2)) as long as it lives. To ring a peer, peer N writes the byte N into the peer's pipe. So programs can be peers with ordinary
+//! system calls, and file permissions decide who may.
 
 use core::sync::atomic::{
     AtomicI32, AtomicU32,
@@ -18,7 +18,7 @@ use crate::{interrupts, monitor::SHARED, with_path};
 
 /// Peers of an area.
 const PEERS: usize = 16;
-/// Bytes of an area unless it is there already, or somebody says otherwise.
+/// Size of a new area in bytes, unless another one is given.
 const BYTES: u64 = 4096;
 
 /// Registers.
@@ -34,7 +34,7 @@ struct Share {
     number: AtomicU32,
     /// Peers that have rung since the guest looked, a bit each.
     rung: AtomicU32,
-    /// Peers' pipes: opened when they are rung first.
+    /// Peers' pipes, opened when a peer is rung first.
     bells: [AtomicI32; PEERS],
 }
 
@@ -42,10 +42,10 @@ static SHARES: [Share; Shares::MAX] = [const {
     Share { number: AtomicU32::new(0), rung: AtomicU32::new(0), bells: [const { AtomicI32::new(-1) }; PEERS] }
 }; Shares::MAX];
 
-/// Takes part in an area, as number `index` of this machine's: gives it to the guest, and waits for rings from now on.
+/// Joins an area, as the machine's area number `index`: maps it for the guest, and starts a thread that waits for rings.
 ///
 /// # Errors
-/// What does not work.
+/// The step that has failed.
 pub fn join(machine_file: i32, index: usize, name: &str, kib: Option<u64>) -> Result<u64, String> {
     let refuse = |what: &'static str| move |failure: Failure| format!("--share {name}: {what} (error {})", -failure);
     let folder = format!("/dev/shm/vm.{name}");
@@ -88,13 +88,13 @@ fn bell_path(folder: &str, peer: usize) -> String {
     format!("{folder}/bell.{peer}")
 }
 
-/// The lowest number that is nobody's: its pipe is this machine's now.
+/// Claims the lowest free peer number, by locking its pipe.
 fn claim(share: &Share, folder: &str) -> Result<Option<usize>, Failure> {
     for (peer, bell) in share.bells.iter().enumerate() {
         let pipe = with_path(bell_path(folder, peer).as_bytes(), machine::make_and_open_pipe)?;
         match machine::lock_file(pipe) {
             Ok(()) => {
-                // What was for the one before.
+                // Rings for the last peer with this number.
                 while system::read(pipe, &mut [0; 64]).is_ok_and(|read| read != 0) {}
                 bell.store(pipe, Relaxed);
                 return Ok(Some(peer));
@@ -124,7 +124,7 @@ fn changed(index: usize) {
     interrupts::set_line(SHARED.interrupt + index, || SHARES[index].rung.load(SeqCst) != 0);
 }
 
-/// A register is read.
+/// Loads a register.
 pub fn load(index: usize, register: u64) -> u32 {
     let share = &SHARES[index];
     match register {
@@ -138,12 +138,12 @@ pub fn load(index: usize, register: u64) -> u32 {
     }
 }
 
-/// A register is written.
+/// Stores to a register.
 pub fn store(index: usize, register: u64, value: u32) {
     let share = &SHARES[index];
     let bell = share.bells.get(value as usize).map(|bell| bell.load(Relaxed));
     if let (RING, Some(bell)) = (register, bell) {
-        // A pipe that is full has been rung, and nobody has looked yet.
+        // If the pipe is full, the peer has been rung already and has not looked yet.
         let _ = system::write(bell, &[share.number.load(Relaxed) as u8]);
     }
 }

@@ -24,7 +24,7 @@ pub struct Machine<'a> {
     pub accelerators: &'a [(usize, Range<u64>)],
 }
 
-/// What every core has: what the base of RISC-V's application profiles has, less what a guest would need the kernel for.
+/// Extensions of every core: those of RISC-V's base application profile, without those for which a guest would need the kernel.
 const EXTENSIONS: &str = "i\0m\0a\0f\0d\0c\0zicsr\0zifencei\0";
 /// Bytes of an accelerator's registers.
 const PAGE_BYTES: u64 = 4096;
@@ -113,7 +113,7 @@ fn write_devices(tree: &mut FdtWriter, machine: &Machine<'_>) -> Result<(), Erro
     tree.end_node(devices)
 }
 
-/// A node for each area: its memory, then its registers. `interrupt`: the controller, and what it takes for an area's interrupt.
+/// Writes a node for each area: its memory, then its registers. `interrupt`: the controller, and the cells of an area's interrupt.
 pub fn write_shares<const CELLS: usize>(
     tree: &mut FdtWriter,
     machine: &Machine<'_>,
@@ -134,7 +134,7 @@ pub fn write_shares<const CELLS: usize>(
     Ok(())
 }
 
-/// A node for each accelerator. `interrupt`: as for areas.
+/// Writes a node for each accelerator. `interrupt`: as for areas.
 pub fn write_accelerators<const CELLS: usize>(
     tree: &mut FdtWriter,
     machine: &Machine<'_>,
@@ -154,7 +154,8 @@ pub fn write_accelerators<const CELLS: usize>(
     Ok(())
 }
 
-/// Contexts are M-mode's, which these machines do not have, and S-mode's of each core: as QEMU's board, so that their numbers are the same.
+/// Writes the interrupt controller. As on QEMU's board, each core has a context for M-mode and one for S-mode, so the numbers are the same. These
+/// machines have no M-mode.
 fn write_controller(tree: &mut FdtWriter, cpus: u64) -> Result<(), Error> {
     const EXTERNAL_OF_MACHINE: u32 = 11;
     const EXTERNAL: u32 = 9;

@@ -1,5 +1,5 @@
 //! A serial port: the registers of a 16550 ("PC16550D Universal Asynchronous Receiver/Transmitter with FIFOs", 8.0 "Registers"), a byte each. It
-//! sends at once. Drivers that have no interrupt ask its registers for what would interrupt.
+//! sends at once. Drivers without an interrupt can poll its registers.
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -13,27 +13,27 @@ const LINE_STATUS: u64 = 5;
 const MODEM_STATUS: u64 = 6;
 const SCRATCH: u64 = 7;
 
-/// Of line control: the first two registers are the divisor.
+/// Line control: the first two registers are the divisor.
 const DIVISOR: u8 = 0x80;
-/// Of line status: there is a byte to be read; both transmit registers are empty.
+/// Line status: a byte can be read; both transmit registers are empty.
 const DATA_READY: u8 = 1;
 const TRANSMITTER_EMPTY: u8 = 0x60;
-/// Of interrupt enable, and what is pending of the interrupt id: a byte has come; there is room for others.
+/// Interrupt enable, and values of the interrupt id: a byte has come; the transmitter is empty.
 const ENABLE_RECEIVED: u8 = 1;
 const ENABLE_EMPTY: u8 = 2;
 const RECEIVED: u8 = 4;
 const EMPTY: u8 = 2;
 const NO_INTERRUPT: u8 = 1;
-/// Of the interrupt id: FIFOs are on.
+/// Interrupt id: FIFOs are on.
 const FIFOS_ON: u8 = 0xc0;
-/// Of modem status: carrier, ready, clear to send.
+/// Modem status: carrier, ready, clear to send.
 const CONNECTED: u8 = 0xb0;
 
 /// Its state.
 #[derive(Default)]
 pub struct Uart {
     interrupt_enable: AtomicU8,
-    /// 1: it has become empty since the guest was told so.
+    /// 1: the transmitter has become empty, and the guest has not been told yet.
     is_empty: AtomicU8,
     fifos: AtomicU8,
     line_control: AtomicU8,
@@ -42,15 +42,15 @@ pub struct Uart {
     divisor: [AtomicU8; 2],
 }
 
-/// The line behind it.
+/// The other end of a serial port.
 pub trait Line {
     /// Sends a byte.
     fn send(&self, byte: u8);
     /// Whether a byte has come.
     fn has_come(&self) -> bool;
-    /// Whether one has come that whoever watches has seen: that interrupts.
+    /// Whether the watching thread has seen a byte. Only then the port interrupts.
     fn is_noticed(&self) -> bool;
-    /// Takes it.
+    /// Takes the byte.
     fn take(&self) -> Option<u8>;
 }
 
@@ -79,12 +79,12 @@ impl Uart {
             || enabled & ENABLE_EMPTY != 0 && self.is_empty.load(Relaxed) != 0
     }
 
-    /// Whether bytes that come are to interrupt.
+    /// Whether received bytes would interrupt.
     pub fn awaits_bytes(&self) -> bool {
         self.interrupt_enable.load(Relaxed) & ENABLE_RECEIVED != 0
     }
 
-    /// The most urgent interrupt that is pending. That there is room is told once.
+    /// The most urgent pending interrupt. The interrupt of the empty transmitter is reported once.
     fn take_pending(&self, line: &impl Line) -> u8 {
         let enabled = self.interrupt_enable.load(Relaxed);
         if enabled & ENABLE_RECEIVED != 0 && line.has_come() {
@@ -96,7 +96,7 @@ impl Uart {
         }
     }
 
-    /// A register is read.
+    /// Loads a register.
     pub fn load(&self, register: u64, line: &impl Line) -> u8 {
         match register {
             DATA | INTERRUPT_ENABLE if self.is_divisor() => self.divisor[register as usize].load(Relaxed),
@@ -112,7 +112,7 @@ impl Uart {
         }
     }
 
-    /// A register is written.
+    /// Stores to a register.
     pub fn store(&self, register: u64, value: u8, line: &impl Line) {
         match register {
             DATA | INTERRUPT_ENABLE if self.is_divisor() => self.divisor[register as usize].store(value, Relaxed),

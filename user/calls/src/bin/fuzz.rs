@@ -1,8 +1,8 @@
 //! System calls with random numbers and arguments, in children that may not take long: `fuzz SEED CHILDREN CALLS [USER]`.
 //!
-//! Child `i` of seed `s` makes the same calls as child 0 of seed `s + i`. What it must not do to the machine around it
-//! (ending other processes, changing the clock) is left out; everything else is the kernel's to refuse. With a `USER` (an id)
-//! the children are that user's, and nothing is left out but what ends or delays themselves.
+//! Child `i` of seed `s` makes the same calls as child 0 of seed `s + i`. Calls that would harm the machine around it (ending other processes, changing
+//! the clock) are left out. With a `USER` (an id) the children are that user's. Then only calls that end or delay the child itself are left out: the
+//! kernel must refuse everything else that would do harm.
 #![no_std]
 #![no_main]
 
@@ -10,7 +10,7 @@ use motet_calls::system::{self, Arguments, STDERR, STDOUT};
 
 motet_calls::program!(main);
 
-/// A child that takes longer waits for something.
+/// A child that takes longer is taken to wait for something.
 const LIMIT_NS: u64 = 200_000_000;
 const LOOK_EVERY_NS: u64 = 2_000_000;
 /// Above the numbers of all calls.
@@ -88,8 +88,8 @@ fn become_user(user: u64) {
     }
 }
 
-/// Children that children have made are nobody's to wait for: all processes end but this one, and the first of all; of a
-/// user's children all that are the user's.
+/// Ends the children's children, for which no process waits. Without a user, it ends all processes but this one and the first one. With a user, it ends
+/// all processes of the user.
 fn end_children_of_children(user: Option<u64>) {
     match user {
         None => system::kill(-1),
@@ -149,7 +149,7 @@ const PATHS: [&core::ffi::CStr; 12] = [
 
 struct Child {
     state: u64,
-    /// Nothing that it can do must do harm.
+    /// Whether it has no privileges, so that none of its calls may do harm.
     is_unprivileged: bool,
     buffer: [u64; BUFFER_WORDS],
 }
@@ -173,7 +173,7 @@ impl Child {
     }
 
     fn run(&mut self, calls: u64) -> ! {
-        // What is printed at random goes nowhere.
+        // Random output is discarded.
         for descriptor in 0..3 {
             system::close(descriptor);
             let _ = system::open(c"/dev/null");
@@ -216,7 +216,7 @@ impl Child {
             5 => random,
             6 => 1 << (random % 64),
             7 => (1 << (random % 64)) - 1,
-            // Kernel addresses, the end of user space, and what is no address.
+            // Kernel addresses, the end of user space, and values that are no address.
             8 => [0xffff_9000_0000_0000, 0xffff_ffff_8000_0000, 0x7fff_ffff_f000, 1 << 47][random as usize % 4],
             9 => 0x7fff_ffff_f000 - random % 9000,
             10 | 11 => PATHS[random as usize % PATHS.len()].as_ptr() as u64,

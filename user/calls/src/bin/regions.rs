@@ -1,12 +1,12 @@
 //! Regions of interest, right and wrong, for tests of timed runs.
 //!
-//! - `regions work FIRST SECOND`: two regions `first` and `second` that execute so many iterations of two instructions,
-//!   the first one inside of `both`, which is entered twice
+//! - `regions work FIRST SECOND`: two regions `first` and `second`, with FIRST and SECOND iterations of two instructions. `first` is inside of `both`,
+//!   which is entered twice
 //! - `regions wrong`: names that cannot be read or printed, an end without a begin, a region that stays open
-//! - `regions many COUNT`: so many regions
-//! - `regions pages COUNT ROUNDS`: a region with COUNT as its name, in which a word of each of so many pages is read so many
-//!   times, and a region `unmap`, in which they are given back
-//! - `regions calls COUNT`: ten regions, `0` to `9`, in each of which so many system calls are made that do next to nothing
+//! - `regions many COUNT`: COUNT regions
+//! - `regions pages COUNT ROUNDS`: a region with COUNT as its name, in which a word of each of COUNT pages is read, ROUNDS times; and a region `unmap`,
+//!   in which the pages are unmapped
+//! - `regions calls COUNT`: ten regions, `0` to `9`, each with COUNT system calls that do next to nothing
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Memory for programs that allocate a little and then run: nothing is given back.
+//! Memory for programs that allocate a little and then run: nothing is freed.
 
 use core::{
     alloc::{GlobalAlloc, Layout},
@@ -8,7 +8,7 @@ use core::{
 
 use super::zeroed;
 
-/// The kernel is asked for so much at once.
+/// Bytes that are requested from the kernel at once.
 const PIECE: usize = 256 << 10;
 
 struct Heap {

@@ -1,4 +1,4 @@
-//! What a monitor of virtual machines asks of the kernel.
+//! System calls of a monitor of virtual machines.
 
 use core::ffi::CStr;
 
