@@ -28,11 +28,11 @@ pool_struct! {
     pub struct FpgaRegisters: size 4096, align 4096 {
         /// What the accelerator does (`motet_protocol::fpga::Status`), and from bit 8 on why it refused. Stored by the FPGA.
         0 pub status: AtomicU32,
-        /// The lowest byte not 0: to begin. Stored by the client, cleared by the FPGA when it has seen it.
+        /// If the lowest byte is not 0, the client starts a job. Stored by the client, cleared by the FPGA when it has seen it.
         4 pub start: AtomicU32,
-        /// 1: it is over. Stored by the FPGA; 0 from when it begins.
+        /// 1: the job is over. Stored by the FPGA, which stores 0 when a job begins.
         8 pub over: AtomicU32,
-        /// What to do. Means what the accelerator says, as all that follow.
+        /// The command. The accelerator defines its meaning.
         12 pub command: AtomicU32,
         /// Where in the data section the data begin.
         16 pub data_addr: AtomicU32,
@@ -40,7 +40,7 @@ pool_struct! {
         20 pub data_size: AtomicU32,
         /// The result. Stored by the FPGA, before `over`.
         24 pub result: AtomicU64,
-        /// Bit 0: the client is to be woken when it is over.
+        /// Bit 0: the job's end wakes the client, or interrupts the guest.
         32 pub interrupt_control: AtomicU32,
         36 _pad0: Cell32,
         /// The first one: where results go in the data section.
@@ -49,11 +49,11 @@ pool_struct! {
     }
 }
 
-/// [`FpgaInterface::state`]: nobody's.
+/// [`FpgaInterface::state`]: free.
 pub const FPGA_FREE: u32 = 0;
-/// [`FpgaInterface::state`]: a kernel is filling in whose it is.
+/// [`FpgaInterface::state`]: a kernel is filling in the client.
 pub const FPGA_TAKEN: u32 = 1;
-/// [`FpgaInterface::state`]: a client's.
+/// [`FpgaInterface::state`]: a client has it.
 pub const FPGA_USED: u32 = 2;
 /// [`FpgaInterface::state`]: the client has gone. The FPGA makes it free.
 pub const FPGA_LEFT: u32 = 3;
@@ -63,29 +63,29 @@ pool_struct! {
     pub struct FpgaInterface: size 2048, align 64 {
         /// `FPGA_*`. Free to taken to used to left by kernels, left to free by the FPGA.
         0 pub state: AtomicU32,
-        /// Whose it is: a number of the client. Kernel-written before it is used.
+        /// A number of its client. Kernel-written before it is used.
         4 pub owner: Cell32,
         /// The user who has it. Kernel-written before it is used.
         8 pub user: Cell32,
-        /// For which accelerator. Kernel-written before it is used.
+        /// Its accelerator. Kernel-written before it is used.
         12 pub accelerator: Cell32,
-        /// The core that is rung about it. Kernel-written before it is used.
+        /// The core that is interrupted for its client. Kernel-written before it is used.
         16 pub core: Cell32,
         /// The client's priority; 0 is the most urgent. Stored by kernels.
         20 pub priority: AtomicU32,
-        /// When its results are wanted after a request, in picoseconds; 0: nobody has said. Stored by kernels.
+        /// The deadline of its requests: the time after a request, in picoseconds; 0: none. Stored by kernels.
         24 pub deadline_ps: AtomicU64,
         /// 1: a store to its registers has trapped, which is a request. Set by kernels, cleared by the FPGA.
         32 pub asked: AtomicU32,
         /// 1: it is connected to a region. Stored by the FPGA.
         36 pub connected: AtomicU32,
-        /// 1: its client may have it mapped writably. Set by kernels, and cleared when it has not any more.
+        /// 1: its registers may be mapped writably. Set by kernels before they map them, cleared when no mapping is writable any more.
         40 pub writable: AtomicU32,
-        /// 1: its client must not write it any more. Set by the FPGA, cleared by kernels when that is so. 2: the FPGA will say so later.
+        /// 1: kernels must make its mappings read-only. Set by the FPGA, cleared by kernels when they have. 2: the FPGA will demand that later.
         44 pub revoke: AtomicU32,
-        /// What the client is told (`motet_protocol::fpga::SIGNAL_*`). Set by the FPGA, cleared by kernels.
+        /// Signals for the client (`motet_protocol::fpga::SIGNAL_*`). Set by the FPGA, cleared by kernels.
         48 pub signals: AtomicU32,
-        /// 1: the request of a store that has trapped failed: its thread is told so. Set by the FPGA, cleared by kernels.
+        /// 1: the request of a store that has trapped has failed; the kernel reports that to its thread. Set by the FPGA, cleared by kernels.
         52 pub refused: AtomicU32,
         /// What the client calls the first byte of its data section: a guest's physical address; 0 for programs. Kernel-written before it is used.
         56 pub data_base: Cell64,
@@ -93,11 +93,11 @@ pool_struct! {
         64 pub region: Cell32,
         /// The FPGA's own: its request waits (1), or has a region that is being made ready (2).
         68 pub request: Cell32,
-        /// The FPGA's own: requests that waited longer have a smaller one.
+        /// The FPGA's own: the request's number. Older requests have smaller ones.
         72 pub sequence: Cell64,
-        /// The FPGA's own: 1: something has begun and is not over. The following say what.
+        /// The FPGA's own: 1: a job has begun and is not over. The following fields are its registers.
         80 pub begun: Cell32,
-        /// The FPGA's own: the registers as they were when it began.
+        /// The FPGA's own: the registers as they were when the job began.
         84 pub command: Cell32,
         /// As above.
         88 pub data_addr: Cell32,
@@ -109,14 +109,14 @@ pool_struct! {
         128 pub requested_ps: Cell64,
         /// Kernels' own: signals that the client has not read.
         136 pub told: AtomicU32,
-        /// Kernels' own: signals that it is told of.
+        /// Kernels' own: the signals that the client wants.
         140 pub hears: AtomicU32,
         /// The virtual machine that has it ([`VmRecord`](crate::VmRecord), pool address); 0: none. Stored by kernels under `kernel_lock`; whoever stores 0
         /// waits for [`Fpga::transfer`] before the machine is taken apart.
         144 pub guest: AtomicU64,
         /// Kernels' own: its open file's inode (pool address).
         152 pub inode: Cell64,
-        /// Threads that wait for their store to be possible.
+        /// Threads whose stores wait until the registers are connected.
         160 pub waiters: WaitQueue,
         /// Kernels' own: in the space that has this epoch ([`SpaceRecord::epoch`](crate::SpaceRecord)), the registers may be mapped writably at
         /// `granted_at` when they are connected. Under that space's lock; who has another epoch knows nothing.
@@ -128,16 +128,16 @@ pool_struct! {
         /// A page of its virtual machine that a transfer needs and no table has (`motet_protocol::fpga::guest`): its address, and in the lowest bits
         /// what is known. Asked by the FPGA, answered by kernels.
         240 pub wants: AtomicU64,
-        /// Kernels' own: 1: the client has said its priority; 0: it is that of the thread whose store was a request last.
+        /// Kernels' own: 1: the client has chosen its priority; 0: the priority is that of the thread whose store was the last request.
         248 pub is_said: AtomicU32,
-        /// The FPGA's own: 1: there are signals that nobody was rung for. Kernels are when the client has begun for which the region was stopped.
+        /// The FPGA's own: 1: there are signals for which no core was interrupted. That follows when the client has begun for which the region was stopped.
         252 pub is_late: Cell32,
-        /// 1: a thread whose store was a request looks whether it is connected: nobody needs to be rung for that. Stored by kernels.
+        /// 1: a core polls until it is connected, so the FPGA need not interrupt a core for that. Stored by kernels.
         256 pub looks: AtomicU32,
         /// Kernels' own: signals of which a core is telling the client, for who goes on when that core dies. Under `kernel_lock`.
         260 pub telling: AtomicU32,
         264 _pad1: [Cell64; 95],
-        /// The FPGA's own: the buffer for what was computed so far, while another client's accelerator is in the region.
+        /// The FPGA's own: the saved state of its job, while another client has the region.
         1024 pub context: [Cell64; 128],
     }
 }
@@ -151,18 +151,18 @@ pool_struct! {
         4 pub interface: Cell32,
         /// 1 + the accelerator that it is; 0: none.
         8 pub accelerator: Cell32,
-        /// 1 + the interface whose request it is being made ready for; 0: none.
+        /// 1 + the interface that gets the region next; 0: none.
         12 pub successor: Cell32,
         /// Its size. Host-written.
         16 pub area: Cell32,
         /// 1: its bitstream is going through the port.
         20 pub loading: Cell32,
-        /// When what it does now ends, in picoseconds: a frame, a reconfiguration, a reservation.
+        /// When its present activity ends, in picoseconds: a frame, a reconfiguration, a reservation.
         24 pub until_ps: Cell64,
-        /// Signals to the manager that it has not seen (`motet_protocol::fpga::IRQ_*`).
+        /// Signals that the manager has not handled yet (`motet_protocol::fpga::IRQ_*`).
         32 pub signals: Cell32,
         36 _pad0: Cell32,
-        /// Orders waits for the port.
+        /// The order in which regions wait for the port.
         40 pub sequence: Cell64,
         /// Frames computed in it.
         48 pub frames: Cell64,
@@ -175,17 +175,17 @@ pool_struct! {
         /// How long it was in each state until then, in picoseconds.
         80 pub spent_ps: [Cell64; 6],
         128 _pad1: [Cell64; 112],
-        /// What the accelerator has computed so far.
+        /// The accelerator's intermediate state.
         1024 pub context: [Cell64; 128],
     }
 }
 
 pool_struct! {
-    /// An entry of the history: what a region is from a moment on. Written by whoever is the FPGA; the host reads it after a run.
+    /// An entry of the history: what a region is from a moment on. Written by the FPGA's executor; the host reads it after a run.
     pub struct FpgaChange: size 16, align 8 {
         /// The moment, in picoseconds.
         0 pub at_ps: Cell64,
-        /// From bit 0 on in bytes: the region, its state, 1 + its accelerator, 1 + its interface; in the upper half, whose that is.
+        /// From bit 0 on in bytes: the region, its state, 1 + its accelerator, 1 + its interface; in the upper half, the interface's owner.
         8 pub what: Cell64,
     }
 }
@@ -208,7 +208,7 @@ pool_struct! {
 pool_struct! {
     /// An accelerator. Host-written.
     pub struct FpgaAccelerator: size 288, align 8 {
-        /// What it computes: a number of who executes it.
+        /// Its function: a number that the executor knows.
         0 pub kind: Cell32,
         /// A region that kernels may give to its clients by themselves (`motet_protocol::fpga::Offer`); 0: none. Stored by the FPGA, and by the
         /// kernel that takes it.
@@ -225,7 +225,7 @@ pool_struct! {
 pool_struct! {
     /// The FPGA. The registers, and then the data sections, follow it.
     pub struct Fpga: size 290816, align 4096 {
-        /// Who is the FPGA now: 1 + who; 0: nobody.
+        /// 1 + the number of the FPGA's executor; 0: none.
         0 pub lock: AtomicU64,
         /// Regions that it has. Host-written, as all up to `data`.
         8 pub region_count: Cell32,
@@ -245,7 +245,7 @@ pool_struct! {
         48 pub registers: Cell64,
         /// Where data sections are (pool address).
         56 pub data: Cell64,
-        /// With what bitstreams are signed.
+        /// The key of bitstreams' signatures.
         64 pub key: Cell64,
         /// Not 0: a kernel has changed an [`FpgaInterface`]. Set by kernels, cleared by the FPGA.
         72 pub attention: AtomicU32,
@@ -265,13 +265,13 @@ pool_struct! {
         112 pub loads: Cell64,
         /// As above.
         120 pub load_errors: Cell64,
-        /// Kernels: who takes what the FPGA wants of them.
+        /// Held by the kernel that does the FPGA's work for kernels.
         128 pub kernel_lock: FpgaLock,
-        /// What the manager takes, in picoseconds: to search for a region. Host-written, as all up to `manager_stop_ps`.
+        /// The manager's time, in picoseconds: to search for a region. Host-written, as all up to `manager_stop_ps`.
         136 pub manager_search_ps: Cell64,
         /// To assign a region that is that accelerator already.
         144 pub manager_assign_ps: Cell64,
-        /// To have one become another accelerator.
+        /// To reconfigure a region as another accelerator.
         152 pub manager_reconfigure_ps: Cell64,
         /// To stop what a region computes.
         160 pub manager_preempt_ps: Cell64,
@@ -281,9 +281,9 @@ pool_struct! {
         176 pub manager_stop_ps: Cell64,
         /// The FPGA's own: until when the manager is busy.
         184 pub manager_until_ps: Cell64,
-        /// Changes that there have been, in [`history`](Self::history) modulo its length.
+        /// How many changes there have been. Change n is in [`history`](Self::history) at n modulo its length.
         192 pub changes: Cell64,
-        /// The virtual machine ([`VmRecord`](crate::VmRecord), pool address) whose memory a transfer is using now; 0: none. Stored by whoever is the FPGA.
+        /// The virtual machine ([`VmRecord`](crate::VmRecord), pool address) whose memory a transfer is using now; 0: none. Stored by the FPGA's executor.
         200 pub transfer: AtomicU64,
         /// The interfaces that `answered` is about, a bit each. Set by the FPGA before that, taken by kernels after.
         208 pub answers: AtomicU64,

@@ -36,7 +36,7 @@ pub const HARDWARE_LEAVES: usize = 32;
 pub const HARDWARE_TAPS: usize = 8;
 
 pool_struct! {
-    /// The registers of a thread. Nobody but the thread and the core uses them.
+    /// The registers of a thread. Only the thread and the core use them.
     pub struct ServiceWindow: size 128, align 128 {
         /// A request (`motet_protocol::service::Request`). Stored by the thread: from then on the core may act.
         0 pub request: AtomicU64,
@@ -57,42 +57,42 @@ pool_struct! {
     }
 }
 
-/// [`ServiceClient::state`]: nobody's.
+/// [`ServiceClient::state`]: free.
 pub const SERVICE_FREE: u32 = 0;
-/// [`ServiceClient::state`]: a kernel is filling in whose it is; its core's number stands from bit 8 on.
+/// [`ServiceClient::state`]: a kernel is filling in the owner. That kernel's core is in the bits from 8 on.
 pub const SERVICE_TAKEN: u32 = 1;
-/// [`ServiceClient::state`]: a process's.
+/// [`ServiceClient::state`]: a process has it.
 pub const SERVICE_USED: u32 = 2;
 /// [`ServiceClient::state`]: the process has gone. The core makes it free.
 pub const SERVICE_LEFT: u32 = 3;
 
 pool_struct! {
-    /// What kernels tell the core about a page of registers, and the core them.
+    /// What kernels and the service core tell each other about a page of registers.
     pub struct ServiceClient: size 64, align 64 {
         /// `SERVICE_*`. Free to taken to used to left by kernels, left to free by the core.
         0 pub state: AtomicU32,
-        /// Whose it is: a number of the process's open file. Kernel-written before it is used.
+        /// Its owner: a number of the process's open file. Kernel-written before it is used.
         4 pub owner: Cell32,
-        /// Which core's it is. Kernel-written before it is used.
+        /// The core that it is for. Kernel-written before it is used.
         8 pub core: Cell32,
         /// The user who has it. Kernel-written before it is used.
         12 pub user: Cell32,
-        /// Windows that have a thread, a bit each. Set by kernels, cleared by the core when nobody can ask for the thread any more.
+        /// Windows that have a thread, a bit each. Set by kernels, cleared by the core when the thread has ended and cannot be joined any more.
         16 pub windows: AtomicU32,
         /// Windows whose threads have ended, in whatever way. Set by kernels, cleared by the core.
         20 pub died: AtomicU32,
         /// Windows whose threads slept and have an answer now. Set by the core, cleared by kernels.
         24 pub answered: AtomicU32,
-        /// Windows that are kernel threads'. Set by kernels, cleared by the core when the thread has ended; until then nobody gets the window.
+        /// Windows that are bound to kernel threads. Set by kernels, cleared by the core when the thread has ended. Until then no other thread gets the window.
         28 pub bound: AtomicU32,
-        /// Windows whose threads have lost their turns to more urgent ones: their kernels keep them from running. Set and cleared by the core.
+        /// Windows whose threads have lost their turns: kernels do not run them. Set and cleared by the core.
         32 pub stopped: AtomicU32,
         /// Windows whose bits of `stopped` have changed. Set by the core, cleared by kernels.
         36 pub told: AtomicU32,
-        /// Windows whose threads wait in system calls for what the core knows nothing of: others have their turns. Set by kernels, cleared by
+        /// Windows whose threads sleep in system calls, so that others may have their turns. Set by kernels, cleared by
         /// them when the call is over.
         40 pub asleep: AtomicU32,
-        /// Windows whose bits of `asleep` have changed, and the core is to look. Set by kernels, cleared by the core.
+        /// Windows whose bits of `asleep` have changed in a way that matters to the core. Set by kernels, cleared by the core.
         44 pub changed: AtomicU32,
         48 _pad2: [Cell64; 2],
     }
@@ -101,18 +101,18 @@ pool_struct! {
 pool_struct! {
     /// The core's own: a process.
     pub struct ServiceProcess: size 128, align 64 {
-        /// [`ServiceClient::owner`]; 0: nobody.
+        /// [`ServiceClient::owner`]; 0: the record is free.
         0 pub owner: Cell32,
         4 _pad2: Cell32,
         /// The first ready thread, 1 + index; 0: none.
         8 pub ready: Cell32,
-        /// The first of those that have slots, likewise.
+        /// The first thread that has a slot, likewise.
         12 pub holders: Cell32,
-        /// By island: threads that may run at once; 0: as many as there are.
+        /// By island: most threads that may run at once; 0: no limit.
         16 pub slots: [Cell32; 8],
         /// By island: threads that run.
         48 pub running: [Cell32; 8],
-        /// 1: threads of it are ready and have no turns.
+        /// 1: some of its threads are ready and have no turns.
         80 pub crowded: Cell32,
         84 _pad3: Cell32,
         88 _pad1: [Cell64; 5],
@@ -130,13 +130,13 @@ pool_struct! {
         8 pub next: Cell32,
         /// What it waits for: a kind in the upper half, a number in the lower one.
         12 pub waits: Cell32,
-        /// The mutex that it takes when what it waits for has come, 1 + number; 0: none.
+        /// 1 + the mutex that it gets back after its wait for a condition variable; 0: none.
         16 pub mutex: Cell32,
         /// Islands on which it may run, a bit each.
         20 pub islands: Cell32,
         /// 1 + the island whose slot it has; 0: none.
         24 pub island: Cell32,
-        /// Bit 0: nobody joins it; bit 1: its kernel thread has ended; bit 3: it was started; bit 4: it has had no turn yet; bit 5: a device is it; from bit 24 on: the number of the request that it waits with.
+        /// Bit 0: it is detached or joined; bit 1: its kernel thread has ended; bit 3: it was started; bit 4: it has had no turn yet; bit 5: a device is it; from bit 24 on: the number of the request that it waits with.
         28 pub flags: Cell32,
         /// What it has ended with.
         32 pub value: Cell32,
@@ -146,7 +146,7 @@ pool_struct! {
         40 pub answer: Cell32,
         /// 1 + the first mutex that it owns; 0: none.
         44 pub owned: Cell32,
-        /// The request that was served last.
+        /// The last request that was executed.
         48 pub served: Cell64,
         /// Timed machines: when its answer is there, in picoseconds.
         56 pub answered_ps: Cell64,
@@ -156,21 +156,21 @@ pool_struct! {
 pool_struct! {
     /// The core's own: a mutex.
     pub struct ServiceMutex: size 64, align 64 {
-        /// [`ServiceClient::owner`] of the process whose it is; 0: it is free.
+        /// [`ServiceClient::owner`] of its process; 0: it is free.
         0 pub owner: Cell32,
         /// Its kind (`motet_protocol::service::Kind`).
         4 pub kind: Cell32,
         /// The thread that has it, 1 + index; 0: none.
         8 pub holder: Cell32,
-        /// How often that has locked it.
+        /// How often the holder has locked it.
         12 pub depth: Cell32,
         /// The most urgent thread that waits for it, 1 + index; 0: none.
         16 pub waiters: Cell32,
-        /// 1: its holder has died; 2: and nobody has repaired what it guards.
+        /// 1: a holder has died; 2: and the next one has not repaired the data.
         20 pub dead: Cell32,
         /// 1 + the next mutex of its holder; 0: none.
         24 pub next: Cell32,
-        /// Threads that wait for a condition variable, and then for it.
+        /// How many threads wait for a condition variable with this mutex.
         28 pub conditions: Cell32,
         /// [`ServiceClient::user`] of its process.
         32 pub user: Cell32,
@@ -264,7 +264,7 @@ pool_struct! {
         48 pub memory_ps: Cell64,
         /// Timed machines: from its creation to its first request, in picoseconds. Host-written.
         56 pub start_ps: Cell64,
-        /// Timed machines: when its next step is due, in picoseconds; 0: it has not been told that it is busy. The device's own, as all that follows.
+        /// Timed machines: when its next step is due, in picoseconds; 0: it has not noticed yet that it is busy. The device's own, as all that follows.
         64 pub due_ps: Cell64,
         /// Its next step (`motet_protocol::service::hardware::Step`).
         72 pub step: Cell32,
@@ -272,21 +272,21 @@ pool_struct! {
         76 pub sequence: Cell32,
         /// Its argument: where the elements are.
         80 pub data: Cell64,
-        /// Where they go.
+        /// Where the results go.
         88 pub out: Cell64,
-        /// Where blocks are counted; 0: nowhere.
+        /// The word that counts blocks; 0: none.
         96 pub counter: Cell64,
         /// Elements of a block.
         104 pub count: Cell32,
         /// Blocks.
         108 pub blocks: Cell32,
-        /// What elements are.
+        /// The type of the elements.
         112 pub kind: Cell32,
         /// 1 + the mutex that is locked for each block; 0: none.
         116 pub mutex: Cell32,
         /// 1 + the condition variable that is signalled after each; 0: none.
         120 pub condition: Cell32,
-        /// Coefficients that there are.
+        /// Number of coefficients.
         124 pub taps: Cell32,
         /// How far sums are shifted to the right.
         128 pub shift: Cell32,
@@ -296,7 +296,7 @@ pool_struct! {
         136 pub progress: Cell64,
         /// Coefficients.
         144 pub coefficients: [Cell32; 8],
-        /// Threads that it has been.
+        /// How many threads it has been.
         176 pub threads: Cell64,
         184 _pad: [Cell64; 9],
     }
