@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use motet_layout::sync::Ordering;
 use motet_layout::{
     BLOCK_RESERVED, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILE_DMA, FILE_EPOLL, FILE_PIPE_BOTH,
-    FILE_PIPE_READ, FILE_PIPE_WRITE, FILES_CLOEXEC, FileRecord, FilesRecord, InodeRecord, Lock, MoreNodes,
+    FILE_PIPE_READ, FILE_PIPE_WRITE, FILES_CLOEXEC, FileRecord, FilesRecord, Frame, InodeRecord, Lock, MoreNodes,
     PIPE_CAPACITY, PipeRecord, Pool, PoolAddr, PoolSafe, ProcessRecord, SOCKET_LISTENING, SocketRecord, SpaceRecord,
     THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
 };
@@ -284,8 +284,20 @@ fn files(look: &Look, found: &mut Vec<String>) {
                 inode.new_root.get(),
                 0,
             );
+            let root = Frame(inode.pages.get());
+            let counted = || format!("pages of {}", inode.number.get());
+            same(found, counted, inode.page_count.get(), pages(look, root, inode.page_levels.get()));
         }
     }
+}
+
+/// Pages in a tree, whose root is so many levels above them.
+fn pages(look: &Look, frame: Frame, level: u32) -> u32 {
+    if frame.is_none() || level == 0 {
+        return u32::from(!frame.is_none());
+    }
+    let entries = look.pool().page_words(frame.addr()).expect("an index frame is in the pool");
+    entries.iter().map(|entry| pages(look, Frame(entry.load(Ordering::Relaxed) as u32), level - 1)).sum()
 }
 
 /// What names an open file: descriptors, and threads whose call goes on with it. Cores have none in hand.

@@ -362,7 +362,7 @@ struct Ran {
 /// How many deaths of each island, at most, spread over what it does with the lock: more are tried without the repair, until one ends badly.
 const DEATHS: u64 = 400;
 /// With the repair, one of so many is tried, if there are many.
-const APART: usize = 8;
+const APART: u64 = 8;
 const MANY: u64 = 100;
 
 /// Islands die at operations with a lock of a class, and the others go on; without the repair, they do not.
@@ -385,7 +385,7 @@ fn die(class: LockClass, make: Make, is_seen_missing: bool) -> String {
         let steps = run(make, seed, (island, u64::MAX), class, None).steps;
         let stride = (steps / env("MOTET_DEATHS", DEATHS)).max(1);
         for (index, step) in (1 + (seed * 7 + 3) % stride..=steps).step_by(stride as usize).enumerate() {
-            let mut is_tried = steps < MANY || index % APART == 0;
+            let mut is_tried = steps < MANY || (index as u64 + seed).is_multiple_of(env("MOTET_APART", APART));
             if is_seen_missing && missing.is_none() {
                 missing = run(make, seed, (island, step), class, Some(Defect::Unrepaired(class))).bad;
                 tried += 1;

@@ -256,7 +256,7 @@ pub fn free_some(context: &impl Context, inode: &'static InodeRecord, work: u64)
 
 /// Repairs a file or directory whose lock a dead core held and this one has now. A page or a file that was just made, or removed, may be lost.
 pub(crate) fn recover(context: &impl Context, inode: &'static InodeRecord) {
-    pages::recover(inode);
+    pages::recover(context, inode);
     if is_directory(inode) {
         directory::recover(context, inode);
     }

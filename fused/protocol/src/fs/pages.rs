@@ -136,8 +136,8 @@ fn grow(context: &impl Context, inode: &InodeRecord, index: u64) -> Result<(), E
     Ok(())
 }
 
-/// Repairs the tree of a file whose lock a dead core held and this one has now.
-pub(super) fn recover(inode: &InodeRecord) {
+/// Repairs the tree of a file whose lock a dead core held and this one has now, and counts its pages.
+pub(super) fn recover(context: &impl Context, inode: &InodeRecord) {
     let new = inode.new_root.get();
     if new != 0 {
         inode.pages.set(new as u32);
@@ -145,6 +145,16 @@ pub(super) fn recover(inode: &InodeRecord) {
         in_order();
         inode.new_root.set(0);
     }
+    inode.page_count.set(count(context, Frame(inode.pages.get()), inode.page_levels.get()));
+}
+
+/// How many pages there are below a frame that is so many levels above them.
+fn count(context: &impl Context, frame: Frame, level: u32) -> u32 {
+    if frame.is_none() || level == 0 {
+        return u32::from(!frame.is_none());
+    }
+    let below = entries(context, frame).iter().map(|entry| Frame(entry.load(Ordering::Relaxed) as u32));
+    below.map(|below| count(context, below, level - 1)).sum()
 }
 
 /// Pages that are being freed.
