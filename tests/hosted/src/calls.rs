@@ -109,6 +109,8 @@ calls! {
     Getpid 39 172;
     /// `kill`
     Kill 62 129;
+    /// `setpgid`
+    Setpgid 109 154;
     /// `rt_sigaction`
     RtSigaction 13 134;
     /// `rt_sigreturn`

@@ -1,6 +1,6 @@
 //! Signals that end processes.
 
-use motet_abi::signal::SIGKILL;
+use motet_abi::signal::{SIGKILL, SIGTERM};
 use motet_hal_hosted::isa::Op;
 use motet_layout::Isa;
 use motet_tests_hosted::calls::Sys;
@@ -42,4 +42,68 @@ fn who_kills_its_process_does_not_come_back() {
     });
     let scenario = Scenario { files: vec![("kills", program)], command: vec!["/kills"], ..Scenario::default() };
     everywhere(150, &scenario, 0, "ended\n");
+}
+
+/// A group whose processes do nothing but make others and end. Who kills the group kills all of it, also those that are being made meanwhile: the
+/// pipe that all have ends.
+fn kills_a_group_that_forks(signal: u32) {
+    let program = Program::build(Isa::X86_64, |program| {
+        let [pid, group, zero, other, _] = program.asm.roles.saved;
+        program.asm.li(zero, 0);
+        program.call(Sys::Pipe2, &[DATA, 0]);
+        program.or_exit(100);
+        let leader = program.fork(group);
+        // The leader has said that its group is there.
+        read_byte(program);
+        program.load_u32(other, DATA + 4);
+        program.arg_from(0, other);
+        program.call_as_is(Sys::Close);
+        program.asm.op(Op::Sub, pid, zero, group);
+        program.arg_from(0, pid);
+        program.arg(1, signal.into());
+        program.call_as_is(Sys::Kill);
+        program.or_exit(101);
+        read_byte(program);
+        program.print(1, "ended\n");
+        program.exit(0);
+        program.asm.bind(leader);
+        program.call(Sys::Setpgid, &[0, 0]);
+        program.load_u32(other, DATA + 4);
+        program.arg_from(0, other);
+        program.arg(1, DATA + 16);
+        program.arg(2, 1);
+        program.call_as_is(Sys::Write);
+        let again = program.asm.label();
+        for _ in 0..3 {
+            program.fork_to(pid, again);
+        }
+        program.exit(0);
+        program.asm.bind(again);
+        program.fork_to(pid, again);
+        program.exit(0);
+    });
+    let scenario = Scenario { files: vec![("forks", program)], command: vec!["/forks"], ..Scenario::default() };
+    everywhere(150, &scenario, 0, "ended\n");
+}
+
+#[test]
+fn no_process_of_a_group_escapes_from_sigkill() {
+    kills_a_group_that_forks(SIGKILL);
+}
+
+/// Nobody handles the signal, so it ends each of them.
+#[test]
+fn no_process_of_a_group_escapes_from_a_signal_that_ends_it() {
+    kills_a_group_that_forks(SIGTERM);
+}
+
+/// Reads a byte from the pipe at [`DATA`], or nothing if it has ended.
+fn read_byte(program: &mut Program) {
+    let [.., other, _] = program.asm.roles.saved;
+    program.load_u32(other, DATA);
+    program.arg_from(0, other);
+    program.arg(1, DATA + 16);
+    program.arg(2, 1);
+    program.call_as_is(Sys::Read);
+    program.or_exit(102);
 }

@@ -294,8 +294,6 @@ fn inherit<M: Machine>(cpu: &Cpu<M>, parent: &ProcessRecord, child: &ProcessReco
         to[0].set(from[0].get());
         to[1].set(from[1].get());
     }
-    child.pgid.store(parent.pgid.load(Ordering::Relaxed), Ordering::Relaxed);
-    child.sid.store(parent.sid.load(Ordering::Relaxed), Ordering::Relaxed);
     child.isa.store(parent.isa.load(Ordering::Relaxed), Ordering::Relaxed);
     child.umask.set(parent.umask.get());
     child.crossing_policy.store(parent.crossing_policy.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -342,7 +340,16 @@ fn enter<M: Machine>(
         let of_child = Call { cpu, thread, process, args: call.args, isa: call.isa };
         let _ = of_child.write_user(spec.child_tid, &tid_bytes);
     }
-    let _tree = lock_tree(cpu);
+    let tree = lock_tree(cpu);
+    if let Some(child) = child
+        && signal::is_to_end(cpu, call.thread, call.process)
+    {
+        // Whoever has signalled the caller's group did not find the child, which would escape; the caller will not learn of this.
+        threads::unregister(cpu, tid);
+        drop(tree);
+        super::exit::discard(cpu, child);
+        return Err(Errno::EAGAIN);
+    }
     let process = child.unwrap_or(call.process);
     thread.sibling.set(process.threads.get());
     process.threads.set(cpu.raw(thread));
@@ -354,6 +361,9 @@ fn enter<M: Machine>(
             };
             adopt(cpu, parent, child);
             users::enter(cpu, child, Some(call.process));
+            // The caller may have been moved to another group since the child was made.
+            child.pgid.store(call.process.pgid.load(Ordering::Relaxed), Ordering::Relaxed);
+            child.sid.store(call.process.sid.load(Ordering::Relaxed), Ordering::Relaxed);
             in_order();
             child.pid.set(tid); // from now on it is in the tree
             cpu.pool.header().forks.fetch_add(1, Ordering::Relaxed);

@@ -19,6 +19,7 @@ use motet_abi::{
 use motet_hal::{Machine, Trap};
 use motet_layout::{
     PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL,
+    ones,
 };
 use motet_protocol::{Context, run_queue, slab, threads, wait};
 
@@ -28,6 +29,7 @@ pub use queue::{Origin, Pending};
 pub use abi::{SIGALRM, SIGCHLD, SIGILL, SIGKILL};
 
 use crate::{
+    call::deliverable,
     cpu::Cpu,
     handover, mm,
     tree::{self, for_each_thread, limit_of, lock_tree, parent_of},
@@ -251,6 +253,16 @@ pub fn is_handled<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signal: u32
 pub fn action_of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signal: u32) -> &'static SignalAction {
     let actions: &'static SignalActions = cpu.pool.at(PoolAddr(process.actions.get()));
     &actions.actions[signal as usize - 1]
+}
+
+/// Whether a process is about to end: it exits, or the thread will see a signal that ends it. The tree lock is held, so nobody is sending one.
+pub fn is_to_end<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) -> bool {
+    let ends = |signal: u32| {
+        action_of(cpu, process, signal).handler.get() == abi::SIG_DFL
+            && matches!(abi::default_action(signal), DefaultAction::Terminate | DefaultAction::Core)
+    };
+    process.exiting.load(Ordering::Relaxed) != 0
+        || ones(deliverable(thread, process)).any(|index| ends(index as u32 + 1))
 }
 
 /// Effects of sending alone: continuing cancels stops and the other way round. `false`: the signal is ignored.
