@@ -96,7 +96,7 @@ impl MachineFile {
         check_migration(text, self.migration.as_ref(), &islands)?;
         let service = service::check(text, self.service)?;
         let hardware = hardware::check(text, self.hardware_thread, service.is_some())?;
-        let fpga = fpga::check(text, self.fpga)?;
+        let fpga = fpga::check(text, self.fpga, pool.size)?;
         let machine = MachineSpec {
             pool,
             islands,

@@ -73,6 +73,8 @@ const MANAGER_NS_MAX: i64 = 1_000_000;
 const EXPIRE_US_MAX: i64 = 1_000_000;
 /// Largest bitstream, and largest data section.
 const BYTES_MAX: u64 = 16 << 20;
+/// Data sections take one part of the pool out of so many at most: programs and kernels need the rest.
+const POOL_PART: u64 = 2;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -117,8 +119,8 @@ struct AcceleratorTable {
     misplaced: Option<Spanned<Vec<i64>>>,
 }
 
-/// The FPGA that a file describes, if any.
-pub(super) fn check(text: &str, table: Option<Spanned<FpgaTable>>) -> Result<Option<FpgaSpec>> {
+/// The FPGA that a file describes, if any, in a machine with a pool of so many bytes.
+pub(super) fn check(text: &str, table: Option<Spanned<FpgaTable>>, pool: u64) -> Result<Option<FpgaSpec>> {
     let Some(table) = table else { return Ok(None) };
     let span = table.span();
     let table = table.into_inner();
@@ -126,7 +128,7 @@ pub(super) fn check(text: &str, table: Option<Spanned<FpgaTable>>) -> Result<Opt
         [("region", table.region.len(), FPGA_REGIONS), ("accelerator", table.accelerator.len(), FPGA_ACCELERATORS)]
     {
         if count == 0 || count > most {
-            return Err(fault(text, span, &format!("fpga.{what}: {count} of them; an FPGA has 1 to {most}")));
+            return Err(fault(text, span.clone(), &format!("fpga.{what}: {count} of them; an FPGA has 1 to {most}")));
         }
     }
     let regions = table.region.iter().map(|region| region.get_ref().check(text)).collect::<Result<Vec<_>>>()?;
@@ -140,7 +142,8 @@ pub(super) fn check(text: &str, table: Option<Spanned<FpgaTable>>) -> Result<Opt
         }
         accelerators.push(accelerator);
     }
-    Ok(Some(FpgaSpec {
+    let size_span = table.data.as_ref().map_or(span, Spanned::span);
+    let spec = FpgaSpec {
         policy: policy(text, table.policy.as_ref())?,
         expire_us: number(text, "fpga.expire_us", table.expire_us.as_ref(), 10_000, 0..=EXPIRE_US_MAX)?,
         port_kib_ns: number(text, "fpga.port_kib_ns", table.port_kib_ns.as_ref(), 7062, 0..=NS_MAX)?,
@@ -150,7 +153,15 @@ pub(super) fn check(text: &str, table: Option<Spanned<FpgaTable>>) -> Result<Opt
         regions,
         accelerators,
         manager: table.manager.map_or_else(|| Ok(ManagerSpec::default()), |manager| manager.check(text))?,
-    }))
+    };
+    let bytes = u64::from(spec.interfaces) * spec.data;
+    if bytes > pool / POOL_PART {
+        let (count, bytes, pool) = (spec.interfaces, Bytes(bytes), Bytes(pool));
+        let message =
+            format!("fpga.data: for {count} interfaces {bytes}; that must be a half of the pool ({pool}) at most");
+        return Err(fault(text, size_span, &message));
+    }
+    Ok(Some(spec))
 }
 
 fn policy(text: &str, name: Option<&Spanned<String>>) -> Result<Policy> {

@@ -477,6 +477,11 @@ fn an_fpga_has_regions_and_accelerators_that_fit() {
         ),
         ("[fpga]\n", "[fpga]\ninterfaces = 65\n", "8:14: fpga.interfaces: 65; it must be 1 to 64"),
         ("[fpga]\n", "[fpga]\ndata = 100\n", "8:8: fpga.data: 100 bytes; it must be a multiple of 4096, up to 16MiB"),
+        (
+            "[fpga]\n",
+            "[fpga]\ndata = \"16MiB\"\ninterfaces = 64\n",
+            "8:8: fpga.data: for 64 interfaces 1GiB; that must be a half of the pool (64MiB) at most",
+        ),
         ("bitstream = 4096", "bitstream = 0", "9:13: fpga.region.bitstream: 0 bytes; it must be 1 byte to 16MiB"),
         (
             "\"fir\"",
