@@ -23,7 +23,7 @@ use crate::{
     cpu::Cpu,
     cputime, file, handover,
     process::exit,
-    signal::{Origin, Pending, STOP_SIGNALS, action_of, force, tell_parent},
+    signal::{Origin, Pending, STOP_SIGNALS, action_of, fatal, force, tell_parent},
     time,
     tree::{for_each_thread, lock_tree},
 };
@@ -119,15 +119,6 @@ pub fn ends_or_stops<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &
     thread.kill.load(Ordering::SeqCst) != 0
         || process.stopped.load(Ordering::SeqCst) != 0
         || deliverable(thread, process) & fatal(cpu, process) != 0
-}
-
-/// Signals that end the process.
-fn fatal<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> u64 {
-    let is_fatal = |signal: &u32| {
-        let ends = matches!(abi::default_action(*signal), DefaultAction::Terminate | DefaultAction::Core);
-        ends && action_of(cpu, process, *signal).handler.get() == abi::SIG_DFL
-    };
-    (1..=abi::NSIG).filter(is_fatal).map(abi::bit).sum()
 }
 
 /// Takes the next signal that is not blocked, and says from where; a thread's own come first. Those of `later` stay pending.

@@ -19,7 +19,6 @@ use motet_abi::{
 use motet_hal::{Machine, Trap};
 use motet_layout::{
     PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL,
-    ones,
 };
 use motet_protocol::{Context, run_queue, slab, threads, wait};
 
@@ -257,12 +256,17 @@ pub fn action_of<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signal: u32)
 
 /// Whether a process is about to end: it exits, or the thread will see a signal that ends it. The tree lock is held, so nobody is sending one.
 pub fn is_to_end<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) -> bool {
-    let ends = |signal: u32| {
-        action_of(cpu, process, signal).handler.get() == abi::SIG_DFL
-            && matches!(abi::default_action(signal), DefaultAction::Terminate | DefaultAction::Core)
+    let pending = deliverable(thread, process);
+    process.exiting.load(Ordering::Relaxed) != 0 || pending != 0 && pending & fatal(cpu, process) != 0
+}
+
+/// Signals that end a process.
+pub fn fatal<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> u64 {
+    let is_fatal = |signal: &u32| {
+        let ends = matches!(abi::default_action(*signal), DefaultAction::Terminate | DefaultAction::Core);
+        ends && action_of(cpu, process, *signal).handler.get() == abi::SIG_DFL
     };
-    process.exiting.load(Ordering::Relaxed) != 0
-        || ones(deliverable(thread, process)).any(|index| ends(index as u32 + 1))
+    (1..=abi::NSIG).filter(is_fatal).map(abi::bit).sum()
 }
 
 /// Effects of sending alone: continuing cancels stops and the other way round. `false`: the signal is ignored.
