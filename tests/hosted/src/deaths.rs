@@ -208,13 +208,12 @@ pub fn spaces() -> Scenario {
         program.fork_with(pid, |program| {
             let [pid, zero, ..] = program.asm.roles.saved;
             for index in 1..4 {
-                let (child, behind) = (program.asm.label(), program.asm.label());
+                let behind = program.asm.label();
                 program.call(Sys::Clone, &[SHARING, 0, 0, 0, 0]);
                 program.or_exit(120);
                 program.result_to(pid);
                 program.asm.li(zero, 0);
                 program.asm.branch(Op::Bne, pid, zero, behind);
-                program.asm.bind(child);
                 change(program, MAPPED + (index << 20));
                 program.exit(0);
                 program.asm.bind(behind);
