@@ -83,12 +83,13 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     alarm::with_alarm(cpu, interrupts, now_ns)
 }
 
-/// Gives threads and timers of this core, which is out, to others.
+/// Gives threads and timers of this core, which is out, to others, unless it is asked back: should the others of its island have left meanwhile, there may be
+/// nobody else to take them.
 fn give_all<M: Machine>(cpu: &Cpu<M>) {
     extension::away::take_all_home(cpu);
     crossing::make_returned_ready(cpu);
     let mut given = 0_u32;
-    while run_queue::has_ready(cpu.own) {
+    while hotplug::is_asked(cpu) && run_queue::has_ready(cpu.own) {
         run_queue::collect(cpu);
         if let Some(thread) = ready::take(cpu, cpu.own) {
             give(cpu, thread);
@@ -98,7 +99,7 @@ fn give_all<M: Machine>(cpu: &Cpu<M>) {
             cpu.pass();
         }
     }
-    if timer::next_deadline_ns(cpu) != u64::MAX {
+    if hotplug::is_asked(cpu) && timer::next_deadline_ns(cpu) != u64::MAX {
         let target = run_queue::least_loaded(cpu, cpu.island(), [u64::MAX; 2]);
         timer::move_all(cpu, target);
         // It may sleep until a later deadline.
