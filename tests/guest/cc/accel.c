@@ -1,4 +1,5 @@
 // Accelerators of an FPGA, used without a library: their results, jobs that continue after a preemption, and requests that are refused.
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,6 +17,7 @@
 #define DATA_BYTES (256 << 10)
 #define RESULTS (128 << 10)
 #define SET_PRIORITY 0x4d60
+#define MEMORY 0x4d70
 enum { PREEMPTED = 4 };
 enum { RUNNING = 3, DONE = 5, FAILED = 6 };
 
@@ -220,6 +222,30 @@ static void port(void) {
     go(&client);
 }
 
+static int give(int vm, uint64_t start, uint64_t bytes, int fd) {
+    uint64_t words[] = {start, bytes, fd, 0};
+    return ioctl(vm, MEMORY, words);
+}
+
+// A client whose interface a virtual machine does not take, and one whose machine has ended, have their own data section as before.
+static void machines(void) {
+    struct client client = come("qam16");
+    int vm = open("/dev/vm", O_RDWR), memory = memfd_create("memory", 0);
+    if (vm < 0 || ftruncate(memory, 8192))
+        fail("/dev/vm");
+    expect(give(vm, 0x18000000, 8192, memory) == 0, "memory of a machine");
+    expect(give(vm, 0x18000000, 8192, client.fd) == -1 && errno == EINVAL, "an interface where memory is");
+    begin(&client, 0, 4096);
+    await(&client);
+    expect(client.registers->stat == DONE, "a job after a machine has not taken the interface");
+    expect(give(vm, 0x19000000, 8192, client.fd) == 0, "an interface of a machine");
+    close(vm);
+    begin(&client, 0, 4096);
+    await(&client);
+    expect(client.registers->stat == DONE, "a job after the machine has ended");
+    go(&client);
+}
+
 int main(int argc, char **argv) {
     const char *part = argc > 1 ? argv[1] : "";
     setvbuf(stdout, NULL, _IONBF, 0);
@@ -233,6 +259,8 @@ int main(int argc, char **argv) {
         refused();
     else if (!strcmp(part, "port"))
         port();
+    else if (!strcmp(part, "machines"))
+        machines();
     else
         return 2;
     puts("right");

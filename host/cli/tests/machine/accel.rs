@@ -16,12 +16,15 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
         ("accel::programs_of_all_instruction_sets_share_regions", shared),
         ("accel::who_is_preempted_goes_on_with_the_same_result", || everywhere("preemption")),
         ("accel::a_killed_client_is_noticed_by_nobody", || everywhere("killed")),
         ("accel::what_accelerators_do_not_do_is_refused", || everywhere("refused")),
         ("accel::a_port_that_fails_is_a_bus_error_once", || right("on riscv64 /in/accel port", "port_faults = 1\n", 1)),
+        ("accel::a_machine_that_is_gone_leaves_the_data_where_they_were", || {
+            right("on riscv64 /in/accel machines", "", 1)
+        }),
         ("accel::timed_runs_compute_the_same", timed),
         ("accel::deterministic_runs_are_the_same_each_time", deterministic),
         ("accel::allocations_take_no_longer_than_at_worst", bounded),

@@ -59,11 +59,12 @@ pub fn attach<M: Machine>(
     Ok(())
 }
 
-/// Detaches an interface from its guest, if a file's pages are one.
+/// Detaches an interface from its guest, if a file's pages are one. Its data section is where it was before.
 pub fn detach<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) {
     if let (Some(fpga), Some(interface)) = (fpga::of(cpu.pool), interfaces::interface_of(cpu, pages)) {
         let _guard = lock(cpu, &fpga.kernel_lock);
         interface.guest.store(0, Ordering::Release);
+        interface.data_base.set(0);
     }
 }
 
