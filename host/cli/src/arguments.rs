@@ -136,6 +136,20 @@ pub struct MachineOptions {
     pub qemu_arguments: Vec<(String, Vec<String>)>,
 }
 
+/// Options of timed runs. Whatever conflicts with `--timed` has to conflict with each: where it does, none requires `--timed` any more.
+const TIMED: [&str; 10] = [
+    "timed",
+    "deterministic",
+    "quantum",
+    "stats",
+    "report",
+    "accesses",
+    "accesses_skip",
+    "accesses_max",
+    "points",
+    "passages",
+];
+
 /// `motet run`.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_HELP)]
@@ -189,10 +203,10 @@ pub struct RunOptions {
     #[arg(long, value_name = "FILE", requires = "points")]
     pub passages: Option<PathBuf>,
     /// When an island other than the first dies, end the processes that were on it and go on without it
-    #[arg(long, conflicts_with = "timed")]
+    #[arg(long, conflicts_with_all = TIMED)]
     pub survive: bool,
     /// Let gdb attach to every island: shows the command for each. A stopped island does not end the run
-    #[arg(long, conflicts_with_all = ["timed", "quiet"])]
+    #[arg(long, conflicts_with_all = TIMED, conflicts_with = "quiet")]
     pub gdb: bool,
     /// Say nothing on standard error but errors: no progress, no table
     #[arg(long, short, conflicts_with = "verbose")]
@@ -444,6 +458,27 @@ mod tests {
         assert_eq!(options.inputs.len(), 2);
         assert!(Arguments::try_parse_from(["motet", "run", "ls"]).is_err());
         assert!(Arguments::try_parse_from(["motet", "run", "--boot-timeout", "-1"]).is_err());
+    }
+
+    #[test]
+    fn options_of_timed_runs_are_not_passed_over() {
+        let runs = |options: &[&str]| Arguments::try_parse_from(["motet", "run"].iter().chain(options)).is_ok();
+        assert!(runs(&["--survive"]) && runs(&["--gdb"]) && runs(&["--timed", "--stats", "x"]));
+        for option in [
+            &["--deterministic"][..],
+            &["--quantum", "10"],
+            &["--stats", "x"],
+            &["--report", "x"],
+            &["--accesses", "x"],
+            &["--accesses-skip", "1"],
+            &["--accesses-max", "1"],
+            &["--points", "x"],
+            &["--passages", "x"],
+        ] {
+            for other in ["--survive", "--gdb"] {
+                assert!(!runs(&[&[other], option].concat()), "{other} {option:?}");
+            }
+        }
     }
 
     #[test]
