@@ -112,7 +112,7 @@ impl<S: Stage> Table<'_, S> {
 
     /// Allows stores to the page at `va`, which may be loaded from, if `may` says so of its frame. Whether it is allowed now. Nobody edits the table
     /// meanwhile.
-    #[inline]
+    #[inline(always)]
     pub fn allow_stores(&self, va: u64, may: impl FnOnce(Frame) -> bool) -> bool {
         let found = with_encoding!(S, self.format, F => {
             self.find::<F>(va).and_then(|(slot, page)| {

@@ -43,6 +43,10 @@ pub(crate) use {barrier, read_register, write_register};
 pub struct PerCore {
     /// SP_EL1 of the call that entered user mode.
     kernel_sp: AtomicU64,
+    /// What `serve` is called with.
+    serve_with: AtomicU64,
+    /// The function that may serve stores of programs ([`serve_stores`]); 0: there is none.
+    serve: AtomicU64,
     /// End of its stack.
     pub stack_top: AtomicU64,
     /// End of the stack for kernel exceptions.
@@ -77,6 +81,8 @@ impl PerCore {
     const fn new() -> Self {
         Self {
             kernel_sp: AtomicU64::new(0),
+            serve_with: AtomicU64::new(0),
+            serve: AtomicU64::new(0),
             stack_top: AtomicU64::new(0),
             fault_stack: AtomicU64::new(0),
             id: AtomicU64::new(0),
@@ -127,6 +133,30 @@ pub fn enter_user(frame: &'static UserFrame) -> u64 {
     // SAFETY: the frame is writable memory for good; the assembly code keeps Rust's registers, enters EL0 whatever the
     // frame holds, and EL0 has no access to kernel memory.
     unsafe { motet_enter_user(frame) }
+}
+
+/// [`motet_hal::Machine::serve_stores`].
+pub fn serve_stores<R, F: Fn(&'static UserFrame, u64) -> bool>(serve: F, run: impl FnOnce() -> R) -> R {
+    let core = PerCore::this();
+    core.serve_with.store(core::ptr::from_ref(&serve).expose_provenance() as u64, Ordering::Relaxed);
+    core.serve.store(serve_store::<F> as *const () as u64, Ordering::Relaxed);
+    let result = run();
+    core.serve.store(0, Ordering::Relaxed);
+    result
+}
+
+/// A program has stored to a page from which it may only load, and what registers functions keep are its own. Whether it goes on.
+extern "C" fn serve_store<F: Fn(&'static UserFrame, u64) -> bool>(
+    serve: &F,
+    frame: &'static UserFrame,
+    address: u64,
+) -> u64 {
+    u64::from(serve(frame, untagged(address)))
+}
+
+/// A user address without its tag (the hardware ignores the top byte of user addresses).
+pub const fn untagged(address: u64) -> u64 {
+    if address & 1 << 55 == 0 { address & 0x00ff_ffff_ffff_ffff } else { address }
 }
 
 /// Stores the extended registers.
@@ -250,10 +280,12 @@ fn psci(function: u64, a: u64, b: u64, c: u64) -> u64 {
 global_asm!(
     include_str!("trap.s"),
     kernel_sp = const offset_of!(PerCore, kernel_sp),
+    serve = const offset_of!(PerCore, serve),
     guest_thread_pointer = const offset_of!(PerCore, guest_thread_pointer),
     fault_stack = const offset_of!(PerCore, fault_stack),
     fault_regs = const offset_of!(PerCore, fault_regs),
     pc = const offset_of!(UserFrame, pc),
     regs = const offset_of!(UserFrame, regs),
 );
+const _: () = assert!(offset_of!(PerCore, serve_with) == offset_of!(PerCore, kernel_sp) + 8);
 const _: () = assert!(offset_of!(UserFrame, status) == offset_of!(UserFrame, pc) + 8);

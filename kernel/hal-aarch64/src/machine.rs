@@ -93,7 +93,7 @@ impl AArch64 {
         if syndrome == INTERRUPTED {
             return Trap::Interrupt(self.gic.acknowledge());
         }
-        let address = untagged(read_register!("far_el1"));
+        let address = cpu::untagged(read_register!("far_el1"));
         match syndrome >> 26 & 0x3f {
             0x20 => abort(syndrome, address, Access::Execute),
             0x24 => {
@@ -107,11 +107,6 @@ impl AArch64 {
             _ => Trap::IllegalInstruction { word: 0 },
         }
     }
-}
-
-/// A user address without its tag (the hardware ignores the top byte of user addresses).
-const fn untagged(address: u64) -> u64 {
-    if address & 1 << 55 == 0 { address & 0x00ff_ffff_ffff_ffff } else { address }
 }
 
 /// An instruction or data abort, by its fault status code.
@@ -155,6 +150,10 @@ impl Machine for AArch64 {
             extended::drop_vectors(frame);
         }
         Trap::Syscall
+    }
+
+    fn serve_stores<R>(&self, serve: impl Fn(&'static UserFrame, u64) -> bool, run: impl FnOnce() -> R) -> R {
+        cpu::serve_stores(serve, run)
     }
 
     fn guest_format(&self) -> Option<Stage2> {

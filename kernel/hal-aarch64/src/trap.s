@@ -65,15 +65,17 @@ motet_enter_guest:
 
 .macro store_user
     stp x0, x1, [sp, #{regs}]
-    stp x2, x3, [sp, #({regs} + 8 * 2)]
-    stp x4, x5, [sp, #({regs} + 8 * 4)]
-    stp x6, x7, [sp, #({regs} + 8 * 6)]
-    stp x8, x9, [sp, #({regs} + 8 * 8)]
-    stp x10, x11, [sp, #({regs} + 8 * 10)]
-    stp x12, x13, [sp, #({regs} + 8 * 12)]
-    stp x14, x15, [sp, #({regs} + 8 * 14)]
-    stp x16, x17, [sp, #({regs} + 8 * 16)]
-    stp x18, x19, [sp, #({regs} + 8 * 18)]
+    store_others
+.endm
+
+// All but x0 and x1, which are there already. x0 stays as it is.
+.macro store_others
+    store_temporary
+    store_kept
+.endm
+
+// What functions keep, but for x19; and x30, and what is in no general register.
+.macro store_kept
     stp x20, x21, [sp, #({regs} + 8 * 20)]
     stp x22, x23, [sp, #({regs} + 8 * 22)]
     stp x24, x25, [sp, #({regs} + 8 * 24)]
@@ -86,6 +88,31 @@ motet_enter_guest:
     stp x1, x2, [sp, #{pc}]
     stp x30, x3, [sp, #({regs} + 8 * 30)]
     str x4, [sp, #({regs} + 8 * 32)]
+.endm
+
+// Those that functions need not keep, but for x0, x1 and x30; and x19.
+.macro store_temporary
+    stp x2, x3, [sp, #({regs} + 8 * 2)]
+    stp x4, x5, [sp, #({regs} + 8 * 4)]
+    stp x6, x7, [sp, #({regs} + 8 * 6)]
+    stp x8, x9, [sp, #({regs} + 8 * 8)]
+    stp x10, x11, [sp, #({regs} + 8 * 10)]
+    stp x12, x13, [sp, #({regs} + 8 * 12)]
+    stp x14, x15, [sp, #({regs} + 8 * 14)]
+    stp x16, x17, [sp, #({regs} + 8 * 16)]
+    stp x18, x19, [sp, #({regs} + 8 * 18)]
+.endm
+
+.macro load_temporary
+    ldp x2, x3, [sp, #({regs} + 8 * 2)]
+    ldp x4, x5, [sp, #({regs} + 8 * 4)]
+    ldp x6, x7, [sp, #({regs} + 8 * 6)]
+    ldp x8, x9, [sp, #({regs} + 8 * 8)]
+    ldp x10, x11, [sp, #({regs} + 8 * 10)]
+    ldp x12, x13, [sp, #({regs} + 8 * 12)]
+    ldp x14, x15, [sp, #({regs} + 8 * 14)]
+    ldp x16, x17, [sp, #({regs} + 8 * 16)]
+    ldp x18, x19, [sp, #({regs} + 8 * 18)]
 .endm
 
 // Where the syndrome goes to x0 and the call returns. A vector has room for 32 instructions.
@@ -142,6 +169,42 @@ kernel_fault_common:
     mov sp, x2
     b motet_kernel_fault
 
+// A program has stopped, not for a system call. x0: the syndrome; x0 and x1 are in the frame. If it was a store to a page that may be loaded from,
+// a function may serve it while the program's other registers are in the core (`serve_stores`). If it does, the program goes on.
+.balign 64
+aborted:
+    mov w1, #0x4f               // by a store, permission fault at level 3 (ARM DDI 0487, ISS of data aborts)
+    movk w1, #0x9200, lsl #16   // data abort from EL0
+    cmp w0, w1
+    b.ne 1f
+    mrs x1, tpidr_el1
+    ldr x0, [x1, #{serve}]
+    cbz x0, 2f
+    store_temporary
+    str x30, [sp, #({regs} + 8 * 30)]
+    ldp x2, x3, [x1, #{kernel_sp}]
+    mov x19, sp
+    mov x4, x0
+    mov x0, x3
+    mov x1, x19
+    mov sp, x2
+    mrs x2, far_el1
+    blr x4
+    mov sp, x19
+    cbz w0, 3f
+    ldr x30, [sp, #({regs} + 8 * 30)]
+    load_temporary
+    ldp x0, x1, [sp, #{regs}]
+    eret
+3:  // As every trap.
+    ldr x30, [sp, #({regs} + 8 * 30)]
+    store_kept
+    mrs x0, esr_el1
+    b leave_user
+2:  mrs x0, esr_el1
+1:  store_others
+    b leave_user
+
 .balign 2048
 .globl motet_vectors
 motet_vectors:
@@ -149,8 +212,10 @@ motet_vectors:
     kernel_fault \kind
     .endr
     .balign 128                 // from EL0: synchronous
-    store_user
+    stp x0, x1, [sp, #{regs}]
     mrs x0, esr_el1
+    tbnz w0, #31, aborted       // classes from 0x20 on: aborts, among others
+    store_others
     b leave_user
     .balign 128                 // from EL0: IRQ
     store_user

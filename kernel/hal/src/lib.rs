@@ -151,6 +151,14 @@ pub trait Machine: Sync + 'static {
     /// The active address space is used. Extended state (floating point, vectors) is not touched: what is loaded stays.
     fn run_user(&self, frame: &'static UserFrame) -> Trap;
 
+    /// Runs `run`. Until that comes back, a core may call `serve` in its [`run_user`](Self::run_user), when a program has stored to a page from which its
+    /// tables only let it load: with the program's frame and the address, and before the program's registers leave the core, where the core can do so. If `serve`
+    /// returns `true`, the store is executed again; otherwise the fault is returned, as always. In `frame` it finds nothing that is so of the program, and it
+    /// must not run user code.
+    fn serve_stores<R>(&self, _serve: impl Fn(&'static UserFrame, u64) -> bool, run: impl FnOnce() -> R) -> R {
+        run()
+    }
+
     /// The format of the second-stage tables, which translate guests' physical addresses, on this core; `None`: there are no guests on this
     /// core, and neither of the two calls below is made.
     fn guest_format(&self) -> Option<Stage2> {

@@ -8,6 +8,7 @@
 mod accel;
 mod accel_guests;
 mod accel_looks;
+mod accel_stores;
 mod accel_vms;
 mod accesses;
 mod bad_input;
@@ -102,6 +103,7 @@ fn main() -> ExitCode {
         trials.extend(accel::trials());
         trials.extend(accel_guests::trials());
         trials.extend(accel_looks::trials());
+        trials.extend(accel_stores::trials());
         trials.extend(accel_vms::trials());
         trials.extend(service::trials());
         trials.extend(shares::trials());

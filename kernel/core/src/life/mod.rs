@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `call` | system calls begin, wait, and end |
 //! | `fault` | page faults |
+//! | `stores` | stores to registers of the FPGA, in short |
 //! | `page` | waits for pages that come later |
 //! | `interrupt` | interrupts, and how each is served |
 //! | `idle` | nothing to run |
@@ -22,6 +23,7 @@ mod idle;
 mod interrupt;
 mod page;
 mod removed;
+mod stores;
 
 use core::sync::atomic::Ordering;
 
@@ -56,6 +58,11 @@ use interrupt::{interrupted, look};
 pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
     cpu.own.state.store(CORE_AWAKE, Ordering::Release);
     then_look();
+    let serve = |frame, address| stores::serve_quickly(cpu, frame, address);
+    cpu.machine.serve_stores(serve, || run_threads(cpu))
+}
+
+fn run_threads<M: Machine>(cpu: &Cpu<M>) -> ! {
     loop {
         if cpu.crossing.migrates() && migration::run(cpu) {
             continue;

@@ -93,7 +93,22 @@ pub fn serve_store_to_registers<M: Machine>(
     space: &SpaceRecord,
     address: u64,
 ) -> ToRegisters {
-    let Some(device) = device::of(cpu.pool) else { return ToRegisters::Unknown };
+    match device::of(cpu.pool) {
+        Some(device) => store_to_registers::<M, false>(cpu, device, asks, space, address),
+        None => ToRegisters::Unknown,
+    }
+}
+
+/// As [`serve_store_to_registers`], in a machine with that FPGA. `QUICK`: for the way that is served while registers stay in the core, which has all of this code in its own, in one
+/// piece.
+#[inline(always)]
+pub fn store_to_registers<M: Machine, const QUICK: bool>(
+    cpu: &Cpu<M>,
+    device: &Fpga,
+    asks: Option<&ThreadRecord>,
+    space: &SpaceRecord,
+    address: u64,
+) -> ToRegisters {
     let _guard = lock(cpu, &space.lock);
     let page = address & !(PAGE_SIZE - 1);
     let mut asked = ToRegisters::Unknown;
