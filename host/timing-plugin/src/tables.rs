@@ -226,7 +226,10 @@ pub fn changed(isa: Isa, roots: &mut Roots, guest: &Guest<'_>, address: u64, cod
             }
             match word >> 25 {
                 HFENCE_VVMA => return Some(Flush::Space(SPACE_OF_GUESTS + roots.vmid)),
-                HFENCE_GVMA => return Some(guest_flush((second != 0).then_some(value(second)?))),
+                HFENCE_GVMA => {
+                    let [address, vmid] = [value(first)?, value(second)?];
+                    return Some(guest_flush((first != 0).then_some(address), (second != 0).then_some(vmid)));
+                }
                 _ => {}
             }
             let [address, space] = [value(first)?, value(second)?];
@@ -301,9 +304,15 @@ fn aarch64_changed(roots: &mut Roots, word: u32, operand: u64) -> Option<Flush> 
 const HFENCE_VVMA: u32 = 0x11;
 const HFENCE_GVMA: u32 = 0x31;
 
-/// HFENCE.GVMA of one guest, or of all, for which more is dropped than must be.
-fn guest_flush(vmid: Option<u64>) -> Flush {
-    vmid.map_or(Flush::NotGlobal, |vmid| Flush::Space(SPACE_OF_GUESTS + (vmid & 0x3fff)))
+/// HFENCE.GVMA of a guest's physical address, shifted right by 2, or all; of one guest, or of all, for which more is dropped than must be. Guests' addresses are
+/// taken for physical ones ([`Roots`]).
+fn guest_flush(address: Option<u64>, vmid: Option<u64>) -> Flush {
+    let space = vmid.map(|vmid| SPACE_OF_GUESTS + (vmid & 0x3fff));
+    match (address, space) {
+        (Some(address), Some(space)) => Flush::Address { address: address << 2, space, global: false },
+        (None, Some(space)) => Flush::Space(space),
+        (_, None) => Flush::NotGlobal,
+    }
 }
 
 /// SFENCE.VMA, SINVAL.VMA with these operands (privileged specification, "Supervisor instructions").
@@ -399,8 +408,11 @@ mod tests {
         assert_eq!((found.count, found.page), (3, Some(Page { shift: 12, global: false })));
         assert_eq!(found.entries[..3], wanted);
         assert_eq!(roots.space_of(address), SPACE_OF_GUESTS + 3);
-        assert_eq!(guest_flush(Some(3)), Flush::Space(roots.space_of(address)), "its own translations");
-        assert_eq!(guest_flush(None), Flush::NotGlobal);
+        assert_eq!(guest_flush(None, Some(3)), Flush::Space(roots.space_of(address)), "its own translations");
+        let page = Flush::Address { address: 0x8020_1000, space: roots.space_of(address), global: false };
+        assert_eq!(guest_flush(Some(0x8020_1000 >> 2), Some(3)), page);
+        assert_eq!(guest_flush(Some(0x8020_1000 >> 2), None), Flush::NotGlobal);
+        assert_eq!(guest_flush(None, None), Flush::NotGlobal);
         // The kernel, on its way to a guest.
         assert_eq!((walk(&roots, address | UPPER_HALF).count, roots.space_of(address | UPPER_HALF)), (0, 7));
         roots.choose_guest(Isa::RiscV64, 0x2_0000_0000);

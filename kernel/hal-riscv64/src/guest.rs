@@ -16,7 +16,7 @@ use crate::{
     csr::{STATUS_FS, STATUS_VS, read_csr, write_csr},
     extended, hidden, interrupts,
     machine::TheMachine,
-    per_core::{PerCore, VMIDS_MAX},
+    per_core::{KnownGuest, PerCore, VMIDS_MAX},
     trap::{CAUSE_INTERRUPT, enter},
 };
 
@@ -51,6 +51,7 @@ const VMIDS: u64 = 0x3fff << VMID_SHIFT;
 const CAUSE_ILLEGAL: u64 = 2;
 const CAUSE_HYPERCALL: u64 = 10;
 const CAUSE_VIRTUAL: u64 = 22;
+const CAUSE_STORE: u64 = 23;
 const WAIT_FOR_INTERRUPT: u32 = 0x1050_0073;
 
 /// Words of [`GuestSystem`]: 1 if the guest is in VU-mode; its pending interrupts (`hvip`); `scounteren` and `senvcfg`, which programs of
@@ -242,7 +243,8 @@ struct Quick<'a, F> {
 /// A guest has trapped, and its registers are in the core, or in the frame those that this function does not keep. Whether the guest goes on.
 extern "C" fn quick<F: Fn(Trap) -> bool>(frame: &'static UserFrame, context: &Quick<'_, F>) -> u64 {
     let pc = read_csr!("sepc");
-    let (trap, skipped) = match read_csr!("scause") {
+    let cause = read_csr!("scause");
+    let (trap, skipped) = match cause {
         CAUSE_HYPERCALL => (Trap::Guest(GuestTrap::Hypercall { immediate: 0 }), 4),
         CAUSE_VIRTUAL => match system_register(read_csr!("stval") as u32) {
             Some(GuestTrap::SystemRegister(access)) if is_in_frame(access.register) => {
@@ -254,24 +256,54 @@ extern "C" fn quick<F: Fn(Trap) -> bool>(frame: &'static UserFrame, context: &Qu
             frame.pc.set(pc);
             return 1;
         }
+        CAUSE_STORE => {
+            // Whether an interrupt that comes meanwhile is one that the guest takes.
+            context.system.words[ENABLED].set(read_csr!("0x204")); // vsie
+            let address = read_csr!("0x643") << 2 | read_csr!("stval") & 3; // htval
+            let access = GuestAccess::unknown(Access::Write);
+            (Trap::Guest(GuestTrap::Fault { access, address: address.into() }), 0)
+        }
         cause if cause & CAUSE_INTERRUPT != 0 => (Trap::Interrupt(interrupts::take(context.machine)), 0),
         _ => return 0,
     };
     frame.pc.set(pc + skipped);
     let pending = read_csr!("0x645"); // hvip
     context.system.words[PENDING].set(pending);
-    if !(context.serve)(trap) {
-        if let Trap::Interrupt(taken) = trap {
-            PerCore::this().taken.store(u64::from(taken.0), Relaxed);
-        }
-        return 0;
-    }
+    let is_served = (context.serve)(trap);
     let now_pending = context.system.words[PENDING].get() & INTERRUPTS_OF_GUESTS;
     if now_pending != pending {
         // SAFETY: it concerns the guest only.
         unsafe { write_csr!("0x645", now_pending) };
     }
-    1
+    if let (false, Trap::Interrupt(taken)) = (is_served, trap) {
+        PerCore::this().taken.store(u64::from(taken.0), Relaxed);
+    }
+    // Who has asked for a shoot-down meanwhile relies on it that this guest's translations are dropped before it goes on.
+    u64::from(is_served && (cause != CAUSE_STORE || place_of(PerCore::this(), context.system).is_some()))
+}
+
+/// The place of a guest's core that runs here, unless its translations are to be dropped.
+fn place_of(core: &PerCore, system: &'static GuestSystem) -> Option<usize> {
+    let place = (system.words[PLACE].get() as usize).wrapping_sub(1);
+    let is_its = |known: &KnownGuest| known.system.load(Relaxed) == core::ptr::from_ref(system).addr() as u64;
+    core.guests.get(place).is_some_and(is_its).then_some(place)
+}
+
+/// [`motet_hal::Machine::widen_guest_page`]. HFENCE.GVMA of a page and a VMID: whatever the guest's own tables make of it. It also orders
+/// earlier stores to tables.
+pub fn widen_page(system: &'static GuestSystem, address: u64) {
+    let core = PerCore::this();
+    if let Some(place) = place_of(core, system) {
+        // SAFETY: it drops translations.
+        unsafe {
+            asm!(
+                ".insn r 0x73, 0, 0x31, x0, {page}, {vmid}",
+                page = in(reg) address >> 2,
+                vmid = in(reg) vmid(core, place),
+                options(nostack)
+            );
+        }
+    }
 }
 
 /// Whether a general register is in the frame when [`quick`] is called: ra, and those for temporary values and arguments.
@@ -437,7 +469,7 @@ fn decode(cause: u64, value: u64, htval: u64, instruction: u64) -> (GuestTrap, u
         CAUSE_HYPERCALL => (GuestTrap::Hypercall { immediate: 0 }, 4),
         20 => (fault(Access::Execute), 0),
         21 => (fault(Access::Read), 0),
-        23 => (fault(Access::Write), 0),
+        CAUSE_STORE => (fault(Access::Write), 0),
         CAUSE_VIRTUAL => match value as u32 {
             WAIT_FOR_INTERRUPT => (GuestTrap::WaitForInterrupt, 4),
             word => (system_register(word).unwrap_or(GuestTrap::IllegalInstruction { word: word.into() }), 0),

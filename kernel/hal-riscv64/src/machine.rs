@@ -174,6 +174,10 @@ impl Machine for TheMachine {
         guest::run(self, frame, system, root, serve)
     }
 
+    fn widen_guest_page(&self, system: &'static GuestSystem, address: u64) {
+        guest::widen_page(system, address);
+    }
+
     fn flush_guests(&self) {
         guest::flush();
     }

@@ -175,7 +175,7 @@ pub trait Machine: Sync + 'static {
     /// As [`run_guest`](Self::run_guest), but traps may be served before the guest's registers leave the core, where the core can do so.
     /// If `serve` returns `true`, it has served the trap and the guest goes on; otherwise nothing has happened, and the trap is returned. It finds in `frame` the
     /// program counter behind a call, and the registers that C functions need not keep; and in `system` the guest's interrupts, which are the only
-    /// words there that it may change. An interrupt has been acknowledged.
+    /// words there that it may change, whatever it returns. An interrupt has been acknowledged. A store that the tables do not allow is executed again if it was served.
     fn run_guest_with(
         &self,
         frame: &'static UserFrame,
@@ -255,6 +255,13 @@ pub trait Machine: Sync + 'static {
     /// Loads the registers of the thread with this frame, which has stopped at an illegal instruction, if they were withheld. Returns whether they were.
     fn get_ext(&self, _frame: &'static UserFrame) -> bool {
         false
+    }
+
+    /// A guest's tables permit more of the page at a guest's physical address than before: drops what this core has of it for the guest with these registers, which
+    /// has run last, or whose registers are in the core ([`run_guest_with`](Self::run_guest_with)).
+    fn widen_guest_page(&self, _system: &'static GuestSystem, _address: u64) {
+        self.page_table_fence();
+        self.flush_guests();
     }
 
     /// Drops this core's translations of guests: to be called on each core that may have run a guest by tables that permit less now, or that

@@ -118,7 +118,7 @@ pub fn serve_fault<M: Machine>(
     if access == Access::Execute || is_request && interface.refused.swap(0, Ordering::SeqCst) != 0 {
         return Found::Refused;
     }
-    if is_request && let Some(found) = serve_store(cpu, table, page, id) {
+    if is_request && let Some(found) = serve_store(cpu, table, page, id, || drop_translations(cpu)) {
         return found;
     }
     let may_write = !is_registers || is_request && interfaces::may_write(cpu, id);
@@ -143,15 +143,23 @@ pub fn serve_fault<M: Machine>(
     if is_request && !may_write { Found::Unconnected(id) } else { Found::Memory }
 }
 
-/// A store to registers: the whole of an allocation without reconfiguration. `None`: the guest has not got their page yet.
-fn serve_store<M: Machine>(cpu: &Cpu<M>, table: &Table<'_, Stage2>, page: u64, id: InterfaceId) -> Option<Found> {
+/// A store to registers: the whole of an allocation without reconfiguration. `drops` what this core has of the page. `None`: the guest has not got it
+/// yet.
+#[inline(always)]
+pub fn serve_store<M: Machine>(
+    cpu: &Cpu<M>,
+    table: &Table<'_, Stage2>,
+    page: u64,
+    id: InterfaceId,
+    drops: impl FnOnce(),
+) -> Option<Found> {
     let mut is_there = false;
     let may_write = |_| {
         is_there = true;
         interfaces::may_write(cpu, id)
     };
     if table.allow_stores(page, may_write) {
-        drop_translations(cpu);
+        drops();
         return Some(Found::Memory);
     }
     is_there.then_some(Found::Unconnected(id))

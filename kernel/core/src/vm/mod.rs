@@ -13,6 +13,7 @@ mod quick;
 mod run;
 mod sbi;
 mod show;
+mod stores;
 mod vgic;
 
 use motet_layout::sync::Ordering;

@@ -1,9 +1,9 @@
 //! Traps of a guest that are served while its registers stay in the core: those of each tick of real-time systems, and their most frequent reads.
 //!
-//! Nothing here waits, takes locks or lets go of the guest. To other cores, the core executes its guest meanwhile: whoever wants something of the guest
+//! Nothing here waits, takes locks or lets go of the guest, except for stores to registers of the FPGA ([`stores`](super::stores)). To other cores, the core executes its guest meanwhile: whoever wants something of the guest
 //! rings the core, and the interrupt is pending when the guest goes on.
 
-use motet_hal::{GuestInterrupts, GuestTrap, Interrupts, Machine, Trap};
+use motet_hal::{Access, GuestInterrupts, GuestTrap, Interrupts, Machine, Trap};
 use motet_layout::{Isa, sync::Ordering};
 
 use super::{
@@ -47,6 +47,9 @@ impl<M: Machine> Running<'_, M> {
                     self.show_timer();
                 }
                 is_own
+            }
+            Trap::Guest(GuestTrap::Fault { access, address }) if access.kind == Access::Write => {
+                self.serve_store_quickly(address.get())
             }
             Trap::Guest(_)
             | Trap::Syscall

@@ -309,8 +309,10 @@ impl<M: Machine> Running<'_, M> {
                 Err(Stop::Again)
             }
             Trap::Guest(trap) => match self.serve(trap) {
-                // What it has done may have made a more urgent thread ready.
-                Next::Run if self.thread.attention.load(Ordering::Relaxed) != 0 => Err(Stop::Again),
+                // What it has done may have made a more urgent thread ready; or interrupts came while it was served quickly.
+                Next::Run if self.thread.attention.load(Ordering::Relaxed) != 0 || cpu.due.has_deferred() => {
+                    Err(Stop::Again)
+                }
                 next @ (Next::Run | Next::Wait | Next::Connect(_) | Next::Pause | Next::Stopped | Next::Exit(_)) => {
                     Ok(next)
                 }

@@ -1,0 +1,88 @@
+//! Stores of guests to registers of the FPGA, served while the guest's registers stay in the core ([`quick`](super::quick)), as those of programs are
+//! (`life/stores.rs`). The guest has the page read-only. A region that is offered is taken; otherwise the store is a request, and the core looks until it is
+//! decided. Whatever else is due goes the way of all faults, which does the same from its beginning ([`accelerators`]).
+
+use motet_hal::{Interrupts, Machine};
+use motet_layout::{Fpga, InodeRecord, PAGE_SIZE, PoolAddr, sync::Ordering};
+use motet_paging::Table;
+use motet_protocol::{
+    fpga::{self, InterfaceId},
+    lock::try_lock,
+};
+
+use super::{
+    accelerators,
+    memory::{self, Found},
+    run::{Counted, Running},
+};
+use crate::registers::{
+    fpga as interfaces,
+    look::{Looked, has_signals, look},
+};
+
+impl<M: Machine> Running<'_, M> {
+    /// Serves a store to a guest's physical address, if that can be done here: then `true`, and it is executed again.
+    #[inline(never)]
+    pub fn serve_store_quickly(&self, address: u64) -> bool {
+        let Some(device) = fpga::of(self.cpu.pool) else { return false };
+        if self.thread.attention.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        match self.allow_store(device, address) {
+            Some(Found::Memory) => {
+                self.count(Counted::Memory);
+                true
+            }
+            Some(Found::Unconnected(id)) => self.look_quickly(device, address, id),
+            Some(Found::Nothing | Found::Exhausted | Found::Refused) | None => false,
+        }
+    }
+
+    /// Makes the page writable if it is one of registers, which are connected or can be at once. `None`: it is another one, or somebody changes the
+    /// memory of the machine.
+    fn allow_store(&self, device: &Fpga, address: u64) -> Option<Found> {
+        let (cpu, page) = (self.cpu, address & !(PAGE_SIZE - 1));
+        let _guard = try_lock(cpu, &self.vm.space.lock)?;
+        let region = memory::region_at(self.vm, page).filter(|region| region.start.get() == page)?;
+        let inode = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
+        let id = InterfaceId::from_link(inode.fpga.get())?;
+        if device.interfaces[id.index()].refused.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        let (root, format) = self.table;
+        let table = Table { pool: cpu.pool, root, format, map: cpu.mm.map() };
+        let drops = || cpu.machine.widen_guest_page(&self.vcpu.system, page);
+        accelerators::serve_store(cpu, &table, page, id, drops)
+    }
+
+    /// The store is a request: looks until it can be executed, unless the guest has an interrupt to take.
+    fn look_quickly(&self, device: &Fpga, address: u64, id: InterfaceId) -> bool {
+        let (cpu, thread) = (self.cpu, self.thread);
+        let Err(timer_ns) = self.next_interrupt() else { return false };
+        if !interfaces::ask_and_look(cpu, device, thread, id) {
+            return false;
+        }
+        let looked = look(cpu, thread, id, if timer_ns == 0 { u64::MAX } else { timer_ns });
+        let has_signals = has_signals(&device.interfaces[id.index()]);
+        if has_signals {
+            // Nobody was rung for them: it is as if this core were now.
+            cpu.fpga.wait();
+            cpu.due.defer(Interrupts::DOORBELL);
+        }
+        match looked {
+            Looked::Decided if has_signals => false,
+            Looked::Decided => {
+                let is_served = self.allow_store(device, address) == Some(Found::Memory);
+                if is_served {
+                    self.count(Counted::Device);
+                }
+                is_served
+            }
+            Looked::Due => false,
+            Looked::Long => {
+                cpu.fpga.has_looked_long();
+                false
+            }
+        }
+    }
+}
