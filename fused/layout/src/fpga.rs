@@ -118,9 +118,9 @@ pool_struct! {
         152 pub inode: Cell64,
         /// Threads whose stores wait until the registers are connected.
         160 pub waiters: WaitQueue,
-        /// Kernels' own: in the space that has this epoch ([`SpaceRecord::epoch`](crate::SpaceRecord)), the registers may be mapped writably at
-        /// `granted_at` when they are connected. Under that space's lock; who has another epoch knows nothing.
-        192 pub granted_epoch: AtomicU64,
+        /// Kernels' own: in the space of this number, which the upper half of its epoch is ([`SpaceRecord::epoch`](crate::SpaceRecord)), the registers
+        /// may be mapped writably at `granted_at` when they are connected. 0: it is not known. Whoever makes, changes or frees a VMA of them stores that.
+        192 pub granted_space: AtomicU64,
         /// As above.
         200 pub granted_at: AtomicU64,
         /// Threads that wait for a signal.

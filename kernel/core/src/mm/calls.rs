@@ -278,8 +278,7 @@ pub(super) fn protect_vmas<M: Machine>(
             return Err(Errno::EACCES);
         }
         covered = vma.end.get();
-        vma.flags.set(old & !(VMA_READ | VMA_WRITE | VMA_EXECUTE) | flags);
-        vma::changed(cpu, space);
+        vma::set_flags(cpu, space, vma, old & !(VMA_READ | VMA_WRITE | VMA_EXECUTE) | flags);
         is_new_code |= flags & VMA_EXECUTE & !old != 0;
         Ok(())
     });

@@ -133,7 +133,7 @@ fn ask<M: Machine>(cpu: &Cpu<M>, device: &Fpga, asks: Option<&ThreadRecord>, id:
     }
 }
 
-/// The space's VMAs have changed since its registers were granted: looks whether they may still be mapped writably.
+/// Nobody knows of a grant, since VMAs of the registers have changed, or another space has got one: looks whether they may be mapped writably.
 #[inline(never)]
 fn grant_again<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, frame: Frame) -> Option<InterfaceId> {
     let has = fpga::interface_of_frame(cpu, frame)?;

@@ -18,7 +18,7 @@ use motet_protocol::{
 };
 
 use super::space::tell_cores;
-use crate::{call::cost, cpu::Cpu, due};
+use crate::{call::cost, cpu::Cpu, due, registers::fpga};
 
 /// What a new VMA is.
 #[derive(Clone, Copy)]
@@ -240,6 +240,7 @@ pub fn add<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> Res
     spec.view.put(vma);
     if let Some(inode) = spec.inode {
         fs::get(inode);
+        fpga::forget_grant(cpu, inode);
         vma.inode.set(cpu.raw(inode));
     }
     space.vma_count.set(space.vma_count.get() + 1);
@@ -358,6 +359,15 @@ pub fn changed<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     tell_cores(cpu, space);
 }
 
+/// A VMA allows something else from now on. The space's lock is held.
+pub fn set_flags<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord, flags: u32) {
+    vma.flags.set(flags);
+    if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
+        fpga::forget_grant(cpu, inode);
+    }
+    changed(cpu, space);
+}
+
 fn split_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Result<(), Errno> {
     let Some(vma) = first_ending_after(cpu, space, address).filter(|vma| vma.start.get() < address) else {
         return Ok(());
@@ -448,6 +458,7 @@ pub fn give_up<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
 /// Frees a VMA that is in no tree.
 fn free<M: Machine>(cpu: &Cpu<M>, vma: &'static VmaRecord) {
     if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
+        fpga::forget_grant(cpu, inode);
         fs::put(cpu, inode);
     }
     slab::free(cpu, vma);

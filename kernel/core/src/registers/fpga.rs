@@ -14,6 +14,9 @@ use motet_protocol::{
 
 use crate::cpu::Cpu;
 
+/// Epochs of a space, before they would be another's: above these bits is the space's number.
+pub const EPOCH_SHIFT: u32 = 32;
+
 /// To the FPGA, so many more are above that: real-time priorities.
 pub const REALTIME: u32 = schedule::PRIORITY_MAX;
 /// [`schedule::Schedule::rank`] of the most urgent thread that there can be.
@@ -62,14 +65,24 @@ pub fn may_write<M: Machine>(cpu: &Cpu<M>, id: InterfaceId) -> bool {
     fpga::of(cpu.pool).is_some_and(|fpga| clients::may_write(fpga, id))
 }
 
-/// From now on, as long as a space's VMAs are what they are, [`granted`] knows that it may have these registers mapped writably at a page.
+/// From now on, until [`forget_grant`], [`granted`] knows that a space may have these registers mapped writably at a page. The space's lock is held.
 pub fn grant<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, id: InterfaceId) {
     if let Some(fpga) = fpga::of(cpu.pool) {
         let interface = &fpga.interfaces[id.index()];
-        // Other spaces may have it mapped, too: whoever finds the page of one does not find the epoch of another.
-        interface.granted_epoch.store(0, Ordering::Relaxed);
+        // Other spaces may have it mapped, too: whoever finds the page of one does not find the number of another.
+        interface.granted_space.store(0, Ordering::Relaxed);
         interface.granted_at.store(page, Ordering::Release);
-        interface.granted_epoch.store(space.epoch.load(Ordering::Relaxed), Ordering::Release);
+        interface.granted_space.store(space_number(space), Ordering::Release);
+    }
+}
+
+/// A VMA of a file comes, changes or goes: if that is an interface, no grant of it holds any more, whichever space it was for. The lock of the VMA's space is held.
+#[inline]
+pub fn forget_grant<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) {
+    if is_interface(pages)
+        && let Some(interface) = interface_of(cpu, pages)
+    {
+        interface.granted_space.store(0, Ordering::Release);
     }
 }
 
@@ -79,10 +92,16 @@ pub fn grant<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, id: Inter
 pub fn granted(fpga: &Fpga, space: &SpaceRecord, page: u64, frame: Frame) -> Option<InterfaceId> {
     let id = clients::of_registers(fpga, frame)?;
     let interface = &fpga.interfaces[id.index()];
-    let epoch = space.epoch.load(Ordering::Relaxed);
-    let is_epoch = || interface.granted_epoch.load(Ordering::Acquire) == epoch;
-    let is_granted = is_epoch() && interface.granted_at.load(Ordering::Acquire) == page && is_epoch();
+    let number = space_number(space);
+    let is_its = || interface.granted_space.load(Ordering::Acquire) == number;
+    let is_granted = is_its() && interface.granted_at.load(Ordering::Acquire) == page && is_its();
     is_granted.then_some(id)
+}
+
+/// The number of a space, which no other one has had or will have.
+#[inline(always)]
+fn space_number(space: &SpaceRecord) -> u64 {
+    space.epoch.load(Ordering::Relaxed) >> EPOCH_SHIFT
 }
 
 /// The interface whose registers a frame has, if it has any.
