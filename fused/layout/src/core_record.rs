@@ -197,7 +197,10 @@ pool_struct! {
         /// How many locks it holds of each [`LockClass`](crate::LockClass), four bits each, where their order is checked
         /// (`motet_protocol::lock`). The core's own.
         4064 pub locks_held: [AtomicU64; 2],
-        4080 _pad12: [Cell64; 2],
+        /// The thread whose guest waits for an interrupt in this core while another guest runs there (`motet_protocol::stacked`); 0: none. The core's own,
+        /// read by whoever wants the thread.
+        4080 pub stacked: AtomicU64,
+        4088 _pad12: Cell64,
     }
 }
 

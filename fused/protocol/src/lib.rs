@@ -32,6 +32,7 @@ pub mod schedule;
 pub mod service;
 pub mod shootdown;
 pub mod slab;
+pub mod stacked;
 pub mod stamp;
 pub mod stream;
 pub mod threads;

@@ -112,6 +112,29 @@ pub fn first(context: &impl Context, record: &CoreRecord) -> Option<&'static Thr
     context.object(group(record, index).filter(|_| mask != 0)?.first.get())
 }
 
+/// The number of the group of the thread that the core has taken last.
+#[inline(always)]
+pub fn running_group(record: &CoreRecord) -> u32 {
+    record.ready_running.get()
+}
+
+/// The core goes on with a thread of a group that it had taken before another one ([`running_group`]); no thread has been [added](add) since.
+#[inline(always)]
+pub fn run_again(record: &CoreRecord, group: u32) {
+    record.ready_running.set(group);
+}
+
+/// Whether a thread of this group of ordinary threads, which is not in the queue, would be the next if it were [put back](put_back).
+#[inline(always)]
+pub fn comes_first(context: &impl Context, record: &CoreRecord, thread: &ThreadRecord, group: u32) -> bool {
+    let mask = record.ready_mask.get();
+    let is_urgent = || {
+        let first = self::group(record, group as usize).and_then(|group| context.object(group.first.get()));
+        first.is_none_or(|first: &ThreadRecord| rank_of(first) >= rank_of(thread))
+    };
+    mask == 0 || mask == 1 << group && is_urgent()
+}
+
 /// Counts a thread as taken that has not been in the queue.
 #[inline]
 pub fn take_past(context: &impl Context, record: &CoreRecord, thread: &ThreadRecord) {

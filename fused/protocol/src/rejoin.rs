@@ -88,6 +88,7 @@ fn take_record(context: &impl Context, record: &'static CoreRecord) {
     record.inbox.store(0, Ordering::Relaxed);
     record.inbox_count.store(0, Ordering::Relaxed);
     record.current_thread.store(0, Ordering::Relaxed);
+    record.stacked.store(0, Ordering::Relaxed);
     record.active_space.store(0, Ordering::Relaxed);
     record.space_changed.store(0, Ordering::Relaxed);
     record.leaves.store(0, Ordering::Relaxed);

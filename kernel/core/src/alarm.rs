@@ -44,6 +44,12 @@ pub fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
     }
 }
 
+/// The earliest deadline of this core, be it of its timers or of the thread that waits in it (`life::stacked`); `u64::MAX`: there is none.
+#[inline(always)]
+pub fn next_deadline_ns<M: Machine>(cpu: &Cpu<M>) -> u64 {
+    timer::next_deadline_ns(cpu).min(cpu.stacked.deadline_ns())
+}
+
 /// Sets the timer for the earliest deadline or the end of the slice.
 pub fn program_timer<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
     program_slice(cpu, now_ns, SLICE_NS);
@@ -53,7 +59,7 @@ pub fn program_timer<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
 #[inline(always)]
 pub fn program_slice<M: Machine>(cpu: &Cpu<M>, now_ns: u64, left_ns: u64) {
     // A thread may become ready without a doorbell while this one runs, so the slice is always limited.
-    let deadline_ns = timer::next_deadline_ns(cpu).min(now_ns + left_ns);
+    let deadline_ns = next_deadline_ns(cpu).min(now_ns + left_ns);
     set_timer_at(cpu, deadline_ns.min(cpu.crossing.gives_up_at(now_ns)), || now_ns);
 }
 

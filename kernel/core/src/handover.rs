@@ -10,6 +10,7 @@ use motet_protocol::{
     cores::core_record,
     count, direct, message, noncoherent, ready,
     run_queue::{self, Reserved},
+    stacked,
     trace::End,
 };
 
@@ -194,7 +195,8 @@ pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
         }
         return;
     }
-    let called = record.current_thread.load(Ordering::SeqCst) != cpu.raw(thread);
+    let called =
+        record.current_thread.load(Ordering::SeqCst) != cpu.raw(thread) && !stacked::waits_in(cpu, core, thread);
     let is_away = thread.moves.away.load(Ordering::SeqCst) != 0;
     if called && !is_away && !mark_called(cpu, core, thread) {
         return;

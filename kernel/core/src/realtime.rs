@@ -26,6 +26,7 @@ const LIMIT_US: u64 = 950_000;
 const UNLIMITED: u32 = u32::MAX;
 
 /// How long a thread runs while its equals wait, in nanoseconds.
+#[inline]
 pub fn slice_ns(thread: &ThreadRecord) -> u64 {
     match (schedule::of(thread).policy(), thread.slice_ns.get()) {
         (SCHED_RR, _) => ROUND_NS,
@@ -121,14 +122,19 @@ pub fn make_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 }
 
 /// Whether the thread, which has been charged, has run for its slice. If so, it begins another one.
-fn is_round_over(thread: &ThreadRecord) -> bool {
-    let ran_ns = thread.user_ns.get();
-    let used_ns = ran_ns.saturating_sub(thread.slice_begun_ns.get());
-    let is_over = used_ns >= slice_ns(thread);
+#[inline(always)]
+pub fn is_round_over(thread: &ThreadRecord) -> bool {
+    let is_over = has_used_slice(thread);
     if is_over {
-        thread.slice_begun_ns.set(ran_ns);
+        thread.slice_begun_ns.set(thread.user_ns.get());
     }
     is_over
+}
+
+/// Whether the thread, which has been charged, has run for its slice.
+#[inline(always)]
+pub fn has_used_slice(thread: &ThreadRecord) -> bool {
+    thread.user_ns.get().saturating_sub(thread.slice_begun_ns.get()) >= slice_ns(thread)
 }
 
 /// What becomes of a thread whose time is up.

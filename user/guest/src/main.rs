@@ -25,6 +25,7 @@ fn main(tree: usize) -> Result<(), fmt::Error> {
             core::hint::spin_loop();
         },
         Some("ticks") => tries::ticks(words.next().and_then(|count| count.parse().ok()).unwrap_or(10)),
+        Some("rest") => tries::rest(words.next().and_then(|count| count.parse().ok()).unwrap_or(10)),
         Some("times") => tries::times(),
         Some("touch") => tries::touch(words.next().and_then(|mib| mib.parse().ok()).unwrap_or(16)),
         Some("random") => random::run(words.next().and_then(|seed| seed.parse().ok()).unwrap_or(1)),

@@ -126,6 +126,15 @@ pub fn ticks(count: u64) -> Result {
     Ok(())
 }
 
+/// Waits for its timer so often, and then for ever.
+pub fn rest(count: u64) -> Result {
+    bare::enable_interrupts(true);
+    (0..count).for_each(|_| wait_for_timer());
+    bare::set_timer(u64::MAX);
+    bare::wait_until(|| false);
+    Ok(())
+}
+
 /// Prints the time, and how much passes from a timer to its interrupt.
 pub fn times() -> Result {
     bare::enable_interrupts(true);

@@ -1,6 +1,6 @@
 //! Switches from guest to guest on one core: who is more urgent takes it at once, nobody is forgotten, and machines end at any moment.
 
-use std::{path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use libtest_mimic::Trial;
 
@@ -16,6 +16,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("vm::a_timer_takes_the_core_from_other_guests_at_once_and_gives_it_back", at_once),
         trial("vm::guests_of_one_core_end_and_stop_at_any_moment", ends),
+        trial("vm::guests_that_take_turns_end_and_stop_at_any_moment_by_another_island", ends_elsewhere),
     ]
 }
 
@@ -61,6 +62,32 @@ fn ends() -> Result<(), String> {
          kill -KILL $spin $other; wait $spin $other; vm list | wc -l; vm run --append hello /in/guest"
     );
     let ended = machine(&[], &command).wait();
+    let context = |error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE);
+    ended.expect_code(0).map_err(context)?.expect_output("1\nhello from a guest\n").map(drop).map_err(context)
+}
+
+/// One RISC-V core has a guest that computes, and a real-time one that waits for its timer again and again, and computes nothing: the two take turns. A shell of another
+/// island stops them, lets them go on, and kills them at random moments, the lower or the upper one first; and one that waits for no timer any more.
+fn ends_elsewhere() -> Result<(), String> {
+    let seed = bad_input::seed();
+    let first = seed % 30_000;
+    let command = format!(
+        "n=0; r={first}; while [ $n -lt 16 ]; do r=$(((r * 1103 + 12345) % 30000)); \
+         vm run --append spin /in/guest & lower=$!; vm run --real-time 50 --append \"rest $((n % 4 * 1000 + 10))\" /in/guest & upper=$!; \
+         usleep $((100000 + r)); kill -STOP $upper; usleep $((r / 5)); kill -CONT $upper; usleep $((r / 3)); \
+         kill -STOP $lower; usleep $((r / 7)); kill -CONT $lower; usleep $((r / 4)); \
+         [ $((n % 3)) = 0 ] && a=$lower b=$upper || a=$upper b=$lower; \
+         kill -KILL $a; wait $a; [ $? = 137 ] || echo $a; usleep $((r / 6)); kill -KILL $b; wait $b; [ $? = 137 ] || echo $b; \
+         n=$((n + 1)); done 2>/dev/null; vm list | wc -l; vm run --append hello /in/guest"
+    );
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let file = folder.path().join("machine.toml");
+    let island = |name, isa| format!("[[island]]\nname = \"{name}\"\nisa = \"{isa}\"\ncores = 1\n");
+    let text = format!("[pool]\nsize = \"1GiB\"\n{}{}", island("x86", "x86_64"), island("riscv", "riscv64"));
+    fs::write(&file, text).map_err(|error| error.to_string())?;
+    let motet =
+        Motet::run(["--quiet".as_ref(), "--machine".as_ref(), file.as_os_str(), "--in".as_ref(), guest().as_os_str()]);
+    let ended = motet.arguments(["--", &command]).limit(Duration::from_secs(600)).wait();
     let context = |error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE);
     ended.expect_code(0).map_err(context)?.expect_output("1\nhello from a guest\n").map(drop).map_err(context)
 }

@@ -21,6 +21,7 @@ mod handover;
 mod islands;
 mod life;
 mod mm;
+mod stacked;
 mod tracer;
 
 pub use ability::AbilityCore;
@@ -37,6 +38,7 @@ pub use handover::HandoverCore;
 pub use islands::{Islands, cores_of_isa};
 pub use life::LifeCore;
 pub use mm::{MmCore, Translation};
+pub use stacked::StackedCore;
 pub use tracer::Tracer;
 
 /// What `uname` says; programs compare the release with what they need.
@@ -81,6 +83,8 @@ pub struct Cpu<M: Machine> {
     pub life: LifeCore,
     /// Address spaces.
     pub mm: MmCore,
+    /// Two guests that take turns.
+    pub stacked: StackedCore,
     /// Writes down what this core does, if anybody wants to know.
     pub tracer: Tracer,
     /// It has said that words of the pool are damaged.
@@ -114,6 +118,7 @@ impl<M: Machine> Cpu<M> {
             fpga: FpgaCore::default(),
             handover: HandoverCore::default(),
             life: LifeCore::default(),
+            stacked: StackedCore::default(),
             mm: MmCore::new(
                 PhysMap::new(&record.ranges, pool.len()),
                 format.expect("the island record names a page-table format"),

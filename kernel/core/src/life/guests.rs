@@ -16,13 +16,14 @@ use motet_protocol::{Context, count, ready, run_queue, timer, wait};
 use super::{
     begin,
     call::{conclude, end_wait, note_pause},
+    stacked::{self, Left},
     take_over,
 };
 use crate::{
     alarm, balance,
     call::{Call, Stop},
     cpu::Cpu,
-    extension, file, fpga, handover, hotplug, mm, process, realtime, signal, trace,
+    cputime, extension, file, fpga, handover, hotplug, mm, process, realtime, signal, trace,
     tree::{limits, process_of},
     vm::{self, is_timer_alone, may_go_on},
 };
@@ -35,15 +36,23 @@ pub fn serve_guests<M: Machine>(
     mut thread: &'static ThreadRecord,
     mut process: &'static ProcessRecord,
 ) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
+    let mut first = None;
     loop {
         let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
-        let result = vm::go_on(&call);
+        let result = vm::go_on(&call, first.take());
         if !matches!(result, Err(Stop::Again | Stop::Block)) {
             file::guest_left(cpu, thread);
         }
         let next = if result == Err(Stop::Again) { next_after(cpu, thread, process) } else { Next::Undecided };
         (thread, process) = match next {
             Next::Thread(next) => begin_guest(cpu, next),
+            Next::Left(left) => {
+                (thread, process, first) = (left.thread, left.process, left.trap);
+                if first.is_some() {
+                    continue;
+                }
+                (thread, process)
+            }
             Next::First => next_guest(cpu)?,
             Next::Undecided if conclude(cpu, thread, process, result).is_some() => break,
             Next::Undecided => next_guest(cpu)?,
@@ -85,9 +94,16 @@ fn begin_guest<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
 ) -> (&'static ThreadRecord, &'static ProcessRecord) {
+    let process = process_of(cpu, thread);
+    begin_at(cpu, thread, process);
+    (thread, process)
+}
+
+/// As [`begin_guest`]; returns the time.
+#[inline(always)]
+pub fn begin_at<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> u64 {
     M::mark::<{ marks::GUEST_NEXT }>();
     trace::stop(cpu);
-    let process = process_of(cpu, thread);
     take_over(cpu, thread);
     let started_ns = begin(cpu, thread, process);
     if !mm::may_stay_active(cpu) {
@@ -96,7 +112,7 @@ fn begin_guest<M: Machine>(
     handover::take_ext(cpu, thread);
     alarm::program_timer(cpu, started_ns);
     thread.charged_at_ns.set(started_ns);
-    (thread, process)
+    started_ns
 }
 
 /// What a core goes on with, whose guest has been interrupted.
@@ -104,6 +120,8 @@ fn begin_guest<M: Machine>(
 pub enum Next {
     /// This thread, which is in the middle of running a guest, and which this core carries. The other one is among the ready ones.
     Thread(&'static ThreadRecord),
+    /// The thread that is left after the two have taken turns ([`stacked`]). It runs here.
+    Left(Left),
     /// The first of the ready ones: the thread is among them now.
     First,
     /// The call pauses, and the scheduler does whatever is due.
@@ -119,6 +137,10 @@ pub fn next_after<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proce
     if timer::next_deadline_ns(cpu) <= now_ns {
         let Some(next) = take_more_urgent(cpu, thread, now_ns) else { return Next::Undecided };
         note_interrupt(cpu, thread);
+        cputime::charge(cpu, thread);
+        if let Some(left) = stacked::run(cpu, thread, next) {
+            return Next::Left(left);
+        }
         realtime::make_way(cpu, thread);
         ready::take_past(cpu, cpu.own, next);
         return Next::Thread(next);
@@ -134,7 +156,7 @@ pub fn next_after<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proce
 
 /// Whether anything else is due, or may be, than timers and the thread's slice: all that `interrupted` looks at.
 #[inline(always)]
-fn is_else_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord, now_ns: u64) -> bool {
+pub fn is_else_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord, now_ns: u64) -> bool {
     let own = cpu.own;
     own.inbox.load(Ordering::Relaxed) != 0
         || own.ready_changed.load(Ordering::Relaxed) != 0

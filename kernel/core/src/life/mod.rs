@@ -6,6 +6,8 @@
 //! | `fault` | page faults |
 //! | `stores` | stores to registers of the FPGA, in short |
 //! | `page` | waits for pages that come later |
+//! | `guests` | switches from guest to guest |
+//! | `stacked` | two guests take turns |
 //! | `interrupt` | interrupts, and how each is served |
 //! | `idle` | nothing to run |
 //! | `removed` | out of use |
@@ -23,6 +25,7 @@ mod idle;
 mod interrupt;
 mod page;
 mod removed;
+mod stacked;
 mod stores;
 
 use core::sync::atomic::Ordering;

@@ -7,6 +7,7 @@
 mod accelerators;
 pub mod console;
 mod guest_time;
+mod held;
 mod memory;
 mod psci;
 mod quick;
@@ -35,6 +36,7 @@ use crate::{
 };
 
 pub use accelerators::{fetch as fetch_page, protect as protect_registers};
+pub use held::Held;
 pub use quick::is_timer_alone;
 pub use run::{go_on, let_go, may_go_on};
 pub use show::show;

@@ -3,6 +3,8 @@
 //! The call returns when something needs the monitor. It pauses whenever the real core is interrupted, and waits when the guest waits. Each time
 //! it is dispatched again, it finds all that it needs in the pool.
 
+use core::cell::Cell;
+
 use motet_layout::sync::Ordering;
 
 use motet_abi::{
@@ -10,7 +12,8 @@ use motet_abi::{
     vm::{Exit, reason},
 };
 use motet_hal::{
-    Access, GuestAccess, GuestException, GuestInterrupts, GuestTrap, Interrupts, Machine, Stage2, Trap, Widen,
+    Access, GuestAccess, GuestException, GuestInterrupts, GuestTrap, Interrupts, Machine, Stage2, SystemRegister, Trap,
+    Widen,
 };
 use motet_layout::{
     CALL_PAUSED, CALL_WAITED, Cell32, FileRecord, Frame, Isa, PoolAddr, ThreadRecord, VCPU_START, VCPU_STARTED,
@@ -20,7 +23,7 @@ use motet_protocol::{
     Context, count,
     fpga::InterfaceId,
     hand::{self, Place},
-    run_queue, timer,
+    run_queue,
     trace::Kind,
     wait,
 };
@@ -82,8 +85,8 @@ pub struct Running<'a, M: Machine> {
     pub vcpu: &'static VcpuRecord,
     pub thread: &'static ThreadRecord,
     pub table: (Frame, Stage2),
-    /// When this dispatch of the call began.
-    begun_ns: u64,
+    /// When this dispatch of the call began, or the guest was the next one last.
+    pub(super) begun_ns: Cell<u64>,
 }
 
 /// `ioctl(RUN)`: the calling thread runs a core of the machine.
@@ -95,7 +98,7 @@ pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64)
     let vcpu = vcpu(call.cpu, vm, index).ok_or(Errno::EINVAL)?;
     // What the guest has done when it exits is not done again.
     call.await_pages(exit_address, 8 * motet_abi::vm::EXIT_WORDS as u64)?;
-    let result = dispatch(call, vm, vcpu, exit_address);
+    let result = dispatch(call, vm, vcpu, exit_address, None);
     if let Err(Stop::Again | Stop::Block) = result {
         // The next dispatch knows it; and until the call ends the machine stays, whoever closes its file.
         let (cpu, kept) = (call.cpu, &call.thread.guest_file);
@@ -119,16 +122,16 @@ pub fn may_go_on(thread: &ThreadRecord) -> bool {
         && thread.moves.uses_vectors.get() == 0
 }
 
-/// As [`run`], for a thread that is in the middle of that call ([`ThreadRecord::guest`]): the shortest way back to its guest. Unless the call waits or pauses, the
-/// caller drops what the thread keeps ([`let_go`]).
+/// As [`run`], for a thread that is in the middle of that call ([`ThreadRecord::guest`]): the shortest way back to its guest. `first`: what that has stopped at,
+/// and what is served first. Unless the call waits or pauses, the caller drops what the thread keeps ([`let_go`]).
 ///
 /// # Errors
 /// As [`run`].
-pub fn go_on<M: Machine>(call: &Call<M>) -> SysResult {
+pub fn go_on<M: Machine>(call: &Call<M>, first: Option<Trap>) -> SysResult {
     let vcpu = call.cpu.pool.at::<VcpuRecord>(PoolAddr(call.thread.guest.get()));
     let vm = call.cpu.pool.at::<VmRecord>(PoolAddr(vcpu.vm.get()));
     let [_, _, exit_address, ..] = call.args;
-    dispatch(call, vm, vcpu, exit_address)
+    dispatch(call, vm, vcpu, exit_address, first)
 }
 
 /// Takes the machine's file that a thread has kept during its call, if it has, into this core's hand: the call has ended, in whatever way.
@@ -146,10 +149,11 @@ fn dispatch<M: Machine>(
     vm: &'static VmRecord,
     vcpu: &'static VcpuRecord,
     exit_address: u64,
+    first: Option<Trap>,
 ) -> SysResult {
     let cpu = call.cpu;
     let _turn = Turn::take(vcpu, call.thread).ok_or(Errno::EBUSY)?;
-    if call.is_interrupted() {
+    if first.is_none() && call.is_interrupted() {
         return Err(Errno::EINTR.into());
     }
     call.thread.deadline_ns.set(0);
@@ -159,7 +163,7 @@ fn dispatch<M: Machine>(
     }
     let format = cpu.machine.guest_format().ok_or(Errno::ENODEV)?;
     let table = (memory::root(cpu, vm, format)?, format);
-    let running = Running { cpu, vm, vcpu, thread: call.thread, table, begun_ns: cpu.now_ns() };
+    let running = Running { cpu, vm, vcpu, thread: call.thread, table, begun_ns: Cell::new(cpu.now_ns()) };
     if vcpu.awaits.get() != 0 {
         let mut words = [0; motet_abi::vm::EXIT_WORDS];
         for (at, word) in (exit_address..).step_by(8).zip(&mut words) {
@@ -167,7 +171,7 @@ fn dispatch<M: Machine>(
         }
         running.take_answer(Exit::from_words(words));
     }
-    let exit = running.until_exit(call)?;
+    let exit = running.until_exit(first)?;
     count(&vm.exits[Counted::Monitor as usize]);
     let exit = Exit { vcpu: u64::from(vcpu.index.get()), pc: vcpu.frame.pc.get(), ..exit };
     for (at, word) in (exit_address..).step_by(8).zip(exit.to_words()) {
@@ -177,10 +181,10 @@ fn dispatch<M: Machine>(
 }
 
 /// A dispatch of the call that uses a core. There is one at a time.
-struct Turn(&'static VcpuRecord);
+pub(super) struct Turn(&'static VcpuRecord);
 
 impl Turn {
-    fn take(vcpu: &'static VcpuRecord, thread: &ThreadRecord) -> Option<Self> {
+    pub(super) fn take(vcpu: &'static VcpuRecord, thread: &ThreadRecord) -> Option<Self> {
         let taken = vcpu.runner.compare_exchange(0, thread.tid.get(), Ordering::Acquire, Ordering::Relaxed);
         taken.is_ok().then_some(Self(vcpu))
     }
@@ -235,29 +239,39 @@ impl<M: Machine> Drop for Floats<'_, M> {
 
 impl<M: Machine> Running<'_, M> {
     /// Runs the guest until the monitor is needed, or the call pauses or waits.
-    fn until_exit(&self, call: &Call<M>) -> Result<Exit, Stop> {
-        trace::guest(self.cpu, Kind::Guest, self.thread, self.vm, self.vcpu);
-        let floats = Floats::give(self.cpu, call.thread, self.vcpu);
+    fn until_exit(&self, mut first: Option<Trap>) -> Result<Exit, Stop> {
         let mut registers = None;
-        let result = loop {
-            match self.step() {
-                Ok(Next::Run) => {}
-                Ok(Next::Wait) => break Err(Stop::Block),
-                Ok(Next::Connect(id)) => {
-                    registers = Some(id);
-                    break Err(Stop::Block);
+        let result = self.with_floats(|| {
+            loop {
+                let trap = first.take().unwrap_or_else(|| self.run_guest());
+                match self.serve_trap(trap) {
+                    Ok(Next::Run) => {}
+                    Ok(Next::Wait) => break Err(Stop::Block),
+                    Ok(Next::Connect(id)) => {
+                        registers = Some(id);
+                        break Err(Stop::Block);
+                    }
+                    Ok(Next::Stopped | Next::Pause) => break Err(Stop::Again),
+                    Ok(Next::Exit(exit)) => break Ok(exit),
+                    Err(stop) => break Err(stop),
                 }
-                Ok(Next::Stopped | Next::Pause) => break Err(Stop::Again),
-                Ok(Next::Exit(exit)) => break Ok(exit),
-                Err(stop) => break Err(stop),
             }
-        };
-        self.vm.ran_ns.fetch_add(self.cpu.now_ns().saturating_sub(self.begun_ns), Ordering::Relaxed);
+        });
+        if matches!(result, Err(Stop::Block)) {
+            return Err(self.wait(registers));
+        }
+        result
+    }
+
+    /// Does something in which the guest runs: with its floating-point registers, and counted.
+    #[inline(always)]
+    pub(super) fn with_floats<R>(&self, act: impl FnOnce() -> R) -> R {
+        trace::guest(self.cpu, Kind::Guest, self.thread, self.vm, self.vcpu);
+        let floats = Floats::give(self.cpu, self.thread, self.vcpu);
+        let result = act();
+        self.vm.ran_ns.fetch_add(self.cpu.now_ns().saturating_sub(self.begun_ns.get()), Ordering::Relaxed);
         drop(floats);
         trace::guest(self.cpu, Kind::GuestStop, self.thread, self.vm, self.vcpu);
-        if matches!(result, Err(Stop::Block)) {
-            return Err(self.wait(call, registers));
-        }
         result
     }
 
@@ -268,9 +282,9 @@ impl<M: Machine> Running<'_, M> {
         then_look(); // at what others have changed
     }
 
-    /// Runs the guest until it stops, and does what it has stopped for.
+    /// Runs the guest until it stops.
     #[inline(always)]
-    fn step(&self) -> Result<Next, Stop> {
+    pub(super) fn run_guest(&self) -> Trap {
         let (cpu, vcpu) = (self.cpu, self.vcpu);
         self.set_timer();
         self.enter();
@@ -295,17 +309,27 @@ impl<M: Machine> Running<'_, M> {
         if M::ISA == Isa::AArch64 {
             self.store_interrupts();
         }
+        trap
+    }
+
+    /// Whether the real core was interrupted for the guest only, which goes on.
+    #[inline(always)]
+    pub(super) fn is_for_guest(&self, interrupts: Interrupts) -> bool {
+        interrupts == Interrupts::EMPTY
+            || !self.cpu.is_timed() && interrupts == Interrupts::TIMER && self.is_own_timers()
+    }
+
+    /// Does what the guest has stopped for.
+    #[inline(always)]
+    fn serve_trap(&self, trap: Trap) -> Result<Next, Stop> {
         match trap {
             Trap::Interrupt(interrupts) => {
                 self.count(Counted::Interrupt);
-                if interrupts == Interrupts::EMPTY {
-                    // It was about the guest's own.
+                // A more urgent thread may be ready already.
+                if self.thread.attention.load(Ordering::Relaxed) == 0 && self.is_for_guest(interrupts) {
                     return Ok(Next::Run);
                 }
-                if !cpu.is_timed() && interrupts == Interrupts::TIMER && self.is_own_timers() {
-                    return Ok(Next::Run);
-                }
-                cpu.due.defer(interrupts);
+                self.cpu.due.defer(interrupts);
                 Err(Stop::Again)
             }
             Trap::Guest(trap) => match self.serve(trap) {
@@ -340,12 +364,7 @@ impl<M: Machine> Running<'_, M> {
             GuestTrap::Fault { access, address } => self.serve_fault(access, address.get()),
             GuestTrap::SystemRegister(register) => {
                 self.count(Counted::Register);
-                let is_known = match M::ISA {
-                    Isa::RiscV64 => sbi::register(self, register),
-                    Isa::AArch64 => self.access_time(register) || self.send_interrupt(register),
-                    Isa::X86_64 | Isa::Hosted => false,
-                };
-                if !is_known {
+                if !(self.access_clock(register) || M::ISA == Isa::AArch64 && self.send_interrupt(register)) {
                     return self.refuse(0);
                 }
                 self.skip(4);
@@ -357,6 +376,15 @@ impl<M: Machine> Running<'_, M> {
             }
             GuestTrap::IllegalInstruction { word } => self.refuse(word.get()),
             GuestTrap::BadAddress { address } => self.fail(reason::FAULT, address.get()),
+        }
+    }
+
+    /// Serves an access to a register of the time or the guest's timer, which concerns nobody else. `false`: it is another register.
+    pub(super) fn access_clock(&self, access: SystemRegister) -> bool {
+        match M::ISA {
+            Isa::RiscV64 => sbi::register(self, access),
+            Isa::AArch64 => self.access_time(access),
+            Isa::X86_64 | Isa::Hosted => false,
         }
     }
 
@@ -477,32 +505,33 @@ impl<M: Machine> Running<'_, M> {
         let (cpu, now_ns) = (self.cpu, self.cpu.now_ns());
         let charged_ns = self.thread.charged_at_ns.get();
         // Where nobody else is ready, the call pauses once in a while nevertheless, and others than threads have their turn.
-        let since_ns = if run_queue::has_ready(cpu.own) { charged_ns } else { charged_ns.max(self.begun_ns) };
+        let others_wait = run_queue::has_ready(cpu.own) || cpu.stacked.is_above();
+        let since_ns = if others_wait { charged_ns } else { charged_ns.max(self.begun_ns.get()) };
         let slice_end_ns = since_ns.saturating_add(alarm::SLICE_NS);
         let pause_ns = slice_end_ns.saturating_add(PAUSE_LATE_NS);
-        let is_own = self.is_timer_due() && now_ns < pause_ns && now_ns < timer::next_deadline_ns(cpu);
+        let is_own = self.is_timer_due() && now_ns < pause_ns && now_ns < alarm::next_deadline_ns(cpu);
         if is_own {
             let pause_ns = if now_ns < slice_end_ns { slice_end_ns } else { pause_ns };
             cpu.alarm.clear();
-            alarm::set_timer(cpu, timer::next_deadline_ns(cpu).min(pause_ns));
+            alarm::set_timer(cpu, alarm::next_deadline_ns(cpu).min(pause_ns));
         }
         is_own
     }
 
     /// The thread waits, unless something has come for the guest; also for registers that it is to store to, which is a request.
-    fn wait(&self, call: &Call<M>, registers: Option<InterfaceId>) -> Stop {
-        let vcpu = self.vcpu;
-        wait::prepare(call.thread);
-        wait::enqueue(self.cpu, call.thread, &vcpu.waiters, 0, u32::MAX);
-        let has_come = registers.is_some_and(|id| accelerators::ask(self.cpu, call.thread, id));
+    pub(super) fn wait(&self, registers: Option<InterfaceId>) -> Stop {
+        let (cpu, vcpu, thread) = (self.cpu, self.vcpu, self.thread);
+        wait::prepare(thread);
+        wait::enqueue(cpu, thread, &vcpu.waiters, 0, u32::MAX);
+        let has_come = registers.is_some_and(|id| accelerators::ask(cpu, thread, id));
         match self.next_interrupt() {
             Err(deadline_ns) if !has_come => {
-                call.thread.deadline_ns.set(deadline_ns);
+                thread.deadline_ns.set(deadline_ns);
                 Stop::Block
             }
             Ok(()) | Err(_) => {
-                wait::finish(self.cpu, call.thread);
-                call.thread.deadline_ns.set(0);
+                wait::finish(cpu, thread);
+                thread.deadline_ns.set(0);
                 Stop::Again
             }
         }

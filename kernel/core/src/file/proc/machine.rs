@@ -11,7 +11,7 @@ use motet_protocol::{
     cores::{all_cores, core_record},
     memory,
     run_queue::{is_ready, takes_threads},
-    threads,
+    stacked, threads,
 };
 
 use super::text::Text;
@@ -173,7 +173,7 @@ fn count_threads<M: Machine>(cpu: &Cpu<M>) -> (u32, u32) {
     let (mut runnable, mut total) = (0, 0);
     for thread in threads::all(cpu) {
         let state = thread.state.load(Ordering::Relaxed);
-        runnable += u32::from(state == THREAD_RUNNING || is_ready(state));
+        runnable += u32::from((state == THREAD_RUNNING || is_ready(state)) && !stacked::waits(cpu, thread));
         total += 1;
     }
     (runnable, total)

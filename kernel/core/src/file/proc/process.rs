@@ -18,6 +18,7 @@ use motet_protocol::{
     lock::lock,
     run_queue::is_ready,
     schedule::{self, Schedule},
+    stacked,
 };
 
 use super::{
@@ -76,6 +77,7 @@ impl Summary {
             let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
             let state = match thread.state.load(Ordering::Relaxed) {
                 _ if process.state.load(Ordering::Relaxed) == PROCESS_ZOMBIE => 'Z',
+                _ if stacked::waits(cpu, thread) => 'S',
                 state if state == THREAD_RUNNING || is_ready(state) => 'R',
                 THREAD_STOPPED => 'T',
                 THREAD_DEAD => 'X',
