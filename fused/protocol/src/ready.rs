@@ -128,11 +128,13 @@ pub fn run_again(record: &CoreRecord, group: u32) {
 #[inline(always)]
 pub fn comes_first(context: &impl Context, record: &CoreRecord, thread: &ThreadRecord, group: u32) -> bool {
     let mask = record.ready_mask.get();
-    let is_urgent = || {
-        let first = self::group(record, group as usize).and_then(|group| context.object(group.first.get()));
-        first.is_none_or(|first: &ThreadRecord| rank_of(first) >= rank_of(thread))
+    let is_urgent = |index| {
+        // While the thread was not in the queue, another user may have been given its group.
+        let is_own = group_for(context, record, thread) == index;
+        let first = self::group(record, index).and_then(|group| context.object(group.first.get()));
+        is_own && first.is_none_or(|first: &ThreadRecord| rank_of(first) >= rank_of(thread))
     };
-    mask == 0 || mask == 1 << group && is_urgent()
+    mask == 0 || mask == 1 << group && is_urgent(group as usize)
 }
 
 /// Counts a thread as taken that has not been in the queue.

@@ -117,11 +117,10 @@ fn is_more_urgent(first: &ThreadRecord, running: &ThreadRecord) -> bool {
 #[inline]
 pub fn make_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     cputime::charge(cpu, thread);
-    let keeps_place = schedule::of(thread).policy() == SCHED_FIFO || !is_round_over(thread);
-    if keeps_place { handover::step_aside(cpu, thread) } else { handover::yield_core(cpu, thread) }
+    if !is_round_over(thread) { handover::step_aside(cpu, thread) } else { handover::yield_core(cpu, thread) }
 }
 
-/// Whether the thread, which has been charged, has run for its slice. If so, it begins another one.
+/// Whether the thread, which has been charged, has run for its slice, and its equals come first. If so, it begins another one.
 #[inline(always)]
 pub fn is_round_over(thread: &ThreadRecord) -> bool {
     let is_over = has_used_slice(thread);
@@ -131,10 +130,11 @@ pub fn is_round_over(thread: &ThreadRecord) -> bool {
     is_over
 }
 
-/// Whether the thread, which has been charged, has run for its slice.
+/// Whether the thread, which has been charged, has run for its slice, and its equals come first. `SCHED_FIFO` has no slices.
 #[inline(always)]
 pub fn has_used_slice(thread: &ThreadRecord) -> bool {
-    thread.user_ns.get().saturating_sub(thread.slice_begun_ns.get()) >= slice_ns(thread)
+    schedule::of(thread).policy() != SCHED_FIFO
+        && thread.user_ns.get().saturating_sub(thread.slice_begun_ns.get()) >= slice_ns(thread)
 }
 
 /// What becomes of a thread whose time is up.

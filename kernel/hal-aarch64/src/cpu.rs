@@ -131,7 +131,8 @@ pub const INTERRUPTED: u64 = u64::MAX;
 #[inline(always)]
 pub fn enter_user(frame: &'static UserFrame) -> u64 {
     // SAFETY: the frame is writable memory for good; the assembly code keeps Rust's registers, enters EL0 whatever the
-    // frame holds, and EL0 has no access to kernel memory.
+    // frame holds, and EL0 has no access to kernel memory. What it calls is 0 or was stored by `serve_stores`, which has not
+    // returned; the call uses the stack below the kept registers.
     unsafe { motet_enter_user(frame) }
 }
 

@@ -173,7 +173,7 @@ pub trait Machine: Sync + 'static {
     }
 
     /// As [`run_guest`](Self::run_guest), but traps may be served before the guest's registers leave the core, where the core can do so.
-    /// If `serve` returns `true`, it has served the trap and the guest goes on; otherwise nothing has happened, and the trap is returned. It finds in `frame` the
+    /// If `serve` returns `true`, it has served the trap and the guest goes on; otherwise the trap is returned. It finds in `frame` the
     /// program counter behind a call, and the registers that C functions need not keep; and in `system` the guest's interrupts, which are the only
     /// words there that it may change, whatever it returns. An interrupt has been acknowledged. A store that the tables do not allow is executed again if it was served.
     fn run_guest_with(

@@ -30,6 +30,12 @@ impl FpgaCore {
         self.waiting.replace(false)
     }
 
+    /// A store that may become a request: nobody has looked for it.
+    #[inline(always)]
+    pub fn begin_request(&self) {
+        self.looked_long.set(false);
+    }
+
     /// This core has looked for long whether a request is decided, and the thread is to sleep.
     pub fn has_looked_long(&self) {
         self.looked_long.set(true);

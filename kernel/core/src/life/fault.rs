@@ -40,6 +40,10 @@ pub fn serve_fault<M: Machine>(
     }
     let space = mm::space_of(cpu, process);
     if access == Access::Write {
+        if cpu.due.has_deferred() {
+            // The core has looked for registers already (`stores`), and what has come meanwhile is served first: the store is executed again.
+            return pause_outside(cpu, thread);
+        }
         match mm::serve_store_to_registers(cpu, Some(thread), space, address) {
             ToRegisters::Possible => return Some(()),
             ToRegisters::Asked(id) => return look_for_registers(cpu, thread, process, address, id),

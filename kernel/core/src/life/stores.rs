@@ -30,6 +30,7 @@ pub fn serve_quickly<M: Machine>(cpu: &Cpu<M>, frame: &'static UserFrame, addres
     if is_due(cpu, thread) {
         return false;
     }
+    cpu.fpga.begin_request();
     // In a loop, so that its code is there once, and in the caches the second time.
     let mut asks = Some(thread);
     loop {

@@ -110,10 +110,10 @@ pub fn interface_of_frame<M: Machine>(cpu: &Cpu<M>, frame: Frame) -> Option<Inte
 }
 
 /// A store to registers that are not connected is a request. This core looks itself what becomes of it ([`look`](super::look::look)): it has nothing else to do, and
-/// would sleep until an interrupt. The space's lock is held. `false`: it has something else to do, or the client is to be told of an error first.
+/// would sleep until an interrupt. `false`: it has something else to do, or the client is to be told of an error first.
 pub fn ask_and_look<M: Machine>(cpu: &Cpu<M>, fpga: &Fpga, thread: &ThreadRecord, id: InterfaceId) -> bool {
     let interface = &fpga.interfaces[id.index()];
-    if run_queue::has_ready(cpu.own) || interface.refused.load(Ordering::Relaxed) != 0 {
+    if run_queue::has_ready(cpu.own) || cpu.stacked.is_above() || interface.refused.load(Ordering::Relaxed) != 0 {
         return false;
     }
     clients::ask_and_look(fpga, interface, urgency(thread));

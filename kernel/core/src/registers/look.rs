@@ -69,6 +69,7 @@ fn is_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
     cpu.due.has_deferred()
         || thread.attention.load(Ordering::Relaxed) != 0
         || run_queue::has_ready(cpu.own)
+        || cpu.stacked.is_above()
         || shootdown::is_asked(cpu)
         || hotplug::is_asked(cpu)
 }

@@ -1,7 +1,8 @@
 //! Traps of a guest that are served while its registers stay in the core: those of each tick of real-time systems, and their most frequent reads.
 //!
-//! Nothing here waits, takes locks or lets go of the guest, except for stores to registers of the FPGA ([`stores`](super::stores)). To other cores, the core executes its guest meanwhile: whoever wants something of the guest
-//! rings the core, and the interrupt is pending when the guest goes on.
+//! Nothing here waits, takes locks or lets go of the guest, except for stores to registers of the FPGA ([`stores`](super::stores)). To other
+//! cores, the core executes its guest meanwhile: a core that wants something of the guest rings this core, and the interrupt is pending when
+//! the guest goes on.
 
 use motet_hal::{Access, GuestInterrupts, GuestTrap, Interrupts, Machine, Trap};
 use motet_layout::{Isa, sync::Ordering};
@@ -13,7 +14,7 @@ use super::{
 use crate::{console, cpu::Cpu};
 
 impl<M: Machine> Running<'_, M> {
-    /// Serves a trap, if that can be done here: then `true`, and the guest goes on. `false`: nothing has changed.
+    /// Serves a trap, if that can be done here: then `true`, and the guest goes on. `false`: the trap is served otherwise, from its beginning.
     #[inline(always)]
     pub fn serve_quickly(&self, trap: Trap) -> bool {
         match trap {

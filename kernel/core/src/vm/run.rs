@@ -312,11 +312,11 @@ impl<M: Machine> Running<'_, M> {
         trap
     }
 
-    /// Whether the real core was interrupted for the guest only, which goes on.
+    /// Whether the real core was interrupted for the guest only, which goes on: no more urgent thread is ready.
     #[inline(always)]
     pub(super) fn is_for_guest(&self, interrupts: Interrupts) -> bool {
-        interrupts == Interrupts::EMPTY
-            || !self.cpu.is_timed() && interrupts == Interrupts::TIMER && self.is_own_timers()
+        let is_own = || !self.cpu.is_timed() && interrupts == Interrupts::TIMER && self.is_own_timers();
+        self.thread.attention.load(Ordering::Relaxed) == 0 && (interrupts == Interrupts::EMPTY || is_own())
     }
 
     /// Does what the guest has stopped for.
@@ -325,8 +325,7 @@ impl<M: Machine> Running<'_, M> {
         match trap {
             Trap::Interrupt(interrupts) => {
                 self.count(Counted::Interrupt);
-                // A more urgent thread may be ready already.
-                if self.thread.attention.load(Ordering::Relaxed) == 0 && self.is_for_guest(interrupts) {
+                if self.is_for_guest(interrupts) {
                     return Ok(Next::Run);
                 }
                 self.cpu.due.defer(interrupts);
@@ -334,7 +333,7 @@ impl<M: Machine> Running<'_, M> {
             }
             Trap::Guest(trap) => match self.serve(trap) {
                 // What it has done may have made a more urgent thread ready; or interrupts came while it was served quickly.
-                Next::Run if self.thread.attention.load(Ordering::Relaxed) != 0 || cpu.due.has_deferred() => {
+                Next::Run if self.thread.attention.load(Ordering::Relaxed) != 0 || self.cpu.due.has_deferred() => {
                     Err(Stop::Again)
                 }
                 next @ (Next::Run | Next::Wait | Next::Connect(_) | Next::Pause | Next::Stopped | Next::Exit(_)) => {

@@ -28,6 +28,7 @@ impl<M: Machine> Running<'_, M> {
         if self.thread.attention.load(Ordering::Relaxed) != 0 {
             return false;
         }
+        self.cpu.fpga.begin_request();
         match self.allow_store(device, address) {
             Some(Found::Memory) => {
                 self.count(Counted::Memory);
@@ -76,7 +77,8 @@ impl<M: Machine> Running<'_, M> {
                 if is_served {
                     self.count(Counted::Device);
                 }
-                is_served
+                // A thread that was told may be more urgent.
+                is_served && thread.attention.load(Ordering::Relaxed) == 0 && !cpu.due.has_deferred()
             }
             Looked::Due => false,
             Looked::Long => {
