@@ -48,7 +48,15 @@ impl<'a, M: Machine> Held<'a, M> {
                     }
                     Trap::Interrupt(interrupts) if guest.is_for_guest(interrupts) => guest.count(Counted::Interrupt),
                     Trap::Guest(GuestTrap::SystemRegister(access)) if guest.access_clock(access) => self.end_access(),
-                    trap => break Err(trap),
+                    trap @ (Trap::Guest(_)
+                    | Trap::Interrupt(_)
+                    | Trap::Syscall
+                    | Trap::PageFault { .. }
+                    | Trap::IllegalInstruction { .. }
+                    | Trap::Breakpoint
+                    | Trap::Arithmetic
+                    | Trap::Misaligned { .. }
+                    | Trap::BadAddress { .. }) => break Err(trap),
                 }
             }
         })
@@ -68,7 +76,15 @@ impl<'a, M: Machine> Held<'a, M> {
                     }
                     Trap::Interrupt(interrupts) if guest.is_for_guest(interrupts) => guest.count(Counted::Interrupt),
                     Trap::Guest(GuestTrap::SystemRegister(access)) if guest.access_clock(access) => self.end_access(),
-                    trap => break Some(trap),
+                    trap @ (Trap::Guest(_)
+                    | Trap::Interrupt(_)
+                    | Trap::Syscall
+                    | Trap::PageFault { .. }
+                    | Trap::IllegalInstruction { .. }
+                    | Trap::Breakpoint
+                    | Trap::Arithmetic
+                    | Trap::Misaligned { .. }
+                    | Trap::BadAddress { .. }) => break Some(trap),
                 }
             }
         })
