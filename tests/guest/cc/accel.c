@@ -248,7 +248,7 @@ static void machines(void) {
 
 int main(int argc, char **argv) {
     const char *part = argc > 1 ? argv[1] : "";
-    setvbuf(stdout, NULL, _IONBF, 0);
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a line is one write: several of these programs may run at once */
     if (!strcmp(part, "qam"))
         qam();
     else if (!strcmp(part, "preemption"))
