@@ -7,8 +7,8 @@
 use core::{arch::asm, sync::atomic::Ordering::Relaxed};
 
 use motet_hal::{
-    Access, GuestAccess, GuestException, GuestInterrupts, GuestTrap, Interrupts, Stage2, SystemRegister, Trap, Widen,
-    ZERO_REGISTER,
+    Access, GuestAccess, GuestException, GuestInterrupts, GuestTrap, Interrupts, ServeTraps, Stage2, SystemRegister,
+    Trap, Widen, ZERO_REGISTER,
 };
 use motet_layout::{Frame, GuestSystem, UserFrame};
 
@@ -241,10 +241,9 @@ struct Quick<'a, F> {
 }
 
 /// A guest has trapped, and its registers are in the core, or in the frame those that this function does not keep. Whether the guest goes on.
-extern "C" fn quick<F: Fn(Trap) -> bool>(frame: &'static UserFrame, context: &Quick<'_, F>) -> u64 {
+extern "C" fn quick<F: ServeTraps>(frame: &'static UserFrame, context: &Quick<'_, F>) -> u64 {
     let pc = read_csr!("sepc");
-    let cause = read_csr!("scause");
-    let (trap, skipped) = match cause {
+    let (trap, skipped) = match read_csr!("scause") {
         CAUSE_HYPERCALL => (Trap::Guest(GuestTrap::Hypercall { immediate: 0 }), 4),
         CAUSE_VIRTUAL => match system_register(read_csr!("stval") as u32) {
             Some(GuestTrap::SystemRegister(access)) if is_in_frame(access.register) => {
@@ -256,30 +255,47 @@ extern "C" fn quick<F: Fn(Trap) -> bool>(frame: &'static UserFrame, context: &Qu
             frame.pc.set(pc);
             return 1;
         }
-        CAUSE_STORE => {
-            // Whether an interrupt that comes meanwhile is one that the guest takes.
-            context.system.words[ENABLED].set(read_csr!("0x204")); // vsie
-            let address = read_csr!("0x643") << 2 | read_csr!("stval") & 3; // htval
-            let access = GuestAccess::unknown(Access::Write);
-            (Trap::Guest(GuestTrap::Fault { access, address: address.into() }), 0)
-        }
+        CAUSE_STORE => return quick_store(frame, context, pc),
         cause if cause & CAUSE_INTERRUPT != 0 => (Trap::Interrupt(interrupts::take(context.machine)), 0),
         _ => return 0,
     };
     frame.pc.set(pc + skipped);
     let pending = read_csr!("0x645"); // hvip
     context.system.words[PENDING].set(pending);
-    let is_served = (context.serve)(trap);
-    let now_pending = context.system.words[PENDING].get() & INTERRUPTS_OF_GUESTS;
+    if !context.serve.serve(trap) {
+        if let Trap::Interrupt(taken) = trap {
+            PerCore::this().taken.store(u64::from(taken.0), Relaxed);
+        }
+        return 0;
+    }
+    show_pending(context.system, pending);
+    1
+}
+
+/// A store that the tables do not allow ([`quick`]). A function of its own, because it keeps more registers than other traps need.
+#[inline(never)]
+fn quick_store<F: ServeTraps>(frame: &'static UserFrame, context: &Quick<'_, F>, pc: u64) -> u64 {
+    // Whether an interrupt that comes meanwhile is one that the guest takes.
+    context.system.words[ENABLED].set(read_csr!("0x204")); // vsie
+    let address = read_csr!("0x643") << 2 | read_csr!("stval") & 3; // htval
+    frame.pc.set(pc);
+    let pending = read_csr!("0x645"); // hvip
+    context.system.words[PENDING].set(pending);
+    let access = GuestAccess::unknown(Access::Write);
+    let is_served = context.serve.serve(Trap::Guest(GuestTrap::Fault { access, address: address.into() }));
+    show_pending(context.system, pending);
+    // Who has asked for a shoot-down meanwhile relies on it that this guest's translations are dropped before it goes on.
+    u64::from(is_served && place_of(PerCore::this(), context.system).is_some())
+}
+
+/// Makes those interrupts pending in the guest that are by its record; `pending`: those that are.
+#[inline(always)]
+fn show_pending(system: &'static GuestSystem, pending: u64) {
+    let now_pending = system.words[PENDING].get() & INTERRUPTS_OF_GUESTS;
     if now_pending != pending {
         // SAFETY: it concerns the guest only.
         unsafe { write_csr!("0x645", now_pending) };
     }
-    if let (false, Trap::Interrupt(taken)) = (is_served, trap) {
-        PerCore::this().taken.store(u64::from(taken.0), Relaxed);
-    }
-    // Who has asked for a shoot-down meanwhile relies on it that this guest's translations are dropped before it goes on.
-    u64::from(is_served && (cause != CAUSE_STORE || place_of(PerCore::this(), context.system).is_some()))
 }
 
 /// The place of a guest's core that runs here, unless its translations are to be dropped.
@@ -318,13 +334,13 @@ pub fn run(
     frame: &'static UserFrame,
     system: &'static GuestSystem,
     root: Frame,
-    serve: impl Fn(Trap) -> bool,
+    serve: impl ServeTraps,
 ) -> Trap {
     run_with(machine, frame, root, &Quick { machine, system, serve })
 }
 
 #[inline(always)]
-fn run_with<F: Fn(Trap) -> bool>(
+fn run_with<F: ServeTraps>(
     machine: &TheMachine,
     frame: &'static UserFrame,
     root: Frame,

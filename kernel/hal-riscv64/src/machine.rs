@@ -11,7 +11,8 @@ use core::{
 };
 
 use motet_hal::{
-    GuestException, GuestInterrupts, Interrupts, Machine, Stage2, Trap, Unsent, ivshmem::Ivshmem, pool_map::PoolMap,
+    GuestException, GuestInterrupts, Interrupts, Machine, ServeTraps, Stage2, Trap, Unsent, ivshmem::Ivshmem,
+    pool_map::PoolMap,
 };
 use motet_layout::{
     CoreId, Frame, GuestSystem, Isa, IslandId, PAGE_SIZE, Pool, PoolSafe, UserFrame, VECTORS_RISCV64, is_vector_length,
@@ -160,7 +161,7 @@ impl Machine for TheMachine {
     }
 
     fn run_guest(&self, frame: &'static UserFrame, system: &'static GuestSystem, root: Frame) -> Trap {
-        guest::run(self, frame, system, root, |_| false)
+        guest::run(self, frame, system, root, |_: Trap| false)
     }
 
     #[inline(always)]
@@ -169,7 +170,7 @@ impl Machine for TheMachine {
         frame: &'static UserFrame,
         system: &'static GuestSystem,
         root: Frame,
-        serve: impl Fn(Trap) -> bool,
+        serve: impl ServeTraps,
     ) -> Trap {
         guest::run(self, frame, system, root, serve)
     }

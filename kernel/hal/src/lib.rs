@@ -121,6 +121,20 @@ impl Interrupts {
     }
 }
 
+/// Serves traps of a guest while the guest's registers are in the core ([`Machine::run_guest_with`]). Not a closure, so that it can be compiled into the
+/// trap's code.
+pub trait ServeTraps {
+    /// Whether the trap is served, and the guest goes on.
+    fn serve(&self, trap: Trap) -> bool;
+}
+
+impl<F: Fn(Trap) -> bool> ServeTraps for F {
+    #[inline(always)]
+    fn serve(&self, trap: Trap) -> bool {
+        self(trap)
+    }
+}
+
 /// The machine under one island's kernel. One value per island, shared by its cores; methods that concern "this core"
 /// find it by the core's own register.
 ///
@@ -181,7 +195,7 @@ pub trait Machine: Sync + 'static {
         frame: &'static UserFrame,
         system: &'static GuestSystem,
         root: Frame,
-        _serve: impl Fn(Trap) -> bool,
+        _serve: impl ServeTraps,
     ) -> Trap {
         self.run_guest(frame, system, root)
     }

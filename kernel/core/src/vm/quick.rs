@@ -4,7 +4,7 @@
 //! cores, the core executes its guest meanwhile: a core that wants something of the guest rings this core, and the interrupt is pending when
 //! the guest goes on.
 
-use motet_hal::{Access, GuestInterrupts, GuestTrap, Interrupts, Machine, Trap};
+use motet_hal::{Access, GuestInterrupts, GuestTrap, Interrupts, Machine, ServeTraps, Trap};
 use motet_layout::{Isa, sync::Ordering};
 
 use super::{
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{console, cpu::Cpu};
 
-impl<M: Machine> Running<'_, M> {
-    /// Serves a trap, if that can be done here: then `true`, and the guest goes on. `false`: the trap is served otherwise, from its beginning.
+impl<M: Machine> ServeTraps for &Running<'_, M> {
+    /// Serves a trap, if that can be done here. `false`: the trap is served otherwise, from its beginning.
     #[inline(always)]
-    pub fn serve_quickly(&self, trap: Trap) -> bool {
+    fn serve(&self, trap: Trap) -> bool {
         match trap {
             Trap::Guest(GuestTrap::SystemRegister(register)) => {
                 let is_served = match M::ISA {
@@ -62,7 +62,9 @@ impl<M: Machine> Running<'_, M> {
             | Trap::BadAddress { .. } => false,
         }
     }
+}
 
+impl<M: Machine> Running<'_, M> {
     /// The guest has its timer's interrupt, or has it no more. What others have raised comes with an interrupt of the real core.
     fn show_timer(&self) {
         let (machine, system) = (self.cpu.machine, &self.vcpu.system);

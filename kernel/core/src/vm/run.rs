@@ -301,9 +301,8 @@ impl<M: Machine> Running<'_, M> {
         }
         cpu.pass();
         cpu.due.renew_budget();
-        let serve = |trap| self.serve_quickly(trap);
         M::mark::<{ marks::GUEST_RUNS }>();
-        let trap = cpu.machine.run_guest_with(&vcpu.frame, &vcpu.system, self.table.0, serve);
+        let trap = cpu.machine.run_guest_with(&vcpu.frame, &vcpu.system, self.table.0, self);
         M::mark::<{ marks::GUEST_LEFT }>();
         vcpu.in_guest.store(0, Ordering::Release);
         if M::ISA == Isa::AArch64 {
