@@ -120,16 +120,22 @@ pub enum Found {
 /// Takes a reference, which is then in hand. The object has another reference meanwhile.
 pub fn take<T: Counted>(context: &impl Context, object: &'static T) {
     let count = begin(context, object);
+    count_one_more(context, object, count);
+}
+
+/// Takes the first reference, in hand, of a new object that nobody else knows. Only the reclaimer may find it, which looks at all objects: so this
+/// core becomes the count's owner here as well. Otherwise the reference would be lost if it died between counting and noting it.
+pub fn take_first<T: Counted>(context: &impl Context, object: &'static T) {
+    object.refs().store(ownership(context), Ordering::Relaxed);
+    count_one_more(context, object, 0);
+}
+
+/// Takes a reference of an object that has `count`, which this core owns.
+#[inline(always)]
+fn count_one_more<T: Counted>(context: &impl Context, object: &'static T, count: u32) {
     let note = write(context, note_of(context, object, TAKING));
     end(object, count + 1);
     change(note, note_of(context, object, HELD));
-}
-
-/// Takes the first reference, in hand, of a new object that nobody else knows.
-pub fn take_first<T: Counted>(context: &impl Context, object: &'static T) {
-    object.refs().store(1, Ordering::Relaxed);
-    in_order();
-    write(context, note_of(context, object, HELD));
 }
 
 /// Drops a reference that is in hand. `true`: it was the last one; the caller closes the object, and then says so ([`closed`]).
@@ -250,7 +256,7 @@ pub fn take_over(context: &impl Context, dead: CoreId) -> Option<(Found, bool)> 
 #[inline(always)]
 fn begin<T: Counted>(context: &impl Context, object: &'static T) -> u32 {
     let refs = object.refs();
-    let me = (context.core().0 as u32 + 1) << OWNER_SHIFT;
+    let me = ownership(context);
     let count = refs.load(Ordering::Relaxed) & COUNT;
     if refs.compare_exchange(count, count | me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
         return count;
@@ -297,6 +303,12 @@ fn undo(context: &impl Context, dead: CoreId, object: PoolAddr, refs: &AtomicU32
         let _ = note.compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed);
     }
     let _ = refs.compare_exchange(word, word & COUNT, Ordering::AcqRel, Ordering::Relaxed);
+}
+
+/// What a count that this core owns has above it.
+#[inline(always)]
+fn ownership(context: &impl Context) -> u32 {
+    (context.core().0 as u32 + 1) << OWNER_SHIFT
 }
 
 fn owner(word: u32) -> Option<CoreId> {

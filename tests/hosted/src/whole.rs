@@ -255,7 +255,7 @@ fn ends_open(look: &Look, pipe: &'static PipeRecord) -> [u32; 2] {
             _ => continue,
         };
         let ended = file.ended.load(Ordering::Relaxed);
-        let is_open = u32::from(file.refs.load(Ordering::Relaxed) != 0);
+        let is_open = u32::from(hand::count(file) != 0);
         (0..2).for_each(|end| open[end] += is_open * has[end] * (1 - (ended >> end & 1)));
     }
     open
@@ -317,7 +317,7 @@ fn descriptors(look: &Look, found: &mut Vec<String>) {
     let in_hand: BTreeSet<u64> =
         pool.header().cores.iter().flat_map(|core| &core.hand).map(|note| note.load(Ordering::Relaxed) & !15).collect();
     for file in slab::all::<FileRecord>(look) {
-        let (raw, word) = (look.raw(file), file.refs.load(Ordering::Relaxed));
+        let (raw, word) = (look.raw(file), hand::count(file));
         if word == 0 || in_hand.contains(&raw) {
             continue;
         }
@@ -334,7 +334,7 @@ fn interest_lists(look: &Look, found: &mut Vec<String>) {
         return;
     }
     same(found, || "a watch that is being changed".into(), pool.header().watch_changing.get(), 0);
-    let open = || slab::all::<FileRecord>(look).filter(|file| file.refs.load(Ordering::Relaxed) != 0);
+    let open = || slab::all::<FileRecord>(look).filter(|file| hand::count(*file) != 0);
     let mut watched = 0;
     for list in open().filter(|file| file.kind.get() == FILE_EPOLL).filter_map(|file| object(look, file)) {
         let list: &EpollRecord = list;
@@ -423,7 +423,7 @@ fn terminal(look: &Look, found: &mut Vec<String>) {
 
 /// Files of transfers that are open.
 fn transfers(look: &Look, found: &mut Vec<String>) {
-    let open = slab::all::<FileRecord>(look).filter(|file| file.refs.load(Ordering::Relaxed) != 0);
+    let open = slab::all::<FileRecord>(look).filter(|file| hand::count(*file) != 0);
     for file in open.filter(|file| file.kind.get() == FILE_DMA).filter_map(|file| transfers_of(look, file)) {
         if is_free(&file.lock) {
             let held = file.under_way.get() + file.came.get().wrapping_sub(file.read.get());

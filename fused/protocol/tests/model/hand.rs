@@ -53,6 +53,11 @@ impl World {
         world
     }
 
+    /// With a file that nobody has opened.
+    fn unopened(objects: &Objects) -> Self {
+        Self { file: objects.make(), table: objects.make(), closed: objects.make() }
+    }
+
     /// As many references as descriptors: how many.
     fn check_references(&self) -> u32 {
         let there = self.table.inline.iter().filter(|slot| slot.load(Ordering::Relaxed) != 0).count() as u32;
@@ -223,31 +228,53 @@ fn use_once(actor: &Actor, descriptor: usize) {
 /// Operations until both are done, at most.
 const USES: u32 = 60;
 
-/// The dying core does `dies` as far as it comes; the second one does `lives` meanwhile, and the first reclaims.
+/// The dying core does `dies` as far as it comes; the second one does `lives` meanwhile, and the first reclaims. Returns the world that is left.
+fn die_and_reclaim(world: fn(&Objects) -> World, at: u32, settles: bool, dies: fn(&Actor), lives: fn(&Actor)) -> World {
+    let (pool, base) = fresh_pool(2);
+    let objects = Objects::new(pool, base);
+    let world = world(&objects);
+    let bells = Arc::new(Bells::default());
+    let actor = |island| Actor { core: Core::new(pool, island, &bells), world, settles, life: 0 };
+    let [first, second, doomed] = [FIRST, 1, DYING].map(actor);
+    together(vec![
+        Box::new(move || {
+            dies_after(at, || dies(&doomed));
+            let island = &pool.header().islands[usize::from(DYING)];
+            island.deaths.fetch_add(1, Ordering::SeqCst);
+            island.state.store(ISLAND_DEAD, Ordering::SeqCst);
+        }),
+        Box::new(move || lives(&second)),
+        Box::new(move || {
+            first.await_death();
+            first.reclaim();
+        }),
+    ]);
+    world
+}
+
+/// See [`die_and_reclaim`]: a file that is in use at first.
 fn death(at: u32, settles: bool, dies: fn(&Actor), lives: fn(&Actor)) -> impl Fn() + Clone + Send + Sync + 'static {
     move || {
-        let (pool, base) = fresh_pool(2);
-        let objects = Objects::new(pool, base);
-        let world = World::new(&objects);
-        let bells = Arc::new(Bells::default());
-        let actor = |island| Actor { core: Core::new(pool, island, &bells), world, settles, life: 0 };
-        let [first, second, doomed] = [FIRST, 1, DYING].map(actor);
-        together(vec![
-            Box::new(move || {
-                dies_after(at, || dies(&doomed));
-                let island = &pool.header().islands[usize::from(DYING)];
-                island.deaths.fetch_add(1, Ordering::SeqCst);
-                island.state.store(ISLAND_DEAD, Ordering::SeqCst);
-            }),
-            Box::new(move || lives(&second)),
-            Box::new(move || {
-                first.await_death();
-                first.reclaim();
-            }),
-        ]);
+        let world = die_and_reclaim(World::new, at, settles, dies, lives);
         let there = world.check_references();
         assert_eq!(world.closed.load(Ordering::Relaxed) != 0, there == 0, "closed while in use, or never");
     }
+}
+
+/// See [`die_and_reclaim`]: `opens` takes a new file's first reference. If it has not come as far, only the memory is lost.
+fn opening(at: u32, opens: fn(&Actor)) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let world = die_and_reclaim(World::unopened, at, true, opens, |_| {});
+        let there = world.check_references();
+        assert!(world.closed.load(Ordering::Relaxed) == 0 || there == 0, "closed while in use");
+    }
+}
+
+/// Moves what is in hand to a descriptor that nobody else knows.
+fn install(actor: &Actor) {
+    let word = actor.pool().addr_of(actor.world.file).0;
+    let store = || actor.world.table.inline[1].store(word, Ordering::Relaxed);
+    hand::give(actor, actor.world.file, actor.place(1), store);
 }
 
 fn dies(actor: &Actor) {
@@ -269,6 +296,31 @@ fn references_in_hand_of_the_dead_are_dropped_once() {
         // Nobody else meets what the dead core owns.
         explore(2, death(at, true, dies, |_| {}));
     }
+}
+
+#[test]
+fn the_first_reference_of_a_new_file_is_dropped_with_the_core_that_opens_it() {
+    for at in 0..OPERATIONS {
+        let opens = |actor: &Actor| {
+            hand::take_first(actor, actor.world.file);
+            install(actor);
+            actor.close_descriptor(1);
+        };
+        explore(2, opening(at, opens));
+    }
+}
+
+/// Nobody else knows the file, but it stays counted.
+#[test]
+fn counting_a_new_file_before_writing_it_down_is_caught() {
+    let opens: fn(&Actor) = |actor| {
+        let file = actor.world.file;
+        file.refs.store(1, Ordering::Relaxed);
+        let word = actor.pool().addr_of(file).0;
+        actor.own_record().hand[0].store(word | 2, Ordering::Relaxed);
+        install(actor);
+    };
+    must_be_caught(100, move || (0..4).for_each(|at| opening(at, opens)()));
 }
 
 /// Of a core that died in between nobody knows that it has counted.
