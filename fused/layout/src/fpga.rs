@@ -61,6 +61,7 @@ pub const FPGA_LEFT: u32 = 3;
 pool_struct! {
     /// An interface as kernels and the FPGA see it: a client's, for one accelerator.
     pub struct FpgaInterface: size 2048, align 64 {
+        // What stores to registers need comes first, in one cache line; then, in one, who waits.
         /// `FPGA_*`. Free to taken to used to left by kernels, left to free by the FPGA.
         0 pub state: AtomicU32,
         /// A number of its client. Kernel-written before it is used.
@@ -73,8 +74,10 @@ pool_struct! {
         16 pub core: Cell32,
         /// The client's priority; 0 is the most urgent. Stored by kernels.
         20 pub priority: AtomicU32,
-        /// The deadline of its requests: the time after a request, in picoseconds; 0: none. Stored by kernels.
-        24 pub deadline_ps: AtomicU64,
+        /// 1: a core polls until it is connected, so the FPGA need not interrupt a core for that. Stored by kernels.
+        24 pub looks: AtomicU32,
+        /// Kernels' own: 1: the client has chosen its priority; 0: the priority is that of the thread whose store was the last request.
+        28 pub is_said: AtomicU32,
         /// 1: a store to its registers has trapped, which is a request. Set by kernels, cleared by the FPGA.
         32 pub asked: AtomicU32,
         /// 1: it is connected to a region. Stored by the FPGA.
@@ -105,38 +108,31 @@ pool_struct! {
         92 pub data_size: Cell32,
         /// As above.
         96 pub custom: [Cell32; 8],
-        /// The FPGA's own: when the request came, in picoseconds.
-        128 pub requested_ps: Cell64,
-        /// Kernels' own: signals that the client has not read.
-        136 pub told: AtomicU32,
-        /// Kernels' own: the signals that the client wants.
-        140 pub hears: AtomicU32,
-        /// The virtual machine that has it ([`VmRecord`](crate::VmRecord), pool address); 0: none. Stored by kernels under `kernel_lock`; whoever stores 0
-        /// waits for [`Fpga::transfer`] before the machine is taken apart.
-        144 pub guest: AtomicU64,
-        /// Kernels' own: its open file's inode (pool address).
-        152 pub inode: Cell64,
+        /// Threads that wait for a signal.
+        128 pub readers: WaitQueue,
         /// Threads whose stores wait until the registers are connected.
         160 pub waiters: WaitQueue,
-        /// Kernels' own: in the space of this number, which the upper half of its epoch is ([`SpaceRecord::epoch`](crate::SpaceRecord)), the registers
-        /// may be mapped writably at `granted_at` when they are connected. 0: it is not known. Whoever makes, changes or frees a VMA of them stores that.
-        192 pub granted_space: AtomicU64,
-        /// As above.
-        200 pub granted_at: AtomicU64,
-        /// Threads that wait for a signal.
-        208 pub readers: WaitQueue,
+        /// The deadline of its requests: the time after a request, in picoseconds; 0: none. Stored by kernels.
+        192 pub deadline_ps: AtomicU64,
+        /// The FPGA's own: when the request came, in picoseconds.
+        200 pub requested_ps: Cell64,
+        /// Kernels' own: signals that the client has not read.
+        208 pub told: AtomicU32,
+        /// Kernels' own: the signals that the client wants.
+        212 pub hears: AtomicU32,
+        /// The virtual machine that has it ([`VmRecord`](crate::VmRecord), pool address); 0: none. Stored by kernels under `kernel_lock`; whoever stores 0
+        /// waits for [`Fpga::transfer`] before the machine is taken apart.
+        216 pub guest: AtomicU64,
+        /// Kernels' own: its open file's inode (pool address).
+        224 pub inode: Cell64,
         /// A page of its virtual machine that a transfer needs and no table has (`motet_protocol::fpga::guest`): its address, and in the lowest bits
         /// what is known. Asked by the FPGA, answered by kernels.
-        240 pub wants: AtomicU64,
-        /// Kernels' own: 1: the client has chosen its priority; 0: the priority is that of the thread whose store was the last request.
-        248 pub is_said: AtomicU32,
+        232 pub wants: AtomicU64,
         /// The FPGA's own: 1: there are signals for which no core was interrupted. That follows when the client has begun for which the region was stopped.
-        252 pub is_late: Cell32,
-        /// 1: a core polls until it is connected, so the FPGA need not interrupt a core for that. Stored by kernels.
-        256 pub looks: AtomicU32,
+        240 pub is_late: Cell32,
         /// Kernels' own: signals of which a core is telling the client, for who goes on when that core dies. Under `kernel_lock`.
-        260 pub telling: AtomicU32,
-        264 _pad1: [Cell64; 95],
+        244 pub telling: AtomicU32,
+        248 _pad1: [Cell64; 97],
         /// The FPGA's own: the saved state of its job, while another client has the region.
         1024 pub context: [Cell64; 128],
     }

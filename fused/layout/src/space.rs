@@ -45,8 +45,13 @@ pool_struct! {
         164 pub damaged: AtomicU32,
         /// 1: it has mapped pages that arrive late, or its parent had.
         168 pub has_late: AtomicU32,
-        172 _pad0: Cell32,
-        176 _pad1: [Cell64; 42],
+        /// 1: there is something in `granted`. Under the lock.
+        172 pub has_granted: Cell32,
+        176 _pad0: [Cell64; 2],
+        /// Pages of its home's table to which stores may be allowed without a look at its VMAs or a walk (`motet_protocol::residency`): in the place that
+        /// a page's number gives, two words, of which the first is the page and who allows it, and the second its entry. Under the lock.
+        192 pub granted: [Cell64; 16],
+        320 _pad1: [Cell64; 24],
     }
 }
 

@@ -38,7 +38,7 @@ pub use attr::Attr;
 pub use format::{Entry, Format, Stage};
 pub use map::PhysMap;
 pub use stage2::Stage2;
-pub use table::{Leaf, OutOfFrames, PAGE_ENTRIES, Table};
+pub use table::{Leaf, OutOfFrames, PAGE_ENTRIES, Table, allow_stores_by};
 pub use withdraw::{Mapped, Unused, Withdrawal};
 
 /// Bits of user addresses.

@@ -79,6 +79,21 @@ const fn is_translated<F: Encoding>(va: u64) -> bool {
     va >> F::INPUT_BITS == 0
 }
 
+/// Allows stores by the entry of a page ([`Table::entry`]), which may be loaded from, if `may` says so. Whether it is allowed now. Nobody edits the table
+/// meanwhile.
+#[inline(always)]
+pub fn allow_stores_by<S: Stage>(format: S, entry: &AtomicU64, may: impl FnOnce() -> bool) -> bool {
+    let pte = entry.load(Ordering::Relaxed);
+    let is_readable = with_encoding!(S, format, F => pte & F::READ_MASK == F::READ_BITS);
+    // Outside of what is there for each format: so it is there once, and in its place.
+    if !is_readable || !may() {
+        return false;
+    }
+    let leaf = with_encoding!(S, format, F => F::leaf(F::phys(pte), F::attr(pte).union(Attr::WRITE)));
+    entry.store(leaf, Ordering::Release);
+    true
+}
+
 impl<S: Stage> Table<'_, S> {
     /// What user code of the island finds at `va`. `None` for what hardware would not
     /// translate, inactive pages included.
@@ -114,20 +129,15 @@ impl<S: Stage> Table<'_, S> {
     /// meanwhile.
     #[inline(always)]
     pub fn allow_stores(&self, va: u64, may: impl FnOnce(Frame) -> bool) -> bool {
-        let found = with_encoding!(S, self.format, F => {
-            self.find::<F>(va).and_then(|(slot, page)| {
-                let pte = slot.load(Ordering::Relaxed);
-                (pte & F::READ_MASK == F::READ_BITS).then_some((slot, pte, page.frame()))
-            })
-        });
-        // Outside of what is there for each format: so it is there once, and in its place.
-        let Some((slot, pte, frame)) = found else { return false };
-        if !may(frame) {
-            return false;
-        }
-        let leaf = with_encoding!(S, self.format, F => F::leaf(F::phys(pte), F::attr(pte).union(Attr::WRITE)));
-        slot.store(leaf, Ordering::Release);
-        true
+        self.entry(va).is_some_and(|(entry, frame)| allow_stores_by(self.format, entry, || may(frame)))
+    }
+
+    /// The entry of the page at `va`, which may be loaded from, and its frame. It is this page's until [`unlink`](Self::unlink) takes its table out, or the
+    /// whole table is taken apart.
+    #[inline(always)]
+    pub fn entry(&self, va: u64) -> Option<(&'static AtomicU64, Frame)> {
+        let (entry, page) = with_encoding!(S, self.format, F => self.find::<F>(va))?;
+        Some((entry, page.frame()))
     }
 
     /// The page mapped at `va`, active or not.

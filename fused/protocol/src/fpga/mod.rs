@@ -331,7 +331,6 @@ impl<'a, L: Logic> Device<'a, L> {
         interface.deadline_ps.store(0, Release);
         interface.data_base.set(0);
         interface.wants.store(0, Release);
-        interface.granted_space.store(0, Release);
         interface.looks.store(0, Release);
         for word in [&interface.region, &interface.request, &interface.begun, &interface.is_late] {
             word.set(0);

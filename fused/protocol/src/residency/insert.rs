@@ -146,23 +146,6 @@ pub fn show(
     Ok(())
 }
 
-/// Allows stores to a page from which the actor's island, which is the home, may load, if `may` permits it for its frame. Returns whether stores are
-/// allowed now.
-#[inline(always)]
-pub fn allow_stores(context: &impl Mmu, space: &SpaceRecord, page: u64, may: impl FnOnce(Frame) -> bool) -> bool {
-    let island = context.core().island();
-    if space.home.get() != u32::from(island.0) {
-        return false; // two tables are to be edited
-    }
-    let Some(table) = table(context, space, island) else { return false };
-    if !table.allow_stores(page, may) {
-        return false;
-    }
-    context.page_table_fence();
-    context.flush_page(page);
-    true
-}
-
 /// Makes what was written to the pages of a range visible to the fetches of the actor's island, and to those of others when they
 /// next execute it.
 pub fn synchronise(context: &impl Mmu, space: &SpaceRecord, range: Range<u64>) {

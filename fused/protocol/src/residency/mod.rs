@@ -13,7 +13,8 @@
 //! | `kind` | what a leaf is to its space: [`Kind`] |
 //! | `tables` | roots, [`table`], [`Home`], [`dismantle`] |
 //! | `walk` | [`readable`], [`writable`], [`find`]: the one part that needs no lock |
-//! | `insert` | [`insert()`], [`fill`], [`break_copy`], [`show`], [`allow_stores`], [`synchronise`] |
+//! | `insert` | [`insert()`], [`fill`], [`break_copy`], [`show`], [`synchronise`] |
+//! | `granted` | [`grant`], [`granted()`], [`allow_stores`]: pages that may be stored to at once |
 //! | `withdraw` | [`unmap`], [`drop_pages`], [`protect`], [`hide`], [`move_pages`] |
 //! | `fork` | [`copy`] |
 //! | `reverse` | [`forget_file`], [`write_protect_file`]: from pages of a file to where they are mapped |
@@ -27,6 +28,7 @@
 //! Protocol page: `docs/protocols/residency.md`.
 
 mod fork;
+mod granted;
 mod insert;
 mod kind;
 mod reverse;
@@ -38,7 +40,8 @@ use motet_layout::Frame;
 use motet_paging::{Format, PhysMap};
 
 pub use fork::{Copying, copy};
-pub use insert::{allow_stores, break_copy, fill, insert, show, synchronise};
+pub use granted::{allow_stores, entry_of, forget_granted_to, grant, granted};
+pub use insert::{break_copy, fill, insert, show, synchronise};
 pub use kind::Kind;
 pub(crate) use kind::holds_reference;
 pub use reverse::{forget_file, write_protect_file};

@@ -8,6 +8,7 @@ use motet_paging::{Attr, Leaf, OutOfFrames};
 
 use super::{
     Home, Kind, Mmu,
+    granted::forget_granted,
     insert::forget_elsewhere,
     tables::{alloc_table, caches, edit, tables},
 };
@@ -20,6 +21,8 @@ const MOVED_COST: u64 = 5_000;
 
 /// Unmaps the pages of a range in the tables of all islands, with those tables that only the range needs.
 pub fn unmap(context: &impl Mmu, space: &SpaceRecord, range: Range<u64>) {
+    // Also of pages outside of the range: their table goes, too, if nothing is mapped by it now.
+    forget_granted(space);
     let home = Home::of(context, space);
     edit(context, space, &home, |stale| {
         for (_, table) in caches(context, space, &home) {

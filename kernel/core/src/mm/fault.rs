@@ -4,7 +4,7 @@ use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{
     Fpga, Frame, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_VIEW,
-    VMA_WRITE, VmaRecord,
+    VMA_WRITE, VmaRecord, sync::AtomicU64,
 };
 use motet_paging::{Attr, Leaf, OutOfFrames};
 use motet_protocol::{
@@ -111,10 +111,11 @@ pub fn store_to_registers<M: Machine, const QUICK: bool>(
 ) -> ToRegisters {
     let _guard = lock(cpu, &space.lock);
     let page = address & !(PAGE_SIZE - 1);
+    let Some((id, entry)) = fpga::granted(cpu, space, page).or_else(|| grant_again(cpu, space, page)) else {
+        return ToRegisters::Unknown;
+    };
     let mut asked = ToRegisters::Unknown;
-    let is_possible = residency::allow_stores(cpu, space, page, |frame| {
-        let known = fpga::granted(device, space, page, frame);
-        let Some(id) = known.or_else(|| grant_again(cpu, space, page, frame)) else { return false };
+    let is_possible = residency::allow_stores(cpu, page, entry, || {
         if clients::may_write(device, id) {
             return true;
         }
@@ -133,14 +134,15 @@ fn ask<M: Machine>(cpu: &Cpu<M>, device: &Fpga, asks: Option<&ThreadRecord>, id:
     }
 }
 
-/// Nobody knows of a grant, since VMAs of the registers have changed, or another space has got one: looks whether they may be mapped writably.
+/// No grant is known, since VMAs of registers have changed, or pages were unmapped: looks whether they may be mapped writably.
 #[inline(never)]
-fn grant_again<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, frame: Frame) -> Option<InterfaceId> {
+fn grant_again<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64) -> Option<(InterfaceId, &'static AtomicU64)> {
+    let (entry, frame) = residency::entry_of(cpu, space, page)?;
     let has = fpga::interface_of_frame(cpu, frame)?;
     let vma = vma::find(cpu, space, page).filter(|vma| vma.flags.get() & VMA_WRITE != 0)?;
     let id = fpga::registers_at(cpu, vma, page).filter(|id| *id == has)?;
-    fpga::grant(cpu, space, page, id);
-    Some(id)
+    fpga::grant(cpu, space, page, id, entry);
+    Some((id, entry))
 }
 
 /// Whether this error of [`serve`] means that a mapped file does not have the page, which is a `SIGBUS`.
@@ -255,9 +257,6 @@ fn give_registers<M: Machine>(
     interface: InterfaceId,
 ) -> Result<(), Errno> {
     let allowed = Kind::Shared.allowing(attr_of(vma));
-    if allowed.contains(Attr::WRITE) {
-        fpga::grant(cpu, space, page, interface);
-    }
     let executes = vma.flags.get() & VMA_EXECUTE != 0;
     let leaf = home.leaf(page);
     let may_write = access == Access::Write && fpga::may_write(cpu, interface);
@@ -274,6 +273,11 @@ fn give_registers<M: Machine>(
         }
     }
     .map_err(|_: OutOfFrames| Errno::ENOMEM)?;
+    if allowed.contains(Attr::WRITE)
+        && let Some((entry, _)) = residency::entry_of(cpu, space, page)
+    {
+        fpga::grant(cpu, space, page, interface, entry);
+    }
     // A store waits until it is possible.
     if access == Access::Write && !may_write { Err(Errno::EAGAIN) } else { Ok(()) }
 }

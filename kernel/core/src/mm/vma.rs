@@ -240,7 +240,7 @@ pub fn add<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> Res
     spec.view.put(vma);
     if let Some(inode) = spec.inode {
         fs::get(inode);
-        fpga::forget_grant(cpu, inode);
+        fpga::forget_grant(space, inode);
         vma.inode.set(cpu.raw(inode));
     }
     space.vma_count.set(space.vma_count.get() + 1);
@@ -317,7 +317,7 @@ pub fn has_room(space: &SpaceRecord) -> Result<(), Errno> {
 pub fn clear<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     range_tree::clear(cpu, &space.vma_root, |value| {
         if let Some(vma) = cpu.pool.get::<VmaRecord>(PoolAddr(value)) {
-            free(cpu, vma);
+            free(cpu, space, vma);
             due::spend_locked(cpu, cost::OBJECT);
         }
     });
@@ -363,7 +363,7 @@ pub fn changed<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
 pub fn set_flags<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord, flags: u32) {
     vma.flags.set(flags);
     if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
-        fpga::forget_grant(cpu, inode);
+        fpga::forget_grant(space, inode);
     }
     changed(cpu, space);
 }
@@ -427,7 +427,7 @@ fn remove<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord
     space.vma_count.set(space.vma_count.get() - 1);
     space.mapped_len.set(space.mapped_len.get() - (vma.end.get() - vma.start.get()));
     changed(cpu, space);
-    free(cpu, vma);
+    free(cpu, space, vma);
     true
 }
 
@@ -446,7 +446,7 @@ fn end_change(space: &SpaceRecord) {
 /// The space's lock is held, or nobody else uses it.
 pub fn give_up<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     // Some may be there twice. Who has been freed is not what the tree says.
-    within(cpu, space, 0..u64::MAX).for_each(|vma| free(cpu, vma));
+    within(cpu, space, 0..u64::MAX).for_each(|vma| free(cpu, space, vma));
     space.vma_root.set(0);
     space.last_vma.set(0);
     space.vma_count.set(0);
@@ -455,10 +455,10 @@ pub fn give_up<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     end_change(space);
 }
 
-/// Frees a VMA that is in no tree.
-fn free<M: Machine>(cpu: &Cpu<M>, vma: &'static VmaRecord) {
+/// Frees a VMA of a space that is in no tree.
+fn free<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord) {
     if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
-        fpga::forget_grant(cpu, inode);
+        fpga::forget_grant(space, inode);
         fs::put(cpu, inode);
     }
     slab::free(cpu, vma);

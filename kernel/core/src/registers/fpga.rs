@@ -4,12 +4,12 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{Fpga, FpgaInterface, Frame, InodeRecord, SpaceRecord, ThreadRecord, VmaRecord};
+use motet_layout::{Fpga, FpgaInterface, Frame, InodeRecord, SpaceRecord, ThreadRecord, VmaRecord, sync::AtomicU64};
 use motet_protocol::{
     Context,
     fpga::{self, InterfaceId, clients},
     memory::share_frame,
-    run_queue, schedule,
+    residency, run_queue, schedule,
 };
 
 use crate::cpu::Cpu;
@@ -65,43 +65,26 @@ pub fn may_write<M: Machine>(cpu: &Cpu<M>, id: InterfaceId) -> bool {
     fpga::of(cpu.pool).is_some_and(|fpga| clients::may_write(fpga, id))
 }
 
-/// From now on, until [`forget_grant`], [`granted`] knows that a space may have these registers mapped writably at a page. The space's lock is held.
-pub fn grant<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, id: InterfaceId) {
-    if let Some(fpga) = fpga::of(cpu.pool) {
-        let interface = &fpga.interfaces[id.index()];
-        // Other spaces may have it mapped, too: whoever finds the page of one does not find the number of another.
-        interface.granted_space.store(0, Ordering::Relaxed);
-        interface.granted_at.store(page, Ordering::Release);
-        interface.granted_space.store(space_number(space), Ordering::Release);
-    }
+/// From now on, until [`forget_grant`], [`granted`] knows that a space may have these registers mapped writably at a page, whose entry this is. The
+/// space's lock is held.
+pub fn grant<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, id: InterfaceId, entry: &'static AtomicU64) {
+    residency::grant(cpu, space, page, id.link(), entry);
 }
 
-/// A VMA of a file comes, changes or goes: if that is an interface, no grant of it holds any more, whichever space it was for. The lock of the VMA's space is held.
+/// A VMA of a file comes, changes or goes: if that is an interface, no grant of it to the VMA's space holds any more. The space's lock is held.
 #[inline]
-pub fn forget_grant<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) {
-    if is_interface(pages)
-        && let Some(interface) = interface_of(cpu, pages)
-    {
-        interface.granted_space.store(0, Ordering::Release);
+pub fn forget_grant(space: &SpaceRecord, pages: &InodeRecord) {
+    if is_interface(pages) {
+        residency::forget_granted_to(space, pages.fpga.get());
     }
 }
 
-/// The interface whose registers a frame has, if a space may have them mapped writably at a page when they are connected, as is known. The space's
+/// The interface whose registers a space may have mapped writably at a page when they are connected, as is known, and the page's entry. The space's
 /// lock is held.
 #[inline(always)]
-pub fn granted(fpga: &Fpga, space: &SpaceRecord, page: u64, frame: Frame) -> Option<InterfaceId> {
-    let id = clients::of_registers(fpga, frame)?;
-    let interface = &fpga.interfaces[id.index()];
-    let number = space_number(space);
-    let is_its = || interface.granted_space.load(Ordering::Acquire) == number;
-    let is_granted = is_its() && interface.granted_at.load(Ordering::Acquire) == page && is_its();
-    is_granted.then_some(id)
-}
-
-/// The number of a space, which no other one has had or will have.
-#[inline(always)]
-fn space_number(space: &SpaceRecord) -> u64 {
-    space.epoch.load(Ordering::Relaxed) >> EPOCH_SHIFT
+pub fn granted<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64) -> Option<(InterfaceId, &'static AtomicU64)> {
+    let (who, entry) = residency::granted(cpu, space, page)?;
+    Some((InterfaceId::from_link(who)?, entry))
 }
 
 /// The interface whose registers a frame has, if it has any.
