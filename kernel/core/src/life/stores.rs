@@ -3,7 +3,7 @@
 //!
 //! Whatever else is due, and all that has to wait, goes the way of all faults ([`fault`](super::fault)), which does the same from its beginning.
 
-use core::sync::atomic::Ordering;
+use core::{hint::black_box, sync::atomic::Ordering};
 
 use motet_hal::Machine;
 use motet_layout::{PoolAddr, SpaceRecord, ThreadRecord, UserFrame};
@@ -31,12 +31,12 @@ pub fn serve_quickly<M: Machine>(cpu: &Cpu<M>, frame: &'static UserFrame, addres
         return false;
     }
     cpu.fpga.begin_request();
-    // In a loop, so that its code is there once, and in the caches the second time.
+    // In a loop, so that its code is there once, and in the caches the second time: the compiler is not to know what `asks` is then, or it would make a copy.
     let mut asks = Some(thread);
     loop {
         match mm::store_to_registers::<M, true>(cpu, device, asks, space, address) {
             ToRegisters::Possible => return true,
-            ToRegisters::Asked(id) if look_quickly(cpu, thread, id) => asks = None,
+            ToRegisters::Asked(id) if look_quickly(cpu, thread, id) => asks = black_box(None),
             ToRegisters::Asked(_) => return false,
             // Should they have been taken away while this core looked, the store is a request once more.
             ToRegisters::Unknown => return asks.is_none(),
