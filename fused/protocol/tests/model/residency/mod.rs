@@ -407,3 +407,28 @@ fn three_islands_agree_on_what_is_where() {
 fn where_memory_is_short_nothing_is_lost() {
     explore(300, model((2, 5, 12), &ALL, Bug::None));
 }
+
+/// The entry of a page is no longer known when other pages have been unmapped: they may have shared a table, which has gone then.
+#[test]
+fn no_entry_is_known_after_pages_were_unmapped() {
+    explore(1, || {
+        let world = World::new(0);
+        let island = Island::new(&world, 0, Bug::None);
+        let space = world.space.clone();
+        assert!(island.activate(&space) && island.translate(&space, FILE, READ).is_some());
+        let (page, who) = (PAGES[FILE], 3);
+        let known = || residency::granted(&island, space.record, page).map(|(who, _)| who);
+        let (entry, frame) = residency::entry_of(&island, space.record, page).expect("the page is mapped");
+        assert_eq!(frame, world.file);
+        residency::grant(&island, space.record, page, who, entry);
+        assert_eq!(known(), Some(who));
+        residency::forget_granted_to(space.record, who + 1);
+        assert_eq!(known(), Some(who), "another one's was forgotten");
+        island.remap(&space, PRIVATE);
+        assert_eq!(known(), None, "a table that may have gone is known");
+        residency::grant(&island, space.record, page, who, entry);
+        residency::forget_granted_to(space.record, who);
+        assert_eq!(known(), None);
+        island.flush_user();
+    });
+}
