@@ -213,12 +213,12 @@ fn not_ringing_a_core_that_is_out_is_caught() {
             run_queue::wake_core(core, leaver());
         }
     };
-    must_be_caught(1000, model(Steps { bring, ..RIGHT }, false));
+    must_be_caught(20_000, model(Steps { bring, ..RIGHT }, false));
 }
 
 #[test]
 fn sleeping_out_of_use_without_a_second_look_is_caught() {
-    must_be_caught(1000, model(Steps { may_sleep: |_| true, ..RIGHT }, false));
+    must_be_caught(20_000, model(Steps { may_sleep: |_| true, ..RIGHT }, false));
 }
 
 /// It looks what there is, and then says that it is out.
@@ -230,11 +230,11 @@ fn looking_before_saying_so_is_caught() {
         core.own_record().state.store(CORE_OUT, Ordering::SeqCst);
         is_quiet
     };
-    must_be_caught(1000, model(Steps { leave, may_sleep, ..RIGHT }, false));
+    must_be_caught(20_000, model(Steps { leave, may_sleep, ..RIGHT }, false));
 }
 
 /// The doorbell has been taken for something else before the core looks whether it is asked.
 #[test]
 fn falling_asleep_without_a_look_whether_one_is_asked_is_caught() {
-    must_be_caught(1000, model(Steps { may_idle: |_| true, ..RIGHT }, false));
+    must_be_caught(20_000, model(Steps { may_idle: |_| true, ..RIGHT }, false));
 }

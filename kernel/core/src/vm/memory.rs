@@ -151,6 +151,12 @@ fn make_root<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, format: Stage2) ->
     Some(root)
 }
 
+/// A table of the second stage, by its root.
+#[inline(always)]
+pub fn table<M: Machine>(cpu: &Cpu<M>, (root, format): (Frame, Stage2)) -> Table<'_, Stage2> {
+    Table { pool: cpu.pool, root, format, map: cpu.mm.map() }
+}
+
 /// The tables of a machine, of all islands that have run it.
 pub fn tables<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) -> impl Iterator<Item = Table<'static, Stage2>> {
     let islands = (0..vm.space.roots.len() as u32).filter_map(IslandId::from_raw);
@@ -186,7 +192,7 @@ pub fn serve_fault<M: Machine>(
     let page = address & !(PAGE_SIZE - 1);
     let _guard = lock(cpu, &vm.space.lock);
     let Some(region) = region_at(vm, page) else { return Found::Nothing };
-    let table = Table { pool: cpu.pool, root, format, map: cpu.mm.map() };
+    let table = table(cpu, (root, format));
     let inode = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
     if fpga::is_interface(inode) {
         return accelerators::serve_fault(cpu, vm, (&table, region), page, access);

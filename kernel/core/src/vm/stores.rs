@@ -4,7 +4,6 @@
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{Fpga, InodeRecord, PAGE_SIZE, PoolAddr, sync::Ordering};
-use motet_paging::Table;
 use motet_protocol::{
     fpga::{self, InterfaceId},
     lock::try_lock,
@@ -50,8 +49,7 @@ impl<M: Machine> Running<'_, M> {
         if device.interfaces[id.index()].refused.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        let (root, format) = self.table;
-        let table = Table { pool: cpu.pool, root, format, map: cpu.mm.map() };
+        let table = memory::table(cpu, self.table);
         let drops = || cpu.machine.widen_guest_page(&self.vcpu.system, page);
         accelerators::serve_store(cpu, &table, page, id, drops)
     }
