@@ -117,12 +117,19 @@ fn is_more_urgent(first: &ThreadRecord, running: &ThreadRecord) -> bool {
 #[inline]
 pub fn make_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     cputime::charge(cpu, thread);
-    if !is_round_over(thread) { handover::step_aside(cpu, thread) } else { handover::yield_core(cpu, thread) }
+    if loses_place(thread) { handover::yield_core(cpu, thread) } else { handover::step_aside(cpu, thread) }
 }
 
-/// Whether the thread, which has been charged, has run for its slice, and its equals come first. If so, it begins another one.
+/// Whether the equals come first of a thread that gives way and has been charged: it has run for its slice, and begins another one. `SCHED_FIFO` threads keep
+/// their place.
 #[inline(always)]
-pub fn is_round_over(thread: &ThreadRecord) -> bool {
+pub fn loses_place(thread: &ThreadRecord) -> bool {
+    schedule::of(thread).policy() != SCHED_FIFO && is_round_over(thread)
+}
+
+/// Whether the thread, which has been charged, has run for its slice. If so, it begins another one.
+#[inline(always)]
+fn is_round_over(thread: &ThreadRecord) -> bool {
     let is_over = has_used_slice(thread);
     if is_over {
         thread.slice_begun_ns.set(thread.user_ns.get());
@@ -130,11 +137,10 @@ pub fn is_round_over(thread: &ThreadRecord) -> bool {
     is_over
 }
 
-/// Whether the thread, which has been charged, has run for its slice, and its equals come first. `SCHED_FIFO` has no slices.
+/// Whether the thread, which has been charged, has run for its slice.
 #[inline(always)]
 pub fn has_used_slice(thread: &ThreadRecord) -> bool {
-    schedule::of(thread).policy() != SCHED_FIFO
-        && thread.user_ns.get().saturating_sub(thread.slice_begun_ns.get()) >= slice_ns(thread)
+    thread.user_ns.get().saturating_sub(thread.slice_begun_ns.get()) >= slice_ns(thread)
 }
 
 /// What becomes of a thread whose time is up.

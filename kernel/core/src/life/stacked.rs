@@ -157,7 +157,7 @@ impl<M: Machine> Stacked<'_, M> {
     /// The lower one, which has been charged, begins another slice if it has used up its own.
     #[inline(always)]
     fn end_slice(&self) {
-        if realtime::is_round_over(self.lower.thread) {
+        if realtime::loses_place(self.lower.thread) {
             self.is_lower_last.set(!ready::is_empty(self.cpu.own));
         }
     }
