@@ -1,64 +1,19 @@
 // Accelerators of an FPGA, used without a library: their results, jobs that continue after a preemption, and requests that are refused.
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DATA_BYTES (256 << 10)
+#include "accel.h"
+
 #define RESULTS (128 << 10)
 #define SET_PRIORITY 0x4d60
 #define MEMORY 0x4d70
 enum { PREEMPTED = 4 };
-enum { RUNNING = 3, DONE = 5, FAILED = 6 };
-
-struct registers {
-    uint32_t stat, start, over, cmd, data_addr, data_size;
-    uint64_t result;
-    uint32_t int_ctrl, pad, custom[8];
-};
-
-struct client {
-    int fd;
-    volatile struct registers *registers;
-    unsigned char *data;
-    uint64_t told;
-};
-
-static void fail(const char *what) {
-    printf("%s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static void expect(int is_right, const char *what) {
-    if (!is_right) {
-        printf("wrong: %s\n", what);
-        exit(1);
-    }
-}
-
-static struct client come(const char *accelerator) {
-    char path[64];
-    snprintf(path, sizeof path, "/dev/accel/%s", accelerator);
-    struct client client = {.fd = open(path, O_RDWR)};
-    if (client.fd < 0)
-        fail(path);
-    void *pages = mmap(NULL, 4096 + DATA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, client.fd, 0);
-    if (pages == MAP_FAILED)
-        fail("mmap");
-    client.registers = pages;
-    client.data = (unsigned char *)pages + 4096;
-    return client;
-}
+enum { RUNNING = 3, FAILED = 6 };
 
 static void go(struct client *client) {
     munmap((void *)client->registers, 4096 + DATA_BYTES);

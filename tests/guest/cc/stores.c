@@ -1,26 +1,15 @@
 // Stores to registers of the FPGA that are not connected, by a program that looks at all of its registers afterwards (docs/protocols/fpga.md, "Offers",
 // "Looking"); and what such stores may not do. Only AArch64 looks: elsewhere all registers are stored anyway. `stores ROUNDS [exact]`: in
 // simulated time, timers interrupt when they should.
-#include <errno.h>
-#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { DATA_BYTES = 64 << 10, DONE = 5, REGISTERS = 31, FLAGS = 31, DOUBLES = 32, WORDS = 34 };
+#include "accel.h"
 
-struct registers {
-    uint32_t stat, start, over, cmd, data_addr, data_size;
-    uint64_t result;
-    uint32_t int_ctrl, pad, custom[8];
-};
+enum { REGISTERS = 31, FLAGS = 31, DOUBLES = 32, WORDS = 34 };
 
 // Loads x0 to x30, the flags, d0 and d31 from `values`, stores w1 where x0 points, and keeps all of them in `found`.
 void store_checked(const uint64_t *values, uint64_t *found);
@@ -49,29 +38,9 @@ void store_checked(const uint64_t *values, uint64_t *found) {
 }
 #endif
 
-static void fail(const char *what) {
-    printf("%s: %s\n", what, strerror(errno));
-    exit(1);
-}
-
-static void expect(int is_right, const char *what) {
-    if (!is_right) {
-        printf("wrong: %s\n", what);
-        exit(1);
-    }
-}
-
-static volatile struct registers *come(const char *accelerator) {
-    char path[64];
-    snprintf(path, sizeof path, "/dev/accel/%s", accelerator);
-    int fd = open(path, O_RDWR);
-    if (fd < 0)
-        fail(path);
-    void *pages = mmap(NULL, 4096 + DATA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (pages == MAP_FAILED)
-        fail("mmap");
-    // The page is there from now on, and cannot be written.
-    volatile struct registers *registers = pages;
+// Registers that are mapped from now on, and cannot be written.
+static volatile struct registers *registers_of(const char *accelerator) {
+    volatile struct registers *registers = come(accelerator).registers;
     expect(registers->stat == 0, "registers that nobody has stored to");
     return registers;
 }
@@ -175,7 +144,7 @@ int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 1;
     signal(SIGSEGV, on_fault);
     signal(SIGALRM, on_alarm);
-    volatile struct registers *clients[] = {come("qam16"), come("qam16"), come("fft1024")};
+    volatile struct registers *clients[] = {registers_of("qam16"), registers_of("qam16"), registers_of("fft1024")};
     for (int round = 0; round < rounds; round++) {
         // The other client of that accelerator: a region that is offered. The third one's: a region that becomes it.
         for (int at = 0; at < 3; at++) {

@@ -6,7 +6,7 @@ use motet_layout::Isa;
 use crate::Scenario;
 use crate::calls::Sys;
 use crate::program::{DATA, Program};
-use crate::scenarios::{ADDRESS, NONBLOCK, close, connect, write_address};
+use crate::scenarios::{NONBLOCK, close, connect, listen, socket_at_address, write_address};
 
 const ROOM: u64 = DATA + 0x1000;
 /// `AT_FDCWD`.
@@ -46,16 +46,6 @@ pub fn together(first: fn(&mut Program), work: fn(&mut Program, Isa), last: fn(&
     Scenario { files, command: vec!["/first"], ..Scenario::default() }
 }
 
-/// Exits with `status` unless the last system call's result is `wanted`.
-fn expect(program: &mut Program, wanted: u64, status: u64) {
-    let good = program.asm.label();
-    let (result, scratch) = (program.asm.roles.result, program.asm.roles.args[5]);
-    program.asm.li(scratch, wanted);
-    program.asm.branch(Op::Beq, result, scratch, good);
-    program.exit(status);
-    program.asm.bind(good);
-}
-
 /// Programs use more memory than a block has, and give it back.
 pub fn memory() -> Scenario {
     const LEN: u64 = 560 << 12;
@@ -87,25 +77,14 @@ pub fn binders() -> Scenario {
     together(
         |_| {},
         |program, _| {
-            let [fd, ..] = program.asm.roles.saved;
             write_address(program);
             for _ in 0..4 {
-                program.call(Sys::Socket, &[1, 1, 0]);
-                program.result_to(fd);
-                program.arg_from(0, fd);
-                program.arg(1, ADDRESS);
-                program.arg(2, 4);
-                program.call_as_is(Sys::Bind);
+                socket_at_address(program, Sys::Bind);
                 close(program);
             }
         },
         |program| {
-            for (call, args) in
-                [(Sys::Socket, &[1, 1 | NONBLOCK, 0][..]), (Sys::Bind, &[3, ADDRESS, 4]), (Sys::Listen, &[3, 64])]
-            {
-                program.call(call, args);
-                program.or_exit(102);
-            }
+            listen(program, 102);
             connect(program);
             program.or_exit(103);
         },
@@ -127,7 +106,7 @@ pub fn typists() -> Scenario {
             let (result, zero) = (program.asm.roles.result, program.asm.roles.args[5]);
             program.asm.li(zero, 0);
             program.asm.branch(Op::Beq, result, zero, end);
-            expect(program, 8, 104);
+            program.or_exit_unless(8, 104);
             program.asm.jump(again);
             program.asm.bind(end);
         },
@@ -178,12 +157,12 @@ pub fn transfers() -> Scenario {
             program.asm.li(scratch, 0);
             program.asm.branch(Op::Bge, result, scratch, again);
             start(program);
-            expect(program, 32, 102);
+            program.or_exit_unless(32, 102);
             program.store_at(POLLED, FILE | 1 << 32);
             program.call(Sys::Ppoll, &[POLLED, 1, 0, 0, 8]);
             program.or_exit(103);
             program.call(Sys::Read, &[FILE, ROOM, 32]);
-            expect(program, 32, 104);
+            program.or_exit_unless(32, 104);
             program.asm.bind(known);
         },
     )

@@ -101,6 +101,16 @@ impl Program {
         self.asm.bind(good);
     }
 
+    /// Exits with `status` unless the last system call's result is `wanted`.
+    pub fn or_exit_unless(&mut self, wanted: u64, status: u64) {
+        let good = self.asm.label();
+        let (result, scratch) = (self.asm.roles.result, self.asm.roles.args[5]);
+        self.asm.li(scratch, wanted);
+        self.asm.branch(Op::Beq, result, scratch, good);
+        self.call(Sys::ExitGroup, &[status]);
+        self.asm.bind(good);
+    }
+
     /// Writes a text to a descriptor.
     pub fn print(&mut self, fd: u64, text: &str) {
         self.arg(0, fd);

@@ -101,15 +101,30 @@ pub fn write_address(program: &mut Program) {
     program.store_at(ADDRESS, 1 | u64::from(b'x') << 24);
 }
 
-/// Connects to who listens at [`ADDRESS`]; the descriptor is in the first register that calls keep.
-pub fn connect(program: &mut Program) {
+/// Listens at [`ADDRESS`] with descriptor 3, the next one; exits with `status` if that fails.
+pub fn listen(program: &mut Program, status: u64) {
+    for (call, args) in
+        [(Sys::Socket, &[1, 1 | NONBLOCK, 0][..]), (Sys::Bind, &[3, ADDRESS, 4]), (Sys::Listen, &[3, 64])]
+    {
+        program.call(call, args);
+        program.or_exit(status);
+    }
+}
+
+/// Makes a socket and binds or connects it to [`ADDRESS`]; the descriptor is in the first register that calls keep.
+pub fn socket_at_address(program: &mut Program, call: Sys) {
     let [fd, ..] = program.asm.roles.saved;
     program.call(Sys::Socket, &[1, 1, 0]);
     program.result_to(fd);
     program.arg_from(0, fd);
     program.arg(1, ADDRESS);
     program.arg(2, 4);
-    program.call_as_is(Sys::Connect);
+    program.call_as_is(call);
+}
+
+/// Connects to who listens at [`ADDRESS`], as [`socket_at_address`].
+pub fn connect(program: &mut Program) {
+    socket_at_address(program, Sys::Connect);
 }
 
 /// Closes the descriptor in the first register that calls keep.

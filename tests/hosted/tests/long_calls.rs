@@ -26,16 +26,6 @@ fn prepare(program: &mut Program) {
     program.or_exit(101);
 }
 
-/// Exits with `status` unless the last call's result is `wanted`.
-fn expect_result(program: &mut Program, wanted: u64, status: u64) {
-    let good = program.asm.label();
-    let (result, scratch) = (program.asm.roles.result, program.asm.roles.args[5]);
-    program.asm.li(scratch, wanted);
-    program.asm.branch(Op::Beq, result, scratch, good);
-    program.exit(status);
-    program.asm.bind(good);
-}
-
 /// Starts a thread that sleeps for a moment again and again and counts that at [`DATA`]; returns when it has begun to, with 0
 /// in `zero`.
 fn start_sleeper(program: &mut Program) -> Sleeper {
@@ -97,17 +87,17 @@ fn others_run_during_long_calls() {
         for (call, status) in [(Sys::Pwrite64, 103), (Sys::Pread64, 106)] {
             program.asm.op_i(Op::Ld64, before, at, 0);
             program.call(call, &[3, BUFFER, LEN, 0]);
-            expect_result(program, LEN, status);
+            program.or_exit_unless(LEN, status);
             expect_counts(program, status + 1);
         }
         program.call(Sys::Ftruncate, &[3, 0]);
-        expect_result(program, 0, 109);
+        program.or_exit_unless(0, 109);
         program.call(Sys::Pread64, &[3, BUFFER, LEN, 0]);
-        expect_result(program, 0, 110);
+        program.or_exit_unless(0, 110);
         // The buffer is resident now.
         program.asm.op_i(Op::Ld64, before, at, 0);
         program.call(Sys::Munmap, &[BUFFER, LEN]);
-        expect_result(program, 0, 112);
+        program.or_exit_unless(0, 112);
         expect_counts(program, 113);
         program.print(1, "done\n");
         program.exit(0);
@@ -128,7 +118,7 @@ fn a_timer_that_comes_during_a_fork_is_served_afterwards() {
         program.call(Sys::Pread64, &[3, BUFFER, LEN, 0]);
         program.call(Sys::Ftruncate, &[3, LEN]);
         program.call(Sys::Pread64, &[3, BUFFER, LEN, 0]);
-        expect_result(program, LEN, 101);
+        program.or_exit_unless(LEN, 101);
         let sleeper = start_sleeper(program);
         for _ in 0..3 {
             let child = program.fork(value);

@@ -7,7 +7,7 @@ use motet_layout::{Isa, IslandId, LockClass, sync::Ordering};
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::deaths::{binders, memory, spaces, together, transfers, typists};
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::scenarios::{ADDRESS, NONBLOCK, close, connect, sharers, write_address};
+use motet_tests_hosted::scenarios::{NONBLOCK, close, connect, listen, sharers, write_address};
 use motet_tests_hosted::{ROUGH, Scenario, boot_and_look, env, three_islands, whole};
 
 /// What islands do while one of them dies.
@@ -221,28 +221,19 @@ fn pipes() -> Scenario {
             }
         },
         |program| {
-            let [found, wanted, ..] = program.asm.roles.saved;
-            let expect = |program: &mut Program, value: u64, status: u64| {
-                let good = program.asm.label();
-                program.result_to(found);
-                program.asm.li(wanted, value);
-                program.asm.branch(Op::Beq, found, wanted, good);
-                program.exit(status);
-                program.asm.bind(good);
-            };
             // What those who have ended or died have left.
             program.call(Sys::Read, &[READS, ROOM, 4096]);
             program.call(Sys::Write, &[WRITES, DATA, 8]);
-            expect(program, 8, 103);
+            program.or_exit_unless(8, 103);
             program.call(Sys::Read, &[READS, ROOM, 64]);
-            expect(program, 8, 104);
+            program.or_exit_unless(8, 104);
             program.call(Sys::Close, &[3]);
             open_end(program, 1); // O_WRONLY
-            expect(program, NOBODY, 105);
+            program.or_exit_unless(NOBODY, 105);
             open_end(program, 0);
             program.or_exit(106);
             program.call(Sys::Read, &[3, ROOM, 8]);
-            expect(program, 0, 107); // the end
+            program.or_exit_unless(0, 107); // the end
         },
     )
 }
@@ -260,12 +251,7 @@ fn connections() -> Scenario {
     together(
         |program| {
             write_address(program);
-            for (call, args) in
-                [(Sys::Socket, &[1, 1 | NONBLOCK, 0][..]), (Sys::Bind, &[3, ADDRESS, 4]), (Sys::Listen, &[3, 64])]
-            {
-                program.call(call, args);
-                program.or_exit(100);
-            }
+            listen(program, 100);
         },
         |program, _| {
             write_address(program);

@@ -2,7 +2,7 @@
 
 use motet_abi::Errno;
 use motet_layout::{
-    Frame, InodeRecord, PAGE_SIZE, in_order,
+    Frame, InodeRecord, PAGE_SHIFT, PAGE_SIZE, in_order,
     sync::{AtomicU64, Ordering},
 };
 
@@ -16,6 +16,8 @@ use super::contents::FILE_SIZE_MAX;
 
 /// log2 of the entries of an index frame.
 const LEVEL_BITS: u32 = 9;
+/// With more levels, a tree would reach beyond any index.
+const LEVELS_MAX: u32 = u64::BITS / LEVEL_BITS;
 
 /// The frame of page `index` with a reference added for the caller, `None` for a hole.
 pub fn page(context: &impl Context, inode: &'static InodeRecord, index: u64) -> Option<Frame> {
@@ -145,16 +147,22 @@ pub(super) fn recover(context: &impl Context, inode: &InodeRecord) {
         in_order();
         inode.new_root.set(0);
     }
-    inode.page_count.set(count(context, Frame(inode.pages.get()), inode.page_levels.get()));
+    let mut left = context.pool().len() >> PAGE_SHIFT;
+    let levels = inode.page_levels.get().min(LEVELS_MAX);
+    inode.page_count.set(count(context, Frame(inode.pages.get()), levels, &mut left));
 }
 
-/// How many pages there are below a frame that is so many levels above them.
-fn count(context: &impl Context, frame: Frame, level: u32) -> u32 {
-    if frame.is_none() || level == 0 {
-        return u32::from(!frame.is_none());
+/// How many pages there are below a frame that is so many levels above them. `left`: how many frames there can be still; a damaged tree could have more.
+fn count(context: &impl Context, frame: Frame, level: u32, left: &mut u64) -> u32 {
+    if frame.is_none() || *left == 0 {
+        return 0;
+    }
+    *left -= 1;
+    if level == 0 {
+        return 1;
     }
     let below = entries(context, frame).iter().map(|entry| Frame(entry.load(Ordering::Relaxed) as u32));
-    below.map(|below| count(context, below, level - 1)).sum()
+    below.map(|below| count(context, below, level - 1, left)).sum()
 }
 
 /// Pages that are being freed.

@@ -142,9 +142,7 @@ impl<M: Machine> Stacked<'_, M> {
             return Err(None);
         }
         let is_due = |interrupts| self.is_upper_due(deadline_ns, interrupts);
-        if let Some(trap) = lower.held.run_until(begun_ns, is_due) {
-            return Err(Some(trap));
-        }
+        lower.held.run_until(begun_ns, is_due).map_err(Some)?;
         count(&cpu.counters().heartbeat);
         cpu.alarm.clear();
         charge(cpu, lower.thread);

@@ -21,12 +21,14 @@ use crate::{
     ability::away,
     call::{BUDGET, cost},
     cpu::Cpu,
-    due,
-    registers::{self, fpga::EPOCH_SHIFT},
+    due, registers,
 };
 
 /// What a new VMA costs.
 const ADDED: u64 = 400;
+
+/// Epochs of a space, before they would be another's.
+const EPOCH_SHIFT: u32 = 32;
 
 /// A new, empty space of a program for one ISA, whose home is this island.
 ///

@@ -14,9 +14,6 @@ use motet_protocol::{
 
 use crate::cpu::Cpu;
 
-/// Epochs of a space, before they would be another's: above these bits is the space's number.
-pub const EPOCH_SHIFT: u32 = 32;
-
 /// To the FPGA, so many more are above that: real-time priorities.
 pub const REALTIME: u32 = schedule::PRIORITY_MAX;
 /// [`schedule::Schedule::rank`] of the most urgent thread that there can be.

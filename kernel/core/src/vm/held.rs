@@ -11,6 +11,14 @@ use super::{
 };
 use crate::{call::Stop, cpu::Cpu};
 
+/// What follows when a guest has stopped.
+enum Then<R> {
+    Ends(R),
+    GoesOn,
+    /// Nothing that was looked for.
+    Other,
+}
+
 /// The guest of a thread that is in the middle of running it. Nobody else uses it as long as this lives.
 pub struct Held<'a, M: Machine> {
     running: Running<'a, M>,
@@ -35,65 +43,66 @@ impl<'a, M: Machine> Held<'a, M> {
     #[inline(always)]
     pub fn run_until_wait(&self, begun_ns: u64) -> Result<u64, Trap> {
         let guest = &self.running;
-        guest.begun_ns.set(begun_ns);
-        guest.with_floats(|| {
-            loop {
-                match guest.run_guest() {
-                    Trap::Guest(GuestTrap::WaitForInterrupt) => {
-                        guest.enter();
-                        if let Err(deadline_ns) = guest.next_interrupt() {
-                            break Ok(if deadline_ns == 0 { u64::MAX } else { deadline_ns });
-                        }
-                        self.count_wait();
-                    }
-                    Trap::Interrupt(interrupts) if guest.is_for_guest(interrupts) => guest.count(Counted::Interrupt),
-                    Trap::Guest(GuestTrap::SystemRegister(access)) if guest.access_clock(access) => self.end_access(),
-                    trap @ (Trap::Guest(_)
-                    | Trap::Interrupt(_)
-                    | Trap::Syscall
-                    | Trap::PageFault { .. }
-                    | Trap::IllegalInstruction { .. }
-                    | Trap::Breakpoint
-                    | Trap::Arithmetic
-                    | Trap::Misaligned { .. }
-                    | Trap::BadAddress { .. }) => break Err(trap),
+        self.run(begun_ns, |trap| {
+            if !matches!(trap, Trap::Guest(GuestTrap::WaitForInterrupt)) {
+                return Then::Other;
+            }
+            guest.enter();
+            match guest.next_interrupt() {
+                Err(0) => Then::Ends(u64::MAX),
+                Err(deadline_ns) => Then::Ends(deadline_ns),
+                Ok(()) => {
+                    self.count_wait();
+                    Then::GoesOn
                 }
             }
         })
     }
 
-    /// Runs the guest until an interrupt comes that `is_awaited`: then `None`; or until anything else stops it.
+    /// Runs the guest until an interrupt comes that `is_awaited`. The error is anything else that has stopped it.
     #[inline(always)]
-    pub fn run_until(&self, begun_ns: u64, is_awaited: impl Fn(Interrupts) -> bool) -> Option<Trap> {
+    pub fn run_until(&self, begun_ns: u64, is_awaited: impl Fn(Interrupts) -> bool) -> Result<(), Trap> {
+        self.run(begun_ns, |trap| {
+            if let Trap::Interrupt(interrupts) = trap
+                && is_awaited(interrupts)
+            {
+                self.running.count(Counted::Interrupt);
+                return Then::Ends(());
+            }
+            Then::Other
+        })
+    }
+
+    /// Runs the guest and serves what concerns its own time alone, until `look` says of a trap that it ends this. The error is any other trap.
+    #[inline(always)]
+    fn run<R>(&self, begun_ns: u64, look: impl Fn(Trap) -> Then<R>) -> Result<R, Trap> {
         let guest = &self.running;
         guest.begun_ns.set(begun_ns);
         guest.with_floats(|| {
             loop {
-                match guest.run_guest() {
-                    Trap::Interrupt(interrupts) if is_awaited(interrupts) => {
-                        guest.count(Counted::Interrupt);
-                        break None;
-                    }
-                    Trap::Interrupt(interrupts) if guest.is_for_guest(interrupts) => guest.count(Counted::Interrupt),
-                    Trap::Guest(GuestTrap::SystemRegister(access)) if guest.access_clock(access) => self.end_access(),
-                    trap @ (Trap::Guest(_)
-                    | Trap::Interrupt(_)
-                    | Trap::Syscall
-                    | Trap::PageFault { .. }
-                    | Trap::IllegalInstruction { .. }
-                    | Trap::Breakpoint
-                    | Trap::Arithmetic
-                    | Trap::Misaligned { .. }
-                    | Trap::BadAddress { .. }) => break Some(trap),
+                let trap = guest.run_guest();
+                match look(trap) {
+                    Then::Ends(result) => break Ok(result),
+                    Then::GoesOn => {}
+                    Then::Other if self.serve_own(trap) => {}
+                    Then::Other => break Err(trap),
                 }
             }
         })
     }
 
-    /// An access to a register of the guest's time has been served.
-    fn end_access(&self) {
-        self.running.count(Counted::Register);
-        self.running.skip(4);
+    /// Serves a trap that is about the guest's own time. `false`: it is another one.
+    #[inline(always)]
+    fn serve_own(&self, trap: Trap) -> bool {
+        let guest = &self.running;
+        if let Trap::Interrupt(interrupts) = trap {
+            let is_own = guest.is_for_guest(interrupts);
+            if is_own {
+                guest.count(Counted::Interrupt);
+            }
+            return is_own;
+        }
+        matches!(trap, Trap::Guest(GuestTrap::SystemRegister(access)) if guest.serve_clock(access))
     }
 
     /// Counts that the guest has waited.

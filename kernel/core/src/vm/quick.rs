@@ -18,17 +18,7 @@ impl<M: Machine> ServeTraps for &Running<'_, M> {
     #[inline(always)]
     fn serve(&self, trap: Trap) -> bool {
         match trap {
-            Trap::Guest(GuestTrap::SystemRegister(register)) => {
-                let is_served = match M::ISA {
-                    Isa::RiscV64 => sbi::register(self, register),
-                    Isa::X86_64 | Isa::AArch64 | Isa::Hosted => false,
-                };
-                if is_served {
-                    self.count(Counted::Register);
-                    self.skip(4);
-                }
-                is_served
-            }
+            Trap::Guest(GuestTrap::SystemRegister(register)) => self.serve_clock(register),
             Trap::Guest(GuestTrap::Hypercall { .. }) => {
                 let is_served = match M::ISA {
                     Isa::RiscV64 => sbi::call_quickly(self),
