@@ -137,6 +137,31 @@ pub fn comes_first(context: &impl Context, record: &CoreRecord, thread: &ThreadR
     mask == 0 || mask == 1 << group && is_urgent(group as usize)
 }
 
+/// The thread that would be next if the running one, which is not in the queue, were [added](add) as [`Place::Last`]. `None`: there is none, or
+/// others than ordinary threads of its user are ready.
+#[inline(always)]
+pub fn follower(context: &impl Context, record: &CoreRecord, running: &ThreadRecord) -> Option<&'static ThreadRecord> {
+    let index = record.ready_running.get() as usize;
+    let group = record.ready_groups.get(index)?;
+    let is_alone = record.ready_mask.get() == 1 << index && record.first_come.get() == 0;
+    // While the thread was not in the queue, another user may have been given its group.
+    if is_alone && group_for(context, record, running) == index { context.object(group.first.get()) } else { None }
+}
+
+/// Puts the running thread behind all others, and takes its [follower](follower()).
+#[inline(always)]
+pub fn rotate(
+    context: &impl Context,
+    record: &CoreRecord,
+    running: &'static ThreadRecord,
+    follower: &'static ThreadRecord,
+) {
+    if let Some(group) = record.ready_groups.get(record.ready_running.get() as usize) {
+        append(context, group, running);
+        group.first.set(follower.queue_next.load(Ordering::Relaxed));
+    }
+}
+
 /// Counts a thread as taken that has not been in the queue.
 #[inline]
 pub fn take_past(context: &impl Context, record: &CoreRecord, thread: &ThreadRecord) {

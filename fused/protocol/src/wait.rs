@@ -73,14 +73,21 @@ fn further_node(context: &impl Context, thread: &ThreadRecord, used: usize) -> O
 }
 
 /// Leaves all queues. Called by the thread's core when the wait is over or was not needed; the thread is running again.
+#[inline(always)]
 pub fn finish(context: &impl Context, thread: &'static ThreadRecord) {
+    if thread.wait_count.get() != 0 {
+        leave_all(context, thread);
+    }
+    thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
+}
+
+fn leave_all(context: &impl Context, thread: &'static ThreadRecord) {
     let used = thread.wait_count.get() as usize;
     thread.nodes[..used.min(WAIT_NODES)].iter().for_each(|node| leave(context, node));
     if used > WAIT_NODES {
         leave_further(context, thread);
     }
     thread.wait_count.set(0);
-    thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
 }
 
 #[cold]

@@ -282,4 +282,48 @@ proptest! {
         }
         prop_assert!(inside.is_empty());
     }
+
+    /// A core whose running thread yields to its follower is in the same state as one that puts the thread last and takes the next one.
+    #[test]
+    fn a_follower_is_who_comes_next(threads in proptest::collection::vec((0_u32..2, -2..3, any::<bool>()), 2..6), turns in 1_usize..8) {
+        let core_with = || {
+            let core = Core::new();
+            let processes = [core.process(1), core.process(2)];
+            let threads: Vec<_> = threads.iter().map(|&(user, nice, is_realtime)| {
+                let thread = core.thread(processes[user as usize], nice);
+                if is_realtime && user == 1 {
+                    schedule::set(thread, Schedule::new(SCHED_RR, 1, false).unwrap());
+                }
+                thread
+            }).collect();
+            threads.iter().for_each(|thread| core.add(thread, Place::ByRank));
+            (core, threads)
+        };
+        let ((one, of_one), (other, of_other)) = (core_with(), core_with());
+        let place = |all: &[&'static ThreadRecord], thread| all.iter().position(|known| std::ptr::eq(*known, thread));
+        let (mut running, mut by_queue) = (one.take().unwrap(), other.take().unwrap());
+        for _ in 0..turns {
+            [&one, &other].iter().for_each(|core| ready::charge(core.record, SLICE_NS));
+            match ready::follower(&one.actor, one.record, running) {
+                Some(follower) => {
+                    ready::rotate(&one.actor, one.record, running, follower);
+                    running = follower;
+                }
+                None => {
+                    // There is one where all ready threads are ordinary ones of one user.
+                    prop_assert!(threads.iter().any(|(user, ..)| *user != threads[0].0) || threads.iter().any(|(user, _, is_realtime)| *user == 1 && *is_realtime));
+                    one.add(running, Place::Last);
+                    running = one.take().unwrap();
+                }
+            }
+            other.add(by_queue, Place::Last);
+            by_queue = other.take().unwrap();
+            prop_assert_eq!(place(&of_one, running), place(&of_other, by_queue));
+            prop_assert_eq!(one.record.ready_count.load(Ordering::Relaxed), other.record.ready_count.load(Ordering::Relaxed));
+        }
+        let rest = |core: &Core, all: &[&'static ThreadRecord]| -> Vec<_> {
+            std::iter::from_fn(|| core.take().map(|thread| place(all, thread))).collect()
+        };
+        prop_assert_eq!(rest(&one, &of_one), rest(&other, &of_other));
+    }
 }

@@ -108,8 +108,9 @@ fn become_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     say_ready(cpu, thread);
 }
 
+/// The running thread, which has been charged, runs no longer, and is ready.
 #[inline(always)]
-fn say_ready<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+pub fn say_ready<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     thread.state.store(THREAD_READY, Ordering::Relaxed);
     cpu.tracer.will_end(End::Yielded);
 }

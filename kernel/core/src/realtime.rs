@@ -132,9 +132,15 @@ pub fn loses_place(thread: &ThreadRecord) -> bool {
 fn is_round_over(thread: &ThreadRecord) -> bool {
     let is_over = has_used_slice(thread);
     if is_over {
-        thread.slice_begun_ns.set(thread.user_ns.get());
+        begin_slice(thread);
     }
     is_over
+}
+
+/// The thread, which has been charged, begins another slice.
+#[inline(always)]
+pub fn begin_slice(thread: &ThreadRecord) {
+    thread.slice_begun_ns.set(thread.user_ns.get());
 }
 
 /// Whether the thread, which has been charged, has run for its slice.
@@ -169,15 +175,11 @@ fn has_plain_slice(thread: &ThreadRecord) -> bool {
     !schedule::of(thread).is_realtime() && thread.slice_ns.get() == 0
 }
 
-/// Whether the slice of the running thread, an ordinary one, is over now that the timer interrupts it and others wait: what [`end_tick`] would do is to
-/// let it yield. It is charged if it has a slice of its own.
-#[inline]
-pub fn ends_slice<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
-    let is_over = || {
-        cputime::charge(cpu, thread);
-        is_round_over(thread)
-    };
-    has_plain_slice(thread) || !schedule::of(thread).is_realtime() && is_over()
+/// Whether the slice of the running thread, an ordinary one that has been charged, is over now that the timer interrupts it and others wait: what
+/// [`end_tick`] would do is to let it yield.
+#[inline(always)]
+pub fn is_slice_over(thread: &ThreadRecord) -> bool {
+    thread.slice_ns.get() == 0 || has_used_slice(thread)
 }
 
 #[cold]
@@ -200,9 +202,15 @@ fn end_long_tick<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Tic
         handover::yield_core(cpu, thread);
         return Tick::Gone;
     }
+    go_on(cpu, thread, now_ns);
+    Tick::GoesOn
+}
+
+/// Sets the timer for the running thread, which has been charged, and whose slice is not over.
+#[inline(always)]
+pub fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, now_ns: u64) {
     let left_ns = slice_ns(thread).saturating_sub(thread.user_ns.get().saturating_sub(thread.slice_begun_ns.get()));
     alarm::program_slice(cpu, now_ns, left_ns.min(alarm::SLICE_NS));
-    Tick::GoesOn
 }
 
 /// Whether real-time threads have had their part of the period, and others wait. Then these come first until its end.

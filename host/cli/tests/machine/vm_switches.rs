@@ -17,6 +17,8 @@ pub fn trials() -> Vec<Trial> {
         trial("vm::a_timer_takes_the_core_from_other_guests_at_once_and_gives_it_back", at_once),
         trial("vm::guests_of_one_core_end_and_stop_at_any_moment", ends),
         trial("vm::guests_that_take_turns_end_and_stop_at_any_moment_by_another_island", ends_elsewhere),
+        trial("vm::equal_guests_take_turns_beside_programs", rounds),
+        trial("vm::equal_guests_that_take_turns_change_and_end_at_any_moment_by_another_island", rounds_end),
     ]
 }
 
@@ -82,6 +84,11 @@ fn ends_elsewhere() -> Result<(), String> {
          kill -KILL $a; wait $a; [ $? = 137 ] || echo $a; usleep $((r / 6)); kill -KILL $b; wait $b; [ $? = 137 ] || echo $b; \
          n=$((n + 1)); done 2>/dev/null; vm list | wc -l; vm run --append hello /in/guest"
     );
+    run_from_another_island(seed, &command)
+}
+
+/// Runs a command on an x86-64 core, beside a RISC-V core, which has the guests. In the end it says that there are none left, and that another one has run.
+fn run_from_another_island(seed: u64, command: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = folder.path().join("machine.toml");
     let island = |name, isa| format!("[[island]]\nname = \"{name}\"\nisa = \"{isa}\"\ncores = 1\n");
@@ -89,7 +96,42 @@ fn ends_elsewhere() -> Result<(), String> {
     fs::write(&file, text).map_err(|error| error.to_string())?;
     let motet =
         Motet::run(["--quiet".as_ref(), "--machine".as_ref(), file.as_os_str(), "--in".as_ref(), guest().as_os_str()]);
-    let ended = motet.arguments(["--", &command]).limit(Duration::from_secs(600)).wait();
+    let ended = motet.arguments(["--", command]).limit(Duration::from_secs(600)).wait();
     let context = |error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE);
     ended.expect_code(0).map_err(context)?.expect_output("1\nhello from a guest\n").map(drop).map_err(context)
+}
+
+/// Three guests that compute get equal parts of a core, also beside a program that computes. Who sleeps has its turn after theirs.
+fn rounds() -> Result<(), String> {
+    let command = "times() { awk '$1 <= 3 { printf \"%d \", $7 }' /proc/vms; }; \
+        parts() { set -- $(times) && sleep 0.9 && set -- $* $(times) && echo $(($4 - $1)) $(($5 - $2)) $(($6 - $3)); }; \
+        for n in 1 2 3; do vm run --append spin /in/guest & done; sleep 0.2; parts; \
+        (while :; do :; done) & busy=$!; parts; kill $busy; \
+        n=0; while [ $n -lt 10 ]; do usleep 1000; n=$((n + 1)); done; parts; vm kill 1; vm kill 2; vm kill 3; wait";
+    let ended = machine(&["--timed", "--deterministic", "--quantum", "2"], command).wait();
+    let output = ended.expect_code(0)?.output.clone();
+    let are_equal = |line: &str| {
+        let parts: Vec<u32> = line.split(' ').filter_map(|part| part.trim().parse().ok()).collect();
+        let (least, most) = (parts.iter().min(), parts.iter().max());
+        parts.len() == 3 && least >= Some(&200) && least.zip(most).is_some_and(|(least, most)| most - least <= 40)
+    };
+    let are_all = output.lines().count() == 3 && output.lines().all(are_equal);
+    if are_all { Ok(()) } else { Err(output) }
+}
+
+/// One RISC-V core has three guests that compute. A shell of another island stops them, lets them go on, makes them nicer, real-time and ordinary threads, and
+/// kills them, at random moments.
+fn rounds_end() -> Result<(), String> {
+    let seed = bad_input::seed();
+    let first = seed % 30_000;
+    let command = format!(
+        "n=0; r={first}; while [ $n -lt 12 ]; do r=$(((r * 1103 + 12345) % 30000)); \
+         vm run --append spin /in/guest & a=$!; vm run --append spin /in/guest & b=$!; vm run --append spin /in/guest & c=$!; \
+         usleep $((150000 + r)); kill -STOP $a; usleep $((r * 2)); kill -CONT $a; usleep $r; renice 5 $b >/dev/null; usleep $((r * 2)); \
+         for t in /proc/$c/task/*; do chrt -r -p 10 ${{t##*/}}; done; usleep $r; for t in /proc/$c/task/*; do chrt -o -p 0 ${{t##*/}}; done; \
+         usleep $((r * 2)); kill -STOP $b $c; usleep $((r / 3)); kill -CONT $c; \
+         for p in $b $a $c; do usleep $((r / 2)); kill -KILL $p; wait $p; [ $? = 137 ] || echo $p; done; \
+         n=$((n + 1)); done 2>/dev/null; vm list | wc -l; vm run --append hello /in/guest"
+    );
+    run_from_another_island(seed, &command)
 }

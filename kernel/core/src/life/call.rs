@@ -33,6 +33,11 @@ pub fn serve_syscall<M: Machine>(
     }
     let result = syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame));
     assert!(!cfg!(motet_model) || hand::is_empty(cpu), "a system call has left a reference in hand");
+    if thread.guest.get() != 0 && result == Err(Stop::Again) && cpu.due.has_deferred() {
+        // It has begun to run a guest, which was interrupted: `serve_guests` decides what is next.
+        note_pause(thread);
+        return Some(());
+    }
     conclude(cpu, thread, process, result)
 }
 

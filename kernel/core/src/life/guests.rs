@@ -9,18 +9,17 @@
 use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_abi::{registers, time::RLIMIT_CPU};
-use motet_hal::Machine;
+use motet_hal::{Machine, Trap};
 use motet_layout::{PoolAddr, ProcessRecord, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_NONE, WAKE_TIMEOUT, marks};
-use motet_protocol::{Context, count, ready, run_queue, timer, wait};
+use motet_protocol::{Context, count, ready, run_queue, schedule, timer, wait};
 
 use super::{
     begin,
     call::{conclude, end_wait, note_pause},
-    stacked::{self, Left},
-    take_over,
+    rounds, stacked, take_over,
 };
 use crate::{
-    alarm, balance,
+    alarm,
     call::{Call, Stop},
     cpu::Cpu,
     cputime, extension, file, fpga, handover, hotplug, mm, process, realtime, signal, trace,
@@ -39,7 +38,9 @@ pub fn serve_guests<M: Machine>(
     let mut first = None;
     loop {
         let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
-        let result = vm::go_on(&call, first.take());
+        // The call's first dispatch may have ended with an interrupt.
+        let is_interrupted = first.is_none() && cpu.due.has_deferred();
+        let result = if is_interrupted { Err(Stop::Again) } else { vm::go_on(&call, first.take()) };
         if !matches!(result, Err(Stop::Again | Stop::Block)) {
             file::guest_left(cpu, thread);
         }
@@ -115,12 +116,22 @@ pub fn begin_at<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process
     started_ns
 }
 
+/// What is left when guests have taken turns in this core.
+#[derive(Clone, Copy)]
+pub struct Left {
+    /// The one that runs here.
+    pub thread: &'static ThreadRecord,
+    pub process: &'static ProcessRecord,
+    /// What it has stopped at, and what is not served.
+    pub trap: Option<Trap>,
+}
+
 /// What a core goes on with, whose guest has been interrupted.
 #[derive(Clone, Copy)]
 pub enum Next {
     /// This thread, which is in the middle of running a guest, and which this core carries. The other one is among the ready ones.
     Thread(&'static ThreadRecord),
-    /// The thread that is left after the two have taken turns ([`stacked`]). It runs here.
+    /// The thread that is left after guests have taken turns ([`stacked`], [`rounds`]). It runs here.
     Left(Left),
     /// The first of the ready ones: the thread is among them now.
     First,
@@ -145,11 +156,18 @@ pub fn next_after<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proce
         ready::take_past(cpu, cpu.own, next);
         return Next::Thread(next);
     }
-    let may_end = cpu.alarm.at_ns() <= now_ns && run_queue::has_ready(cpu.own) && !balance::has_peers(cpu);
-    if !(may_end && realtime::ends_slice(cpu, thread)) {
+    if !rounds::may_end_slice(cpu, now_ns) || schedule::of(thread).is_realtime() {
+        return Next::Undecided;
+    }
+    let now_ns = cputime::charge(cpu, thread);
+    if let next @ Next::Left(_) = rounds::run(cpu, thread, now_ns) {
+        return next;
+    }
+    if !realtime::is_slice_over(thread) {
         return Next::Undecided;
     }
     note_interrupt(cpu, thread);
+    realtime::begin_slice(thread);
     handover::yield_core(cpu, thread);
     Next::First
 }
@@ -176,7 +194,7 @@ pub fn is_else_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &Pr
 
 /// As when the interrupt is taken otherwise.
 #[inline(always)]
-fn note_interrupt<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+pub fn note_interrupt<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     count(&cpu.counters().heartbeat);
     cpu.due.take_deferred();
     cpu.alarm.clear();

@@ -7,7 +7,8 @@
 //! | `stores` | stores to registers of the FPGA, in short |
 //! | `page` | waits for pages that come later |
 //! | `guests` | switches from guest to guest |
-//! | `stacked` | two guests take turns |
+//! | `stacked` | a guest runs above another one, and the two take turns |
+//! | `rounds` | guests of equal threads take turns |
 //! | `interrupt` | interrupts, and how each is served |
 //! | `idle` | nothing to run |
 //! | `removed` | out of use |
@@ -25,6 +26,7 @@ mod idle;
 mod interrupt;
 mod page;
 mod removed;
+mod rounds;
 mod stacked;
 mod stores;
 

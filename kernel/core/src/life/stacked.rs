@@ -11,29 +11,22 @@
 
 use core::{cell::Cell, sync::atomic::Ordering};
 
-use motet_hal::{GuestTrap, Interrupts, Machine, Trap};
+use motet_hal::{GuestTrap, Machine, Trap};
 use motet_layout::{CALL_WAITED, ProcessRecord, THREAD_READY, TIMER_WAIT, ThreadRecord, WAKE_NONE};
 use motet_protocol::{Context, count, ready, run_queue, stacked, timer, trace::End, wait};
 
-use super::{call::end_wait, guests};
+use super::{
+    call::end_wait,
+    guests::{self, Left},
+};
 use crate::{
     balance,
     cpu::Cpu,
     cputime::charge,
     realtime,
     tree::process_of,
-    vm::{Held, is_timer_alone},
+    vm::{Held, Then},
 };
-
-/// What is left when two threads take turns no longer.
-#[derive(Clone, Copy)]
-pub struct Left {
-    /// The one that runs here.
-    pub thread: &'static ThreadRecord,
-    pub process: &'static ProcessRecord,
-    /// What it has stopped at, and what is not served.
-    pub trap: Option<Trap>,
-}
 
 struct Layer<'a, M: Machine> {
     thread: &'static ThreadRecord,
@@ -141,8 +134,8 @@ impl<M: Machine> Stacked<'_, M> {
         if lower.is_wanted() {
             return Err(None);
         }
-        let is_due = |interrupts| self.is_upper_due(deadline_ns, interrupts);
-        lower.held.run_until(begun_ns, is_due).map_err(Some)?;
+        let look = || if self.is_upper_due(deadline_ns) { Then::Ends(()) } else { Then::Other };
+        lower.held.run_until(begun_ns, look).map_err(Some)?;
         count(&cpu.counters().heartbeat);
         cpu.alarm.clear();
         charge(cpu, lower.thread);
@@ -160,13 +153,12 @@ impl<M: Machine> Stacked<'_, M> {
         }
     }
 
-    /// Whether the lower guest was interrupted for the upper one's timer, and nothing else is due.
+    /// Whether the lower guest was interrupted by the timer for the upper one's timer, and nothing else is due.
     #[inline(always)]
-    fn is_upper_due(&self, deadline_ns: u64, interrupts: Interrupts) -> bool {
+    fn is_upper_due(&self, deadline_ns: u64) -> bool {
         let (cpu, lower, upper) = (self.cpu, &self.lower, &self.upper);
         let now_ns = cpu.now_ns();
-        is_timer_alone(cpu, interrupts)
-            && deadline_ns <= now_ns
+        deadline_ns <= now_ns
             && timer::next_deadline_ns(cpu) > now_ns
             && !upper.is_wanted()
             && !guests::is_else_due(cpu, lower.thread, lower.process, now_ns)

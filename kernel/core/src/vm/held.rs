@@ -1,19 +1,19 @@
 //! A guest that the core keeps at hand while another one runs in it (`life::stacked`): as in a dispatch of the call `RUN`, step by step.
 
-use core::cell::Cell;
-
-use motet_hal::{GuestTrap, Interrupts, Machine, Trap};
+use motet_hal::{GuestTrap, Machine, Trap};
 use motet_layout::{PoolAddr, ThreadRecord, VCPU_STARTED, VcpuRecord, VmRecord, sync::Ordering};
 
 use super::{
-    memory,
+    is_timer_alone, memory,
     run::{Counted, Running, Turn},
 };
 use crate::{call::Stop, cpu::Cpu};
 
 /// What follows when a guest has stopped.
-enum Then<R> {
+pub enum Then<R> {
+    /// With this.
     Ends(R),
+    /// The guest goes on.
     GoesOn,
     /// Nothing that was looked for.
     Other,
@@ -27,6 +27,7 @@ pub struct Held<'a, M: Machine> {
 
 impl<'a, M: Machine> Held<'a, M> {
     /// `None`: something else is to be done for it first.
+    #[inline(always)]
     pub fn take(cpu: &'a Cpu<M>, thread: &'static ThreadRecord) -> Option<Self> {
         let vcpu = cpu.pool.at::<VcpuRecord>(PoolAddr(thread.guest.get()));
         let vm = cpu.pool.at::<VmRecord>(PoolAddr(vcpu.vm.get()));
@@ -34,7 +35,7 @@ impl<'a, M: Machine> Held<'a, M> {
         let is_simple = vcpu.state.load(Ordering::SeqCst) == VCPU_STARTED && vcpu.awaits.get() == 0;
         let root = is_simple.then(|| memory::root(cpu, vm, format).ok())??;
         let turn = Turn::take(vcpu, thread)?;
-        let running = Running { cpu, vm, vcpu, thread, table: (root, format), begun_ns: Cell::new(0) };
+        let running = Running::new(cpu, vm, vcpu, thread, (root, format), 0);
         Some(Self { running, _turn: turn })
     }
 
@@ -59,17 +60,21 @@ impl<'a, M: Machine> Held<'a, M> {
         })
     }
 
-    /// Runs the guest until an interrupt comes that `is_awaited`. The error is anything else that has stopped it.
+    /// Runs the guest until the core's timer interrupts it, and nothing else, and `look` says that this ends it. The error is anything else that has stopped it.
     #[inline(always)]
-    pub fn run_until(&self, begun_ns: u64, is_awaited: impl Fn(Interrupts) -> bool) -> Result<(), Trap> {
+    pub fn run_until<R>(&self, begun_ns: u64, look: impl Fn() -> Then<R>) -> Result<R, Trap> {
         self.run(begun_ns, |trap| {
-            if let Trap::Interrupt(interrupts) = trap
-                && is_awaited(interrupts)
-            {
-                self.running.count(Counted::Interrupt);
-                return Then::Ends(());
+            let Trap::Interrupt(interrupts) = trap else { return Then::Other };
+            // A ring that has come since then interrupts again.
+            let is_alone = self.running.is_timer_alone.take();
+            if !is_alone.unwrap_or_else(|| is_timer_alone(self.running.cpu, interrupts)) {
+                return Then::Other;
             }
-            Then::Other
+            let then = look();
+            if !matches!(then, Then::Other) {
+                self.running.count(Counted::Interrupt);
+            }
+            then
         })
     }
 

@@ -36,7 +36,7 @@ use crate::{
 };
 
 pub use accelerators::{fetch as fetch_page, protect as protect_registers};
-pub use held::Held;
+pub use held::{Held, Then};
 pub use quick::is_timer_alone;
 pub use run::{go_on, let_go, may_go_on};
 pub use show::show;

@@ -65,7 +65,9 @@ impl<M: Machine> Running<'_, M> {
 
     /// The real core was interrupted for the guest's timer, and for nothing else.
     fn is_own_alarm(&self, interrupts: Interrupts) -> bool {
-        is_timer_alone(self.cpu, interrupts) && self.is_own_timers()
+        let is_alone = is_timer_alone(self.cpu, interrupts);
+        self.is_timer_alone.set(Some(is_alone));
+        is_alone && self.is_own_timers()
     }
 }
 

@@ -87,6 +87,8 @@ pub struct Running<'a, M: Machine> {
     pub table: (Frame, Stage2),
     /// When this dispatch of the call began, or the guest was the next one last.
     pub(super) begun_ns: Cell<u64>,
+    /// Whether the interrupt that has stopped the guest was the timer's alone, if that is known.
+    pub(super) is_timer_alone: Cell<Option<bool>>,
 }
 
 /// `ioctl(RUN)`: the calling thread runs a core of the machine.
@@ -163,7 +165,7 @@ fn dispatch<M: Machine>(
     }
     let format = cpu.machine.guest_format().ok_or(Errno::ENODEV)?;
     let table = (memory::root(cpu, vm, format)?, format);
-    let running = Running { cpu, vm, vcpu, thread: call.thread, table, begun_ns: Cell::new(cpu.now_ns()) };
+    let running = Running::new(cpu, vm, vcpu, call.thread, table, cpu.now_ns());
     if vcpu.awaits.get() != 0 {
         let mut words = [0; motet_abi::vm::EXIT_WORDS];
         for (at, word) in (exit_address..).step_by(8).zip(&mut words) {
@@ -237,7 +239,19 @@ impl<M: Machine> Drop for Floats<'_, M> {
     }
 }
 
-impl<M: Machine> Running<'_, M> {
+impl<'a, M: Machine> Running<'a, M> {
+    #[inline(always)]
+    pub(super) fn new(
+        cpu: &'a Cpu<M>,
+        vm: &'static VmRecord,
+        vcpu: &'static VcpuRecord,
+        thread: &'static ThreadRecord,
+        table: (Frame, Stage2),
+        begun_ns: u64,
+    ) -> Self {
+        Self { cpu, vm, vcpu, thread, table, begun_ns: Cell::new(begun_ns), is_timer_alone: Cell::new(None) }
+    }
+
     /// Runs the guest until the monitor is needed, or the call pauses or waits.
     fn until_exit(&self, mut first: Option<Trap>) -> Result<Exit, Stop> {
         let mut registers = None;
@@ -301,6 +315,7 @@ impl<M: Machine> Running<'_, M> {
         }
         cpu.pass();
         cpu.due.renew_budget();
+        self.is_timer_alone.set(None);
         M::mark::<{ marks::GUEST_RUNS }>();
         let trap = cpu.machine.run_guest_with(&vcpu.frame, &vcpu.system, self.table.0, self);
         M::mark::<{ marks::GUEST_LEFT }>();
