@@ -56,6 +56,8 @@ pub fn fell_asleep(plugin: &'static Plugin, vcpu: &mut Vcpu) {
     if plugin.hidden.contains(&vcpu.index()) && ABOUT_TO_WAIT.load(Relaxed) >> vcpu.index() & 1 != 0 {
         let core = plugin.first_core + vcpu.index();
         takes_part(plugin, vcpu, core);
+        // Now, because QEMU may wake the virtual CPU for reasons of its own, or not, and it then falls asleep again.
+        plugin.sample(core, motet_timing::PS_PER_NS);
         plugin.timing.announce_asleep(core);
     }
 }
