@@ -240,52 +240,80 @@ struct Quick<'a, F> {
     serve: F,
 }
 
-/// A guest has trapped, and its registers are in the core, or in the frame those that this function does not keep. Whether the guest goes on.
+/// A guest has trapped, and its registers are in the core, or in the frame those that this function does not keep. Whether the guest goes on. Each kind of trap
+/// has a function of its own, which keeps only the registers that it needs.
 extern "C" fn quick<F: ServeTraps>(frame: &'static UserFrame, context: &Quick<'_, F>) -> u64 {
-    let pc = read_csr!("sepc");
-    let (trap, skipped) = match read_csr!("scause") {
-        CAUSE_HYPERCALL => (Trap::Guest(GuestTrap::Hypercall { immediate: 0 }), 4),
-        CAUSE_VIRTUAL => match system_register(read_csr!("stval") as u32) {
-            Some(GuestTrap::SystemRegister(access)) if is_in_frame(access.register) => {
-                (Trap::Guest(GuestTrap::SystemRegister(access)), 0)
-            }
-            _ => return 0,
-        },
-        CAUSE_ILLEGAL if extended::give(frame) => {
-            frame.pc.set(pc);
-            return 1;
-        }
-        CAUSE_STORE => return quick_store(frame, context, pc),
-        cause if cause & CAUSE_INTERRUPT != 0 => (Trap::Interrupt(interrupts::take(context.machine)), 0),
-        _ => return 0,
-    };
-    frame.pc.set(pc + skipped);
-    let pending = read_csr!("0x645"); // hvip
-    context.system.words[PENDING].set(pending);
-    if !context.serve.serve(trap) {
-        if let Trap::Interrupt(taken) = trap {
-            PerCore::this().taken.store(u64::from(taken.0), Relaxed);
-        }
-        return 0;
+    match read_csr!("scause") {
+        cause if cause & CAUSE_INTERRUPT != 0 => quick_interrupt(frame, context),
+        CAUSE_HYPERCALL => quick_call(frame, context),
+        CAUSE_VIRTUAL => quick_register(frame, context),
+        CAUSE_ILLEGAL => quick_illegal(frame),
+        CAUSE_STORE => quick_store(frame, context),
+        _ => 0,
     }
-    show_pending(context.system, pending);
-    1
 }
 
-/// A store that the tables do not allow ([`quick`]). A function of its own, because it keeps more registers than other traps need.
+/// An interrupt of the core ([`quick`]).
 #[inline(never)]
-fn quick_store<F: ServeTraps>(frame: &'static UserFrame, context: &Quick<'_, F>, pc: u64) -> u64 {
+extern "C" fn quick_interrupt<F: ServeTraps>(frame: &'static UserFrame, context: &Quick<'_, F>) -> u64 {
+    let taken = interrupts::take_here(context.machine);
+    let is_served = serve(frame, context, Trap::Interrupt(taken), 0);
+    if !is_served {
+        PerCore::this().taken.store(u64::from(taken.0), Relaxed);
+    }
+    is_served.into()
+}
+
+/// A call of the guest's ([`quick`]).
+#[inline(never)]
+extern "C" fn quick_call<F: ServeTraps>(frame: &'static UserFrame, context: &Quick<'_, F>) -> u64 {
+    serve(frame, context, Trap::Guest(GuestTrap::Hypercall { immediate: 0 }), 4).into()
+}
+
+/// An instruction on a register that the guest does not have ([`quick`]).
+#[inline(never)]
+extern "C" fn quick_register<F: ServeTraps>(frame: &'static UserFrame, context: &Quick<'_, F>) -> u64 {
+    match system_register(read_csr!("stval") as u32) {
+        Some(GuestTrap::SystemRegister(access)) if is_in_frame(access.register) => {
+            serve(frame, context, Trap::Guest(GuestTrap::SystemRegister(access)), 0).into()
+        }
+        _ => 0,
+    }
+}
+
+/// An illegal instruction, maybe one on floating-point registers that have not been loaded ([`quick`]).
+#[inline(never)]
+extern "C" fn quick_illegal(frame: &'static UserFrame) -> u64 {
+    let is_given = extended::give(frame);
+    if is_given {
+        frame.pc.set(read_csr!("sepc"));
+    }
+    is_given.into()
+}
+
+/// A store that the tables do not allow ([`quick`]).
+#[inline(never)]
+extern "C" fn quick_store<F: ServeTraps>(frame: &'static UserFrame, context: &Quick<'_, F>) -> u64 {
     // Whether an interrupt that comes meanwhile is one that the guest takes.
     context.system.words[ENABLED].set(read_csr!("0x204")); // vsie
     let address = read_csr!("0x643") << 2 | read_csr!("stval") & 3; // htval
-    frame.pc.set(pc);
-    let pending = read_csr!("0x645"); // hvip
-    context.system.words[PENDING].set(pending);
     let access = GuestAccess::unknown(Access::Write);
-    let is_served = context.serve.serve(Trap::Guest(GuestTrap::Fault { access, address: address.into() }));
-    show_pending(context.system, pending);
+    let is_served = serve(frame, context, Trap::Guest(GuestTrap::Fault { access, address: address.into() }), 0);
     // Who has asked for a shoot-down meanwhile relies on it that this guest's translations are dropped before it goes on.
     u64::from(is_served && place_of(PerCore::this(), context.system).is_some())
+}
+
+/// Has a trap served, after an instruction of `skipped` bytes. `false`: it is not served.
+#[inline(always)]
+fn serve<F: ServeTraps>(frame: &'static UserFrame, context: &Quick<'_, F>, trap: Trap, skipped: u64) -> bool {
+    frame.pc.set(read_csr!("sepc") + skipped);
+    let pending = read_csr!("0x645"); // hvip
+    context.system.words[PENDING].set(pending);
+    let is_served = context.serve.serve(trap);
+    if is_served {
+        show_pending(context.system, pending);
+    }
+    is_served
 }
 
 /// Makes those interrupts pending in the guest that are by its record; `pending`: those that are.

@@ -81,6 +81,12 @@ pub fn init_core(clock: &Clock) {
 /// Acknowledges what is pending and says what it was.
 #[inline(never)]
 pub fn take(machine: &TheMachine) -> Interrupts {
+    take_here(machine)
+}
+
+/// As [`take`], without a call.
+#[inline(always)]
+pub fn take_here(machine: &TheMachine) -> Interrupts {
     let pending = read_csr!("sip");
     let mut taken = Interrupts::default();
     if pending & TIMER_BIT != 0 {

@@ -26,8 +26,7 @@ impl<M: Machine> ServeTraps for &Running<'_, M> {
                 };
                 if is_served {
                     self.count(Counted::Call);
-                    self.set_timer();
-                    self.show_timer();
+                    self.show_timer(self.set_timer());
                 }
                 is_served
             }
@@ -35,7 +34,7 @@ impl<M: Machine> ServeTraps for &Running<'_, M> {
                 let is_own = self.is_own_alarm(interrupts);
                 if is_own {
                     self.count(Counted::Interrupt);
-                    self.show_timer();
+                    self.show_timer(true);
                 }
                 is_own
             }
@@ -56,14 +55,16 @@ impl<M: Machine> ServeTraps for &Running<'_, M> {
 
 impl<M: Machine> Running<'_, M> {
     /// The guest has its timer's interrupt, or has it no more. What others have raised comes with an interrupt of the real core.
-    fn show_timer(&self) {
+    #[inline(always)]
+    fn show_timer(&self, is_due: bool) {
         let (machine, system) = (self.cpu.machine, &self.vcpu.system);
         let others = machine.guest_interrupts(system).without(GuestInterrupts::TIMER);
-        let timer = if self.is_timer_due() { GuestInterrupts::TIMER } else { GuestInterrupts::EMPTY };
+        let timer = if is_due { GuestInterrupts::TIMER } else { GuestInterrupts::EMPTY };
         machine.set_guest_interrupts(system, others.union(timer));
     }
 
     /// The real core was interrupted for the guest's timer, and for nothing else.
+    #[inline(always)]
     fn is_own_alarm(&self, interrupts: Interrupts) -> bool {
         let is_alone = is_timer_alone(self.cpu, interrupts);
         self.is_timer_alone.set(Some(is_alone));

@@ -300,15 +300,15 @@ impl<'a, M: Machine> Running<'a, M> {
     #[inline(never)]
     pub(super) fn run_guest(&self) -> Trap {
         let (cpu, vcpu) = (self.cpu, self.vcpu);
-        self.set_timer();
+        let is_timer_due = self.set_timer();
         self.enter();
         match M::ISA {
             Isa::AArch64 => self.load_interrupts(),
             Isa::RiscV64 => {
                 sbi::show_time(self);
-                self.take_interrupts();
+                self.take_interrupts(is_timer_due);
             }
-            Isa::X86_64 | Isa::Hosted => self.take_interrupts(),
+            Isa::X86_64 | Isa::Hosted => self.take_interrupts(is_timer_due),
         }
         if vcpu.fence.swap(0, Ordering::SeqCst) != 0 {
             cpu.machine.flush_guests();
@@ -494,13 +494,14 @@ impl<'a, M: Machine> Running<'a, M> {
         }
     }
 
-    /// The guest takes over the interrupts that others have raised, and its timer's.
-    fn take_interrupts(&self) {
+    /// The guest takes over the interrupts that others have raised, and its timer's if that is due.
+    #[inline(always)]
+    fn take_interrupts(&self, is_timer_due: bool) {
         let (machine, vcpu) = (self.cpu.machine, self.vcpu);
         let before = machine.guest_interrupts(&vcpu.system);
         let raised = GuestInterrupts(vcpu.raised.swap(0, Ordering::SeqCst));
         let lines = GuestInterrupts(vcpu.lines.load(Ordering::SeqCst));
-        let timer = if self.is_timer_due() { GuestInterrupts::TIMER } else { GuestInterrupts::EMPTY };
+        let timer = if is_timer_due { GuestInterrupts::TIMER } else { GuestInterrupts::EMPTY };
         let levels = GuestInterrupts::EXTERNAL.union(GuestInterrupts::TIMER);
         let now = before.without(levels).union(raised).union(lines).union(timer);
         if now != before {
@@ -508,34 +509,48 @@ impl<'a, M: Machine> Running<'a, M> {
         }
     }
 
+    #[inline(always)]
     pub fn is_timer_due(&self) -> bool {
-        let deadline_ns = self.vcpu.timer_ns.get();
-        deadline_ns != 0 && deadline_ns <= self.cpu.now_ns()
+        self.is_timer_due_at(self.cpu.now_ns())
     }
 
-    /// Programs the real core's timer to interrupt when the guest's timer is due.
-    pub fn set_timer(&self) {
+    #[inline(always)]
+    fn is_timer_due_at(&self, now_ns: u64) -> bool {
         let deadline_ns = self.vcpu.timer_ns.get();
-        if deadline_ns != 0 && !self.is_timer_due() {
-            alarm::set_timer(self.cpu, deadline_ns);
+        deadline_ns != 0 && deadline_ns <= now_ns
+    }
+
+    /// Programs the real core's timer to interrupt when the guest's timer is due, unless it is: whether it is.
+    #[inline(always)]
+    pub fn set_timer(&self) -> bool {
+        let (now_ns, deadline_ns) = (self.cpu.now_ns(), self.vcpu.timer_ns.get());
+        let is_due = self.is_timer_due_at(now_ns);
+        if deadline_ns != 0 && !is_due {
+            alarm::set_timer_at(self.cpu, deadline_ns, || now_ns);
         }
+        is_due
     }
 
     /// Whether the real core's timer has interrupted only for the guest's timer: then the thread's slice goes on. (Otherwise a guest that is
     /// interrupted often would have shorter slices than others.)
+    #[inline(always)]
     pub fn is_own_timers(&self) -> bool {
         let (cpu, now_ns) = (self.cpu, self.cpu.now_ns());
+        let next_ns = alarm::next_deadline_ns(cpu);
+        if !self.is_timer_due_at(now_ns) || now_ns >= next_ns {
+            return false;
+        }
         let charged_ns = self.thread.charged_at_ns.get();
         // Where nobody else is ready, the call pauses once in a while nevertheless, and others than threads have their turn.
         let others_wait = run_queue::has_ready(cpu.own) || cpu.stacked.is_above();
         let since_ns = if others_wait { charged_ns } else { charged_ns.max(self.begun_ns.get()) };
-        let slice_end_ns = since_ns.saturating_add(alarm::SLICE_NS);
-        let pause_ns = slice_end_ns.saturating_add(PAUSE_LATE_NS);
-        let is_own = self.is_timer_due() && now_ns < pause_ns && now_ns < alarm::next_deadline_ns(cpu);
+        let slice_end_ns = since_ns.wrapping_add(alarm::SLICE_NS);
+        let pause_ns = slice_end_ns.wrapping_add(PAUSE_LATE_NS);
+        let is_own = now_ns < pause_ns;
         if is_own {
             let pause_ns = if now_ns < slice_end_ns { slice_end_ns } else { pause_ns };
             cpu.alarm.clear();
-            alarm::set_timer(cpu, alarm::next_deadline_ns(cpu).min(pause_ns));
+            alarm::set_timer_at(cpu, next_ns.min(pause_ns), || now_ns);
         }
         is_own
     }
@@ -565,7 +580,7 @@ impl<'a, M: Machine> Running<'a, M> {
         match M::ISA {
             Isa::AArch64 => self.look_for_interrupts(),
             Isa::RiscV64 | Isa::X86_64 | Isa::Hosted => {
-                self.take_interrupts();
+                self.take_interrupts(self.is_timer_due());
                 let is_interrupted = self.cpu.machine.is_guest_interrupted(&self.vcpu.system);
                 if is_interrupted { Ok(()) } else { Err(self.vcpu.timer_ns.get()) }
             }
