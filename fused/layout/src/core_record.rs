@@ -81,8 +81,8 @@ pool_struct! {
         168 pub ready_mask: Cell32,
         /// The group of the thread that the core took last.
         172 pub ready_running: Cell32,
-        /// The frame that leaves the island's caches ([`crate::marks::FLUSH`]): its pool address.
-        176 pub flush_addr: Cell64,
+        /// Stores to registers of the FPGA that it served while the program's registers stayed in the core. Written by the core.
+        176 pub register_stores: Cell64,
         /// 1: its ready threads run in the order in which they came, each until it waits, ends or leaves; 0: fairly. Host-written.
         184 pub first_come: Cell32,
         /// Threads in the inbox, for placement decisions (approximate: may be too high for a moment): in the half (16 bits) of the
@@ -127,7 +127,8 @@ pool_struct! {
         452 pub space_changed: AtomicU32,
         /// As `message` and `message_words` of the callee elsewhere: results, or a call back.
         456 pub answer_message: [Cell64; 6],
-        504 _pad7: Cell64,
+        /// The frame that leaves the island's caches ([`crate::marks::FLUSH`]): its pool address.
+        504 pub flush_addr: Cell64,
         /// With `answer_message`: who calls back, and what it needs to go on.
         512 pub answer_caller: CrossingRecord,
         /// As `answer_caller`, of an answer of this core that its engine is to carry.

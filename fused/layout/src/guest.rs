@@ -146,7 +146,7 @@ pub const VM_REGIONS: usize = 8;
 /// Most cores of a virtual machine.
 pub const VCPUS_MAX: usize = 16;
 /// Kinds of exits that are counted.
-pub const VM_EXITS: usize = 8;
+pub const VM_EXITS: usize = 10;
 
 pool_struct! {
     /// A piece of a virtual machine's memory.
@@ -194,15 +194,15 @@ pool_struct! {
         /// Its cores ([`VcpuRecord`]s, pool addresses).
         320 pub vcpus: [AtomicU64; 16],
         /// How often it stopped, by kind of what stopped it.
-        448 pub exits: [AtomicU64; 8],
+        448 pub exits: [AtomicU64; VM_EXITS],
         /// Nanoseconds that its cores have run.
-        512 pub ran_ns: AtomicU64,
+        528 pub ran_ns: AtomicU64,
         /// Guards `gic`.
-        520 pub gic_lock: InterruptsLock,
+        536 pub gic_lock: InterruptsLock,
         /// 1: it has ended, and its record stays for its console. Under the header's `vms_lock`.
-        528 pub has_ended: AtomicU32,
-        532 _pad1: Cell32,
-        536 _pad2: [Cell64; 5],
+        544 pub has_ended: AtomicU32,
+        548 _pad1: Cell32,
+        552 _pad2: [Cell64; 3],
         /// What translates its physical addresses: a table of the second stage for each island that has run it, all of whose leaves hold
         /// references; and the cores that may have these translations. Of the rest, only lock and resident pages are used.
         576 pub space: SpaceRecord,

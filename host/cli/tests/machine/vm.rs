@@ -40,6 +40,9 @@ pub fn trials() -> Vec<Trial> {
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
 
+/// A shell function that prints the sum of all virtual machines' counts in a column of `/proc/vms`.
+pub const COUNTED: &str = "counted() { awk -v name=$1 'NR == 1 { while ($++at != name); } NR > 1 { sum += $at } END { print sum + 0 }' /proc/vms; }; ";
+
 /// The guest (`user/guest`).
 pub fn guest() -> PathBuf {
     process::target().join("riscv64imac-unknown-none-elf/release/guest")

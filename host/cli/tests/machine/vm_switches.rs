@@ -8,7 +8,7 @@ use crate::{
     bad_input,
     process::{self, Motet},
     trial,
-    vm::guest,
+    vm::{COUNTED, guest},
 };
 
 /// All of them.
@@ -71,12 +71,16 @@ fn ends() -> Result<(), String> {
 }
 
 /// One RISC-V core has a guest that computes, and a real-time one that waits for its timer again and again, and computes nothing: the two take turns. A shell of another
-/// island stops them, lets them go on, and kills them at random moments, the lower or the upper one first; and one that waits for no timer any more.
+/// island stops them, lets them go on, and kills them at random moments, the lower or the upper one first; and one that waits for no timer any more. Before that,
+/// two have taken turns often, as the core has counted.
 fn ends_elsewhere() -> Result<(), String> {
     let seed = bad_input::seed();
     let first = seed % 30_000;
     let command = format!(
-        "n=0; r={first}; while [ $n -lt 16 ]; do r=$(((r * 1103 + 12345) % 30000)); \
+        "{COUNTED}vm run --append spin /in/guest & lower=$!; vm run --real-time 50 --append 'rest 1000000' /in/guest & upper=$!; \
+         n=0; while [ $n -lt 3000 ] && [ $(counted TURN) -lt 100 ]; do usleep 10000; n=$((n + 1)); done; \
+         [ $(counted TURN) -ge 100 ] && echo turns || cat /proc/vms; kill -KILL $lower $upper; wait $lower $upper; \
+         n=0; r={first}; while [ $n -lt 16 ]; do r=$(((r * 1103 + 12345) % 30000)); \
          vm run --append spin /in/guest & lower=$!; vm run --real-time 50 --append \"rest $((n % 4 * 1000 + 10))\" /in/guest & upper=$!; \
          usleep $((100000 + r)); kill -STOP $upper; usleep $((r / 5)); kill -CONT $upper; usleep $((r / 3)); \
          kill -STOP $lower; usleep $((r / 7)); kill -CONT $lower; usleep $((r / 4)); \
@@ -98,7 +102,7 @@ fn run_from_another_island(seed: u64, command: &str) -> Result<(), String> {
         Motet::run(["--quiet".as_ref(), "--machine".as_ref(), file.as_os_str(), "--in".as_ref(), guest().as_os_str()]);
     let ended = motet.arguments(["--", command]).limit(Duration::from_secs(600)).wait();
     let context = |error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE);
-    ended.expect_code(0).map_err(context)?.expect_output("1\nhello from a guest\n").map(drop).map_err(context)
+    ended.expect_code(0).map_err(context)?.expect_output("turns\n1\nhello from a guest\n").map(drop).map_err(context)
 }
 
 /// Three guests that compute get equal parts of a core, also beside a program that computes. Who sleeps has its turn after theirs.

@@ -102,7 +102,7 @@ impl<M: Machine> Stacked<'_, M> {
         }
         let deadline_ns = upper.held.run_until_wait(begun_ns).map_err(Some)?;
         if self.is_lower_next() && stacked::begin(cpu, upper.thread) {
-            upper.held.count_wait();
+            upper.held.count_turn();
             return Ok(deadline_ns);
         }
         upper.held.leave();

@@ -35,7 +35,11 @@ pub fn serve_quickly<M: Machine>(cpu: &Cpu<M>, frame: &'static UserFrame, addres
     let mut asks = Some(thread);
     loop {
         match mm::store_to_registers::<M, true>(cpu, device, asks, space, address) {
-            ToRegisters::Possible => return true,
+            ToRegisters::Possible => {
+                let served = &cpu.own.register_stores;
+                served.set(served.get() + 1);
+                return true;
+            }
             ToRegisters::Asked(id) if look_quickly(cpu, thread, id) => asks = black_box(None),
             ToRegisters::Asked(_) => return false,
             // Should they have been taken away while this core looked, the store is a request once more.

@@ -53,7 +53,7 @@ impl<'a, M: Machine> Held<'a, M> {
                 Err(0) => Then::Ends(u64::MAX),
                 Err(deadline_ns) => Then::Ends(deadline_ns),
                 Ok(()) => {
-                    self.count_wait();
+                    guest.count(Counted::Wait);
                     Then::GoesOn
                 }
             }
@@ -110,10 +110,10 @@ impl<'a, M: Machine> Held<'a, M> {
         matches!(trap, Trap::Guest(GuestTrap::SystemRegister(access)) if guest.serve_clock(access))
     }
 
-    /// Counts that the guest has waited.
+    /// Counts that the guest waits, and that the one below it goes on at once.
     #[inline(always)]
-    pub fn count_wait(&self) {
-        self.running.count(Counted::Wait);
+    pub fn count_turn(&self) {
+        self.running.count(Counted::Turn);
     }
 
     /// The guest, which waits, is not in this core any more: who raises an interrupt from now on wakes its thread.

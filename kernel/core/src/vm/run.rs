@@ -43,7 +43,7 @@ use crate::{
 /// So much later comes the end of a slice where the guest's tick is due at the same time: that, and what it releases, need not wait for the pause.
 const PAUSE_LATE_NS: u64 = 50_000;
 
-/// Kinds of what stops a guest, as they are counted ([`VmRecord::exits`]).
+/// Kinds of what stops a guest, as they are counted ([`VmRecord::exits`]): the frequent ones in one cache line.
 #[derive(Clone, Copy)]
 pub enum Counted {
     Interrupt,
@@ -52,6 +52,10 @@ pub enum Counted {
     Device,
     Register,
     Wait,
+    /// A wait after which the guest of the same core below it went on at once (`life::stacked`).
+    Turn,
+    /// A store to registers of the FPGA that was served while the guest's registers stayed in the core.
+    Store,
     Monitor,
     Refused,
 }

@@ -5,14 +5,14 @@ use core::fmt::{Result, Write};
 use motet_layout::sync::Ordering;
 
 use motet_hal::Machine;
-use motet_layout::VmRecord;
+use motet_layout::{VM_EXITS, VmRecord};
 use motet_protocol::{Context, lock::lock};
 
 use super::memory;
 use crate::cpu::Cpu;
 
 /// Names of what is counted, in the order of `Counted`.
-const EXITS: [&str; 8] = ["INTR", "CALL", "MEM", "DEV", "REG", "WAIT", "MONITOR", "REFUSED"];
+const EXITS: [&str; VM_EXITS] = ["INTR", "CALL", "MEM", "DEV", "REG", "WAIT", "TURN", "STORE", "MONITOR", "REFUSED"];
 
 /// What is shown of a machine.
 struct Summary {
@@ -23,7 +23,7 @@ struct Summary {
     bytes: u64,
     resident: u32,
     ran_ns: u64,
-    exits: [u64; 8],
+    exits: [u64; VM_EXITS],
 }
 
 /// Writes a line for each machine.

@@ -30,7 +30,7 @@ impl<M: Machine> Running<'_, M> {
         self.cpu.fpga.begin_request();
         match self.allow_store(device, address) {
             Some(Found::Memory) => {
-                self.count(Counted::Memory);
+                self.count(Counted::Store);
                 true
             }
             Some(Found::Unconnected(id)) => self.look_quickly(device, address, id),
@@ -73,7 +73,7 @@ impl<M: Machine> Running<'_, M> {
             Looked::Decided => {
                 let is_served = self.allow_store(device, address) == Some(Found::Memory);
                 if is_served {
-                    self.count(Counted::Device);
+                    self.count(Counted::Store);
                 }
                 // A thread that was told may be more urgent.
                 is_served && thread.attention.load(Ordering::Relaxed) == 0 && !cpu.due.has_deferred()

@@ -76,6 +76,11 @@ pub fn counters<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
             write!(out, " {:>12}", counter(&record.counters).load(Ordering::Relaxed))?;
         }
     }
+    write!(out, "\n{:<20}", "register_stores")?;
+    for (island, _) in islands(cpu) {
+        let of_island = cores(cpu).filter(|(core, _)| core.island() == island);
+        write!(out, " {:>12}", of_island.map(|(_, record)| record.register_stores.get()).sum::<u64>())?;
+    }
     out.write_char('\n')
 }
 
