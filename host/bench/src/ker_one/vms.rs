@@ -98,8 +98,17 @@ pub struct Response {
     pub native_call: Spread,
     /// ... in a virtual machine, ...
     pub release_vm: Spread,
-    /// ... and beside a general guest.
-    pub release_beside: Spread,
+    /// Beside a general guest that prints once a second, ...
+    pub beside: Beside,
+    /// ... and beside one that does not print meanwhile.
+    pub quiet: Beside,
+}
+
+/// Of them, beside a general guest.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Beside {
+    /// From the beginning of the handler of the tick until the thread runs.
+    pub release: Spread,
     /// From the interrupt in the general guest until the handler of the tick begins.
     pub preemption: Spread,
     /// The kernel's stays between guests, with interrupts masked.
@@ -108,13 +117,13 @@ pub struct Response {
 
 impl Response {
     /// What the paper adds up (equations 3 and 4): the longest of each, with the release on the bare board at its shortest.
-    pub fn overhead_us(&self) -> f64 {
-        self.critical.max + self.preemption.max + self.release_us()
+    pub fn overhead_us(&self, beside: &Beside) -> f64 {
+        beside.critical.max + beside.preemption.max + self.release_us(beside)
     }
 
     /// Equation 3.
-    pub fn release_us(&self) -> f64 {
-        self.release_beside.max - self.release_native.min
+    pub fn release_us(&self, beside: &Beside) -> f64 {
+        beside.release.max - self.release_native.min
     }
 }
 
@@ -353,23 +362,35 @@ impl Bench {
         let points = self.points(kernel)?;
         let append = format!("test=response interval_ms={ticks}");
         let (_, alone) = self.run(&points, &[kernel.name], &guest_command(kernel, &append))?;
-        let command = format!("{GENERAL}{}", guest_command(kernel, &format!("{append} idle=1")));
-        let (_, beside) = self.run(&points, &[kernel.name, "heartbeat"], &command)?;
-        let [native, alone, beside] = [native, alone, beside].map(|moments| moments::from_ticks(&moments, 16));
-        let ways = Ways::of(&beside, self.entry_us());
+        let beside = |general: &str| {
+            self.beside(kernel, &points, &format!("{general}{}", guest_command(kernel, &format!("{append} idle=1"))))
+        };
+        let [native, alone] = [native, alone].map(|moments| moments::from_ticks(&moments, 16));
         Ok(Response {
             release_native: Spread::of(&moments::releases(&native)),
             native_call: Spread::of(&moments::timer_calls(&native)),
             release_vm: Spread::of(&moments::releases(&alone)),
-            release_beside: Spread::of(&moments::releases(&beside)),
+            beside: beside(GENERAL)?,
+            quiet: beside(QUIET)?,
+        })
+    }
+
+    fn beside(&self, kernel: &Kernel, points: &Points, command: &str) -> Result<Beside> {
+        let (_, moments) = self.run(points, &[kernel.name, "heartbeat"], command)?;
+        let moments = moments::from_ticks(&moments, 16);
+        let ways = Ways::of(&moments, self.entry_us());
+        Ok(Beside {
+            release: Spread::of(&moments::releases(&moments)),
             preemption: Spread::of(&ways.preemptions),
             critical: Spread::of(&ways.all),
         })
     }
 }
 
-/// A general guest that computes for as long as the machine runs.
+/// A general guest that computes for as long as the machine runs, and prints once a second, for which its monitor runs.
 const GENERAL: &str = "vm run /in/guest-heartbeat >/dev/null & ";
+/// The same, which prints at its beginning only.
+const QUIET: &str = "vm run --append interval_ms=100000 /in/guest-heartbeat >/dev/null & ";
 
 /// As in the paper, the real-time guest is above all others, and leaves them nothing as long as it computes.
 fn guest_command(kernel: &Kernel, append: &str) -> String {

@@ -91,29 +91,33 @@ fn response(results: &Results) -> String {
     let mut figures = String::new();
     for (kernel, response) in KERNELS.iter().zip(&results.responses) {
         let parts = [
-            ("stay in the kernel", &response.critical, format!("{CRITICAL_MAX_US} at most")),
+            ("stay in the kernel", &response.beside.critical, format!("{CRITICAL_MAX_US} at most")),
             (
                 "preemption",
-                &response.preemption,
+                &response.beside.preemption,
                 format!("{} on average, {} at most", PREEMPTION_US[0], PREEMPTION_US[1]),
             ),
             ("release, bare board", &response.release_native, "–".into()),
             ("of it: the firmware's timer call", &response.native_call, "–".into()),
             ("release, virtual machine", &response.release_vm, "–".into()),
-            ("release, beside a general guest", &response.release_beside, "–".into()),
+            ("release, beside a general guest", &response.beside.release, "–".into()),
+            ("stay in the kernel, quiet general guest", &response.quiet.critical, "–".into()),
+            ("preemption, quiet general guest", &response.quiet.preemption, "–".into()),
+            ("release, beside a quiet general guest", &response.quiet.release, "–".into()),
         ];
         rows.extend(parts.map(|(name, spread, published)| {
             let [min, mean, max, count] = spread_cells(spread);
             [kernel.title.to_owned(), name.into(), min, mean, max, count, published]
         }));
         let bars = [
-            bar("stay, most", HERE, response.critical.max),
+            bar("stay, most", HERE, response.beside.critical.max),
             bar("Ker-ONE", PAPER, CRITICAL_MAX_US),
-            bar("preemption, most", HERE, response.preemption.max),
+            bar("preemption, most", HERE, response.beside.preemption.max),
             bar("Ker-ONE", PAPER, PREEMPTION_US[1]),
-            bar("release, extra", HERE, response.release_us()),
+            bar("release, extra", HERE, response.release_us(&response.beside)),
             bar("Ker-ONE", PAPER, RELEASE_EXTRA_US),
-            bar("all (equation 4)", HERE, response.overhead_us()),
+            bar("all (equation 4)", HERE, response.overhead_us(&response.beside)),
+            bar("all, quiet general guest", HERE, response.overhead_us(&response.quiet)),
             bar("Ker-ONE", PAPER, RESPONSE_US),
         ];
         figures += &bars::figure(kernel.title, "us", &bars);
