@@ -215,7 +215,9 @@ pool_struct! {
         /// Large files that nobody uses any more and that it frees before it runs user code again: the first one's
         /// [`InodeRecord`](crate::InodeRecord) (pool address; its `parent` is the next one), 0: none.
         2728 pub garbage: Cell64,
-        2736 _pad3: [Cell32; 30],
+        /// Signals to groups that it, or the process it is making, may not have seen; a new process gets them (bit signal-1). Under the tree lock.
+        2736 pub group_signals: Cell64,
+        2744 _pad3: [Cell32; 28],
         /// The call across instruction sets that it is in: its last [`CrossingRecord`](crate::CrossingRecord) (pool address), 0: none.
         2856 pub crossing: Cell64,
         /// By ISA code - 1: the top of its stack for that ISA, 0: none made (the program's own ISA: the stack it was

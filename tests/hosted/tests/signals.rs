@@ -1,6 +1,6 @@
 //! Signals that end processes.
 
-use motet_abi::signal::{SIGKILL, SIGTERM};
+use motet_abi::signal::{SIGKILL, SIGSTOP, SIGTERM};
 use motet_hal_hosted::isa::Op;
 use motet_layout::Isa;
 use motet_tests_hosted::calls::Sys;
@@ -9,6 +9,10 @@ use motet_tests_hosted::{Scenario, everywhere};
 
 /// `CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD`.
 const THREAD: u64 = 0x0001_0f00;
+
+const O_NONBLOCK: u64 = 0x800;
+/// Where a program has a time for `nanosleep`.
+const NAP: u64 = DATA + 32;
 
 /// A process with threads on all cores kills itself: whichever thread sees the signal first, none executes another
 /// instruction after the call.
@@ -95,6 +99,67 @@ fn no_process_of_a_group_escapes_from_sigkill() {
 #[test]
 fn no_process_of_a_group_escapes_from_a_signal_that_ends_it() {
     kills_a_group_that_forks(SIGTERM);
+}
+
+/// Who stops a group stops all of it, also those that are being made meanwhile: each process of the group writes a byte and makes another one, and
+/// nothing more comes.
+#[test]
+fn no_process_of_a_group_escapes_from_a_stop() {
+    let program = Program::build(Isa::X86_64, |program| {
+        let [pid, group, zero, other, _] = program.asm.roles.saved;
+        program.asm.li(zero, 0);
+        program.store_at(NAP, 0);
+        program.store_at(NAP + 8, 2_000_000);
+        program.call(Sys::Pipe2, &[DATA, O_NONBLOCK]);
+        program.or_exit(100);
+        let leader = program.fork(group);
+        let waits = program.asm.here();
+        program.call(Sys::Nanosleep, &[NAP, 0]);
+        let announced = read_all(program);
+        program.asm.branch(Op::Bge, zero, announced, waits);
+        program.asm.op(Op::Sub, pid, zero, group);
+        program.arg_from(0, pid);
+        program.arg(1, SIGSTOP.into());
+        program.call_as_is(Sys::Kill);
+        program.or_exit(101);
+        // What runs on other cores stops soon.
+        let stopped = program.asm.label();
+        for _ in 0..20 {
+            program.call(Sys::Nanosleep, &[NAP, 0]);
+            let more = read_all(program);
+            program.asm.branch(Op::Bge, zero, more, stopped);
+        }
+        program.print(1, "escaped\n");
+        program.asm.bind(stopped);
+        program.arg_from(0, pid);
+        program.arg(1, SIGKILL.into());
+        program.call_as_is(Sys::Kill);
+        program.print(1, "ended\n");
+        program.exit(0);
+        program.asm.bind(leader);
+        program.call(Sys::Setpgid, &[0, 0]);
+        let again = program.asm.here();
+        program.load_u32(other, DATA + 4);
+        program.arg_from(0, other);
+        program.arg(1, DATA + 16);
+        program.arg(2, 1);
+        program.call_as_is(Sys::Write);
+        program.fork_to(pid, again);
+        program.exit(0);
+    });
+    let scenario = Scenario { files: vec![("forks", program)], command: vec!["/forks"], ..Scenario::default() };
+    everywhere(150, &scenario, 0, "ended\n");
+}
+
+/// Reads what is in the pipe at [`DATA`], which does not block. The register that is returned has the result.
+fn read_all(program: &mut Program) -> u8 {
+    let [.., other, _] = program.asm.roles.saved;
+    program.load_u32(other, DATA);
+    program.arg_from(0, other);
+    program.arg(1, DATA + 64);
+    program.arg(2, 4096);
+    program.call_as_is(Sys::Read);
+    program.asm.roles.result
 }
 
 /// Reads a byte from the pipe at [`DATA`], or nothing if it has ended.

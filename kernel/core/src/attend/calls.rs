@@ -16,7 +16,7 @@ use crate::{
     call::{Call, Stop, SysResult, deliverable},
     permission,
     signal::{
-        Origin, Pending, action_of, begin_temporary_mask, is_pending, living_thread, send_locked,
+        Origin, Pending, action_of, begin_temporary_mask, is_pending, living_thread, send_locked, send_to_member,
         send_to_thread_locked, set_mask, take_pending,
     },
     time,
@@ -233,7 +233,7 @@ fn kill_matching<M: Machine>(call: &Call<M>, signal: u32, matches: impl Fn(&Proc
             Ok(()) => {
                 result = Ok(0);
                 if signal != 0 {
-                    send_locked(call.cpu, process, signal, sender);
+                    send_to_member(call.cpu, process, signal, sender);
                 }
             }
             Err(errno) if result.is_err() => result = Err(errno.into()),

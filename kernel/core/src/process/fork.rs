@@ -248,6 +248,7 @@ fn new_process<M: Machine>(
     thread: &'static ThreadRecord,
 ) -> Result<&'static ProcessRecord, Errno> {
     let (cpu, parent) = (call.cpu, call.process);
+    signal::begin_to_make(cpu, call.thread, parent);
     if !memory::has_room_for_process(cpu.pool) {
         return Err(Errno::ENOMEM);
     }
@@ -366,6 +367,7 @@ fn enter<M: Machine>(
             child.sid.store(call.process.sid.load(Ordering::Relaxed), Ordering::Relaxed);
             in_order();
             child.pid.set(tid); // from now on it is in the tree
+            signal::send_to_new(cpu, call.thread, child);
             cpu.pool.header().forks.fetch_add(1, Ordering::Relaxed);
         }
         None => {

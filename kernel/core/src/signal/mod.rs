@@ -19,6 +19,7 @@ use motet_abi::{
 use motet_hal::{Machine, Trap};
 use motet_layout::{
     PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL,
+    ones,
 };
 use motet_protocol::{Context, run_queue, slab, threads, wait};
 
@@ -45,10 +46,43 @@ pub fn send_to_group<M: Machine>(cpu: &Cpu<M>, pgid: u32, signal: u32) -> bool {
     tree::for_each(cpu, |process| {
         if process.state.load(Ordering::Acquire) == PROCESS_ALIVE && process.pgid.load(Ordering::Relaxed) == pgid {
             any = true;
-            send_locked(cpu, process, signal, Origin::KERNEL);
+            send_to_member(cpu, process, signal, Origin::KERNEL);
         }
     });
     any
+}
+
+/// As [`send_locked`], to one of several processes that get the signal at the same time: also to those that it is making, which are not in the
+/// tree yet.
+pub fn send_to_member<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32, origin: Origin) {
+    let cancelled = match signal {
+        abi::SIGCONT => STOP_SIGNALS,
+        stop if abi::bit(stop) & STOP_SIGNALS != 0 => abi::bit(abi::SIGCONT),
+        _ => 0,
+    };
+    for_each_thread(cpu, process, |thread| {
+        thread.group_signals.set(thread.group_signals.get() & !cancelled | abi::bit(signal));
+    });
+    send_locked(cpu, process, signal, origin);
+}
+
+/// The thread begins to make a process. What was sent to its group before, and what it has seen of that, is the thread's own.
+pub fn begin_to_make<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) {
+    if thread.group_signals.get() == 0 {
+        return;
+    }
+    let _tree = lock_tree(cpu);
+    let is_stopped = process.stopped.load(Ordering::SeqCst) != 0;
+    let unseen = deliverable(thread, process) | if is_stopped { STOP_SIGNALS } else { 0 };
+    thread.group_signals.set(thread.group_signals.get() & unseen);
+}
+
+/// Sends a new process what was sent to its maker's group while it was made. Nobody knows any more who has sent it, as on Linux. The tree lock
+/// is held.
+pub fn send_to_new<M: Machine>(cpu: &Cpu<M>, maker: &ThreadRecord, child: &'static ProcessRecord) {
+    for index in ones(maker.group_signals.get()) {
+        send_locked(cpu, child, index as u32 + 1, Origin { code: abi::SI_USER, fields: [0; 4] });
+    }
 }
 
 /// Sends a signal to a process, with what is told to a handler. The tree lock is held. `false`: there was no room to keep
