@@ -132,7 +132,24 @@ static void killed(void) {
     qam();
 }
 
+// Who opens waits for interfaces of clients that have gone.
+static void opened_again(void) {
+    for (int round = 0; round < 300; round++) {
+        int fd = open("/dev/accel/fft512", O_RDWR);
+        expect(fd >= 0, "an interface after others have been given back");
+        close(fd);
+    }
+    struct client clients[64];
+    int opened = 0;
+    while (opened < 64 && (clients[opened].fd = open("/dev/accel/fft512", O_RDWR)) >= 0)
+        opened++;
+    expect(opened > 0 && opened < 64 && errno == ENOSPC, "more interfaces than there are");
+    while (opened-- > 0)
+        close(clients[opened].fd);
+}
+
 static void refused(void) {
+    opened_again();
     struct client client = come("fft512");
     expect(client.registers->stat == 0 && client.registers->over == 0, "registers that nobody has stored to");
     begin(&client, 0, 6);

@@ -58,6 +58,11 @@ pub fn leave(fpga: &Fpga, interface: InterfaceId) {
     fpga.attention.store(1, Release);
 }
 
+/// Whether the FPGA is about to free an interface whose client has gone.
+pub fn is_one_leaving(fpga: &Fpga) -> bool {
+    fpga.interfaces.iter().any(|one| one.state.load(SeqCst) == FPGA_LEFT)
+}
+
 /// Has the FPGA look at all interfaces. The caller must ring it afterwards.
 pub fn look(fpga: &Fpga) {
     fpga.attention.store(1, Release);

@@ -227,21 +227,21 @@ fn check_existing<M: Machine>(call: &Call<M>, node: &Node<M>, flags: u32) -> Res
 }
 
 /// A description of a node that is not a named pipe.
-fn open_node<M: Machine>(call: &Call<M>, node: Node<M>, flags: u32) -> Result<&'static FileRecord, Errno> {
+fn open_node<M: Machine>(call: &Call<M>, node: Node<M>, flags: u32) -> Result<&'static FileRecord, Stop> {
     let cpu = call.cpu;
     match node {
         Node::Inode(inode) => open_inode(call, inode, flags),
         Node::Proc(node) => {
             if flags & O_ACCMODE != O_RDONLY && !super::proc::writable(node) {
-                return Err(Errno::EACCES);
+                return Err(Errno::EACCES.into());
             }
-            description::create(cpu, &Parts { kind: FILE_PROC, flags, inode: None, object: node.raw() })
+            Ok(description::create(cpu, &Parts { kind: FILE_PROC, flags, inode: None, object: node.raw() })?)
         }
-        Node::Open(file) => reopen(call, &file, flags),
+        Node::Open(file) => Ok(reopen(call, &file, flags)?),
     }
 }
 
-fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -> Result<&'static FileRecord, Errno> {
+fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -> Result<&'static FileRecord, Stop> {
     let (mut kind, mut object) = (FILE_INODE, 0);
     if flags & O_PATH == 0 {
         match fs::file_type(&inode) {
@@ -250,15 +250,15 @@ fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -
                 object = u64::from(inode.rdev.get());
                 device::check_open(call, Device::decode(inode.rdev.get()), flags)?;
                 match Device::decode(inode.rdev.get()) {
-                    device::DMA => return open_dma(call, inode, flags),
-                    device::SERVICE => return service::open(call, flags),
-                    device::VM => return vm::open(call, flags),
-                    device::LATE => return late::open(call, flags),
+                    device::DMA => return Ok(open_dma(call, inode, flags)?),
+                    device::SERVICE => return Ok(service::open(call, flags)?),
+                    device::VM => return Ok(vm::open(call, flags)?),
+                    device::LATE => return Ok(late::open(call, flags)?),
                     Device { major: device::ACCEL_MAJOR, minor } => return accel::open(call, flags, minor),
                     _ => {}
                 }
             }
-            fs::TYPE_BLOCK | fs::TYPE_SOCKET => return Err(Errno::ENXIO),
+            fs::TYPE_BLOCK | fs::TYPE_SOCKET => return Err(Errno::ENXIO.into()),
             _ => {}
         }
     }

@@ -8,9 +8,10 @@ use core::sync::atomic::Ordering;
 use motet_abi::{
     Errno,
     accel::{BYTES, SET_DEADLINE, SET_PRIORITY, SET_SIGNALS},
+    file::O_NONBLOCK,
 };
 use motet_hal::Machine;
-use motet_layout::{FILE_ACCEL, FileRecord, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, WaitQueue};
+use motet_layout::{FILE_ACCEL, FileRecord, Fpga, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, WaitQueue};
 use motet_protocol::{
     Context,
     fpga::{self, AcceleratorId, InterfaceId, clients},
@@ -20,7 +21,7 @@ use motet_protocol::{
 };
 
 use crate::{
-    call::{Call, SysResult},
+    call::{Call, Stop, SysResult},
     cpu::Cpu,
     cursor::{Cursor, read_count},
     description::{self, Parts},
@@ -31,11 +32,16 @@ use crate::{
 /// The least urgent priority that a client says: those of nice are 0 to 39.
 const PRIORITY_MAX: u64 = 39;
 
-/// Opens an accelerator: a new client.
+/// So often an opening looks whether the FPGA has freed an interface.
+const LOOK_NS: u64 = 200_000;
+/// So long it looks at most: pages of a client that has gone may stay mapped for ever.
+const LOOK_NS_MAX: u64 = 200_000_000;
+
+/// Opens an accelerator: a new client. Waits for interfaces of clients that have gone, which the FPGA frees soon.
 ///
 /// # Errors
 /// `ENODEV`: the machine has no FPGA; `ENXIO`: it has no such accelerator; `ENOSPC`: all interfaces are in use.
-pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'static FileRecord, Errno> {
+pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'static FileRecord, Stop> {
     let cpu = call.cpu;
     let fpga = fpga::of(cpu.pool).ok_or(Errno::ENODEV)?;
     let accelerator = AcceleratorId::new(minor as usize).filter(|_| minor < fpga.accelerator_count.get());
@@ -62,7 +68,7 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'stat
         cpu.tell_service();
         clients::open(fpga, &client)
     });
-    let interface = interface.ok_or(Errno::ENOSPC)?;
+    let interface = interface.ok_or_else(|| wait_for_interface(call, fpga, flags))?;
     pages.is_device.set(1);
     pages.fpga.set(interface.link());
     pages.size.store(PAGE_SIZE + fpga.data_bytes.get(), Ordering::Relaxed);
@@ -72,6 +78,21 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'stat
     pages.release();
     cpu.tell_service();
     Ok(record)
+}
+
+/// All interfaces are in use. Unless none of them is about to be freed, the thread waits until it is to look again.
+fn wait_for_interface<M: Machine>(call: &Call<M>, fpga: &Fpga, flags: u32) -> Stop {
+    let (thread, now_ns) = (call.thread, call.cpu.reading_ns());
+    let until_ns = &thread.scratch[0];
+    if until_ns.get() == 0 {
+        until_ns.set(now_ns + LOOK_NS_MAX);
+    }
+    if flags & O_NONBLOCK != 0 || !clients::is_one_leaving(fpga) || now_ns >= until_ns.get() {
+        return Errno::ENOSPC.into();
+    }
+    thread.deadline_ns.set(now_ns + LOOK_NS);
+    wait::prepare(thread);
+    Stop::Block
 }
 
 /// A store to registers that are not connected: a request. `true`: the thread is prepared to wait.
