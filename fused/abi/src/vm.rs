@@ -17,6 +17,7 @@ pub const VCPU: u32 = 0x4d71;
 /// functions have their first two.
 pub const START: u32 = 0x4d72;
 /// `ioctl(file, RUN, exit)`: the calling thread is that core, until something needs the monitor: see [`Exit`].
+/// `EBUSY`: another thread is the core, also while that thread waits or does not run.
 pub const RUN: u32 = 0x4d73;
 /// `ioctl(file, LINE, line | LINE_HIGH)`: an interrupt line goes high, or low. RISC-V: `line` is the number of a core, whose external
 /// interrupt it is. AArch64: `id << LINE_INTERRUPT_SHIFT`, the id of an interrupt that the cores share (32 to 95), at the machine's controller.

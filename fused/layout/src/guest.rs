@@ -260,6 +260,9 @@ pool_struct! {
         2440 pub vm: Cell64,
         /// The thread that waits for an interrupt, or to be started.
         2448 pub waiters: WaitQueue,
-        2480 _pad1: [Cell64; 18],
+        /// The thread that is in a system call that runs it, until that call ends (thread id); 0: none is.
+        2480 pub caller: AtomicU32,
+        2484 _pad2: Cell32,
+        2488 _pad1: [Cell64; 17],
     }
 }

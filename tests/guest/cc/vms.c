@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // fused/abi/src/vm.rs
@@ -99,6 +101,19 @@ int main(void) {
     expect("it starts again", ioctl(vm, START, first), EINVAL);
     exit[0] = 0;
     for (int n = 0; n < 3; n++) expect("a loop, and a signal", ioctl(vm, RUN, exit), EINTR);
+
+    // Another process that has the file runs the core, and both take turns on one real core.
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    sched_setaffinity(0, sizeof one, &one);
+    pid_t child = fork();
+    if (child == 0) _exit(ioctl(vm, RUN, exit) ? 1 : 0);
+    for (int n = 0; n < 4; n++) usleep(30000); // which the alarm ends earlier
+    expect("a core that another thread is", ioctl(vm, RUN, exit), EBUSY);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    expect("a core that nobody is any more", ioctl(vm, RUN, exit), EINTR);
 
     close(vm);
     expect("it gets shorter, afterwards", ftruncate(memory, SIZE - 1), 0);

@@ -98,12 +98,18 @@ pub struct Running<'a, M: Machine> {
 /// `ioctl(RUN)`: the calling thread runs a core of the machine.
 ///
 /// # Errors
-/// `EINVAL`: there is no such core; `EBUSY`: another thread is it; `ENODEV`: this core runs no guests; `EINTR`: a signal has a handler; `ENOMEM`; `EFAULT`.
+/// `EINVAL`: there is no such core; `EBUSY`: another thread is in this call for the core; `ENODEV`: this core runs no guests; `EINTR`: a signal has a handler; `ENOMEM`; `EFAULT`.
 pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64) -> SysResult {
     let index = call.read_user_u64(exit_address)?;
     let vcpu = vcpu(call.cpu, vm, index).ok_or(Errno::EINVAL)?;
     // What the guest has done when it exits is not done again.
     call.await_pages(exit_address, 8 * motet_abi::vm::EXIT_WORDS as u64)?;
+    let own = call.thread.tid.get();
+    if let Err(other) = vcpu.caller.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed)
+        && other != own
+    {
+        return Err(Errno::EBUSY.into());
+    }
     let result = dispatch(call, vm, vcpu, exit_address, None);
     if let Err(Stop::Again | Stop::Block) = result {
         // The next dispatch knows it; and until the call ends the machine stays, whoever closes its file.
@@ -114,6 +120,8 @@ pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64)
         // From now on they are taken to be stored, and it may have waited to be started, before its guest got the core's.
         handover::save_ext(cpu, call.thread);
         call.thread.guest.set(cpu.raw(vcpu));
+    } else if call.thread.guest_file.get() == 0 {
+        vcpu.caller.store(0, Ordering::Release);
     }
     result
 }
@@ -144,6 +152,9 @@ pub fn go_on<M: Machine>(call: &Call<M>, first: Option<Trap>) -> SysResult {
 pub fn let_go<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'static FileRecord> {
     let kept = &thread.guest_file;
     let file = cpu.object::<FileRecord>(kept.get())?;
+    if let Some(vcpu) = cpu.object::<VcpuRecord>(thread.guest.get()) {
+        vcpu.caller.store(0, Ordering::Release);
+    }
     thread.guest.set(0);
     hand::fetch(cpu, file, Place::word(cpu, kept), || kept.set(0));
     Some(file)
