@@ -43,7 +43,7 @@ Virtual machines on this machine's RISC-V or AArch64 cores: those that the image
   --accel NAME   an accelerator of the FPGA for it: qam16, fft512 ...; there can be several. NAME:US: where the policy of the FPGA is deadline, it is
                  to be ready so many microseconds after a request
   --initrd FILE  a ram disk for it to begin with
-  --append TEXT  its kernel's command line
+  --append TEXT  its kernel's command line, in UTF-8
   --share NAME   memory that it shares with the machines and programs that name the same (/dev/shm/vm.NAME), with doorbells; 4 KiB
                  unless it is there or NAME:KIB says otherwise; up to four times
 ";

@@ -107,7 +107,7 @@ fn make(arguments: &Arguments, options: &Options<'_>) -> Result<(), Refusal> {
         Some(path) => Some(load_initrd(memory, path, plan.end..tree_at)?),
         None => None,
     };
-    let command_line = core::str::from_utf8(options.append).unwrap_or_default();
+    let command_line = options.append;
     let shares = join_shares(vm, options)?;
     let accelerators = add_accelerators(vm, &options.accelerators)?;
     let described = tree::Machine {

@@ -27,7 +27,7 @@ pub struct Options<'a> {
     /// File with the initial ram disk.
     pub initrd: Option<&'a [u8]>,
     /// The kernel's command line.
-    pub append: &'a [u8],
+    pub append: &'a str,
     /// Areas that it shares with others.
     pub shares: [Option<Share<'a>>; Shares::MAX],
     /// The accelerators that it has, by their number on the board, with the deadline of their requests in microseconds; 0: none.
@@ -105,7 +105,7 @@ impl<'a> Options<'a> {
             nice: None,
             realtime: None,
             initrd: None,
-            append: b"",
+            append: "",
             shares: [None; Shares::MAX],
             accelerators: [None; _],
         };
@@ -132,7 +132,9 @@ impl<'a> Options<'a> {
                     let free = options.shares.iter_mut().find(|share| share.is_none()).ok_or(Wrong::Value(argument))?;
                     *free = Some(Share::parse(value?).ok_or(Wrong::Value(argument))?);
                 }
-                b"--append" => options.append = value?,
+                b"--append" => {
+                    options.append = core::str::from_utf8(value?).map_err(|_| Wrong::Value(argument))?;
+                }
                 b"--accel" => {
                     let (index, deadline_us) = accelerator(value?).ok_or(Wrong::Value(argument))?;
                     options.accelerators[index] = Some(deadline_us);
@@ -176,7 +178,7 @@ mod tests {
     #[test]
     fn options_are_in_any_order() {
         let options = parse(&["--cpus", "2", "image", "--nice", "-20", "--append", "a b", "--memory", "256"]).unwrap();
-        assert_eq!((options.image, options.append), (&b"image"[..], &b"a b"[..]));
+        assert_eq!((options.image, options.append), (&b"image"[..], "a b"));
         assert_eq!((options.cpus, options.memory_mib, options.nice, options.initrd), (2, 256, Some(-20), None));
     }
 
@@ -198,5 +200,7 @@ mod tests {
             assert_eq!(parse(&wrong), Err(Wrong::Value(wrong[0].as_bytes())));
         }
         assert_eq!(parse(&["a", "--initrd"]), Err(Wrong::Value(b"--initrd")));
+        let no_text = [&b"a"[..], b"--append", b"rounds=2 \xff"];
+        assert_eq!(Options::parse(no_text.into_iter()), Err(Wrong::Value(b"--append")));
     }
 }
