@@ -14,10 +14,10 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*, signal::SIGPIPE, terminal::*};
 use motet_hal::Machine;
 use motet_layout::{
-    CoreId, FILE_SOCKET, InodeRecord, PipeRecord, PoolAddr, SOCKET_CONNECTED, SOCKET_LISTENING, SocketRecord,
-    WaitQueue, in_order,
+    CoreId, FILE_SOCKET, ISLAND_RECLAIMING, InodeRecord, IslandId, PipeRecord, PoolAddr, SOCKET_CONNECTED,
+    SOCKET_LISTENING, SocketRecord, WaitQueue, in_order,
 };
-use motet_protocol::{Context, cores::is_dead, fs, lock::lock, pipe, slab, wait};
+use motet_protocol::{Context, fs, lock::lock, pipe, slab, wait};
 
 use super::{
     description::{self, Anonymous, Kind, OpenFile},
@@ -143,12 +143,12 @@ pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
 /// Frees a socket (which has ended, if it had a descriptor), and the connections that it had not accepted.
 pub fn close<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     end(cpu, socket);
+    socket.acceptor.store(0, Ordering::Relaxed); // from here on nobody else closes it
     if let Some(pipes) = own_pipes(cpu, socket) {
         pipes.into_iter().for_each(|pipe| pipe::put(cpu, pipe));
     }
     // Nobody finds it any more to add to these.
     while let Some(pending) = take_pending(cpu, socket) {
-        pending.acceptor.store(0, Ordering::Relaxed);
         close(cpu, pending);
     }
     wait::wake(cpu, &cpu.pool.header().socket_waiters);
@@ -170,26 +170,34 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
     socket.pending_count.set(count);
 }
 
-/// Closes connections that dead cores had accepted, and for which nobody has a file. Every core that lives has passed since.
-pub fn close_accepted<M: Machine>(cpu: &Cpu<M>) {
-    let dead = |socket: &&'static SocketRecord| {
-        let acceptor = socket.acceptor.load(Ordering::Acquire).checked_sub(1).and_then(CoreId::from_raw);
-        acceptor.is_some_and(|core| is_dead(cpu, core))
-    };
-    for socket in slab::all::<SocketRecord>(cpu).filter(dead) {
+/// Leaves those connections to their listeners that dead cores were accepting, and that still wait. Every core that lives has passed since.
+/// Whatever has a listener in hand has it still.
+pub fn settle_accepted<M: Machine>(cpu: &Cpu<M>) {
+    for socket in accepted_by_dead(cpu) {
         let Some(listener) = cpu.object::<SocketRecord>(socket.listener.get()) else { continue };
-        let waits = {
-            // With it, the list is repaired if the dead core had it.
-            let _guard = lock(cpu, &listener.lock);
-            let first = cpu.object::<SocketRecord>(listener.pending[0].get());
-            core::iter::successors(first, |pending| cpu.object(pending.next.get()))
-                .any(|pending| core::ptr::eq(pending, socket))
-        };
-        socket.acceptor.store(0, Ordering::Release);
-        if !waits {
-            close(cpu, socket);
+        // With it, the list is repaired if the dead core had it.
+        let _guard = lock(cpu, &listener.lock);
+        let first = cpu.object::<SocketRecord>(listener.pending[0].get());
+        let mut pending = core::iter::successors(first, |pending| cpu.object(pending.next.get()));
+        if pending.any(|pending| core::ptr::eq(pending, socket)) {
+            socket.acceptor.store(0, Ordering::Release);
         }
     }
+}
+
+/// Closes connections that dead cores had accepted, and for which nobody has a file: those that [wait](settle_accepted) are left to their
+/// listeners, and the files that dead cores had in hand are closed, with their sockets.
+pub fn close_accepted<M: Machine>(cpu: &Cpu<M>) {
+    accepted_by_dead(cpu).for_each(|socket| close(cpu, socket));
+}
+
+/// Sockets of which cores say that they are accepting them, of islands that are being reclaimed.
+fn accepted_by_dead<M: Machine>(cpu: &Cpu<M>) -> impl Iterator<Item = &'static SocketRecord> {
+    let state_of = |island: IslandId| cpu.pool.header().islands[island.index()].state.load(Ordering::Acquire);
+    slab::all::<SocketRecord>(cpu).filter(move |socket| {
+        let acceptor = socket.acceptor.load(Ordering::Acquire).checked_sub(1).and_then(CoreId::from_raw);
+        acceptor.is_some_and(|core| state_of(core.island()) == ISLAND_RECLAIMING)
+    })
 }
 
 /// The first socket that was connected to this one and has not been accepted. Until it has a file, it says that this core has it.
