@@ -109,6 +109,8 @@ struct State {
     /// The step at which the island of [`Faults::death`] dies (again).
     dies_at: u64,
     rejoins: u32,
+    /// It has been started again, and has not joined yet.
+    is_rejoining: bool,
     /// The word that [`Faults::damage`] or [`Faults::damaged_link`] asks for has changed.
     damaged: bool,
     /// Hash of all decisions.
@@ -143,6 +145,7 @@ impl Baton {
             lives: vec![0; cores],
             dies_at: faults.death.map_or(u64::MAX, |(_, step)| step),
             rejoins: 0,
+            is_rejoining: false,
             damaged: false,
             trace: 0xcbf2_9ce4_8422_2325,
         };
@@ -318,6 +321,9 @@ impl Baton {
     }
 
     fn inject(&self, world: &World, state: &mut State) {
+        if state.is_rejoining && self.faults.death.is_some_and(|(island, _)| world.tells_of_joining(island)) {
+            state.is_rejoining = false;
+        }
         if self.faults.stall_every != 0 && state.random.below(self.faults.stall_every) == 0 {
             let island = state.random.below(ISLANDS_MAX as u64) as usize;
             let until = state.now_ns + state.random.below(self.faults.stall_ns_max.max(1));
@@ -337,6 +343,7 @@ impl Baton {
             && (!self.faults.survives || world.all_have_joined())
         {
             state.stalled_until_ns[island.index()] = u64::MAX;
+            state.is_rejoining = false;
             if self.faults.survives {
                 world.lose(island);
                 self.send_bell(state, 0);
@@ -355,6 +362,7 @@ impl Baton {
     fn restart(&self, state: &mut State, island: IslandId) {
         let Some((_, world)) = this_core() else { return };
         state.rejoins += 1;
+        state.is_rejoining = true;
         state.dies_at = match state.rejoins == self.faults.rejoins {
             true => u64::MAX,
             false => state.steps + state.random.below(self.faults.dies_again_within.max(1)),

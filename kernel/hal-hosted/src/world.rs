@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, ISLAND_BOOTING, ISLAND_FAILED, ISLAND_REJOINING, Isa, IslandId,
-    POOL_MAGIC, POOL_VERSION, Pool,
+    CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, ISLAND_BOOTING, ISLAND_FAILED, ISLAND_JOINED, ISLAND_REJOINING, Isa,
+    IslandId, POOL_MAGIC, POOL_VERSION, Pool,
 };
 use motet_protocol::rejoin;
 
@@ -28,6 +28,12 @@ pub trait Host: Send {
 
     /// The machine has ended by itself; its cores stand where they are, with the locks that they have.
     fn ended(&mut self, _pool: Pool) {}
+
+    /// Under a seed: an island is about to be started again.
+    fn restarts(&mut self, _pool: Pool, _island: IslandId) {}
+
+    /// Under a seed: an island that was started again has just joined. With a point at every atomic operation, nobody has done anything since.
+    fn joined(&mut self, _pool: Pool, _island: IslandId) {}
 }
 
 /// A host that never does anything.
@@ -279,6 +285,7 @@ impl World {
 
     /// What the host does to start an island again. The cores that are to be [spawned](Self::spawn).
     pub fn restart(&'static self, island: IslandId) -> Vec<CoreId> {
+        lock(&self.host).restarts(self.pool, island);
         rejoin::begin(self.pool.header(), island);
         for index in 0..CORES_PER_ISLAND_MAX {
             let state = &self.cores[CoreId::new(island, index).index()];
@@ -539,6 +546,15 @@ impl World {
     /// What the host does when an island has died.
     pub fn lose(&self, island: IslandId) {
         rejoin::declare_dead(self.pool.header(), island);
+    }
+
+    /// Tells the host of an island that has joined again. `false`: it has not.
+    pub fn tells_of_joining(&self, island: IslandId) -> bool {
+        let has_joined = self.pool.header().islands[island.index()].state.load(Ordering::Relaxed) == ISLAND_JOINED;
+        if has_joined {
+            lock(&self.host).joined(self.pool, island);
+        }
+        has_joined
     }
 
     pub fn host_looks(&self) -> Vec<CoreId> {

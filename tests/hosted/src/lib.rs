@@ -6,6 +6,7 @@ pub mod calls;
 pub mod deaths;
 pub mod fat;
 pub mod program;
+pub mod records;
 pub mod scenarios;
 pub mod sources;
 pub mod whole;
@@ -84,6 +85,9 @@ pub fn three_islands(cores: [usize; 3]) -> Vec<IslandConfig> {
 ///
 /// # Errors
 /// A kernel panicked, or the run did not end.
+///
+/// # Panics
+/// An island joins again with what is of its [earlier life](records).
 pub fn boot(config: Config, scenario: &Scenario) -> Result<Ended, Failure> {
     boot_and_look(config, scenario, |_| ()).map(|(ended, ())| ended)
 }
@@ -103,8 +107,11 @@ pub fn boot_and_look<T: Send + 'static>(
         let seen = seen.clone();
         move |pool| *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(look(pool))
     };
-    let console = Console { texts: texts.clone(), look: Some(Box::new(sees)) };
+    let left = Arc::new(Mutex::new(Vec::new()));
+    let console = Console { texts: texts.clone(), look: Some(Box::new(sees)), left: left.clone() };
     let outcome = run_kernels(config, Box::new(console), scenario);
+    let left = std::mem::take(&mut *left.lock().unwrap_or_else(PoisonError::into_inner));
+    assert!(left.is_empty(), "islands join again with what is of an earlier life: {left:#?}");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let [output, mut errors] = std::mem::take(&mut *texts.lock().unwrap_or_else(PoisonError::into_inner)).map(text);
     let outcome = outcome.map_err(|mut failure| {
@@ -146,6 +153,14 @@ impl Context for HostSide {
 struct Console {
     texts: Arc<Mutex<[Vec<u8>; 2]>>,
     look: Option<Box<dyn FnOnce(Pool) + Send>>,
+    /// What is wrong with the records of islands that join again.
+    left: Arc<Mutex<Vec<String>>>,
+}
+
+impl Console {
+    fn note(&self, found: Vec<String>) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+    }
 }
 
 impl Host for Console {
@@ -176,6 +191,17 @@ impl Host for Console {
     fn ended(&mut self, pool: Pool) {
         if let Some(look) = self.look.take() {
             look(pool);
+        }
+    }
+
+    fn restarts(&mut self, pool: Pool, island: IslandId) {
+        self.note(records::soil(pool, island));
+    }
+
+    fn joined(&mut self, pool: Pool, island: IslandId) {
+        // Without a point at every operation, others may have begun to bring threads.
+        if cfg!(motet_model) {
+            self.note(records::left(pool, island));
         }
     }
 }
