@@ -1,4 +1,5 @@
-//! A guest that the core keeps at hand while another one runs in it (`life::stacked`): as in a dispatch of the call `RUN`, step by step.
+//! A guest that the core keeps at hand, be it while another one runs in it (`life::stacked`) or for its turn (`life::rounds`): as in a dispatch of the call
+//! `RUN`, step by step.
 
 use motet_hal::{GuestTrap, Machine, Trap};
 use motet_layout::{PoolAddr, ThreadRecord, VCPU_STARTED, VcpuRecord, VmRecord, sync::Ordering};
