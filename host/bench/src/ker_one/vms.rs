@@ -64,7 +64,8 @@ struct Lengths {
 const HITS: &str = "ways = 4, cycles = 4 }\nl3";
 
 const LONG: Lengths = Lengths { interval_ticks: 250, response_ticks: 2000 };
-const QUICK: Lengths = Lengths { interval_ticks: 20, response_ticks: 100 };
+/// Long enough for each of four guests to have several turns.
+const QUICK: Lengths = Lengths { interval_ticks: 20, response_ticks: 500 };
 
 /// Thread-Metric of a kernel, in the order of [`TESTS`]: counts in a second.
 #[derive(Clone, Debug)]

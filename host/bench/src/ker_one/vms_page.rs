@@ -117,7 +117,7 @@ fn response(results: &Results) -> String {
             bar("release, extra", HERE, response.release_us(&response.beside)),
             bar("Ker-ONE", PAPER, RELEASE_EXTRA_US),
             bar("all (equation 4)", HERE, response.overhead_us(&response.beside)),
-            bar("all, quiet general guest", HERE, response.overhead_us(&response.quiet)),
+            bar("all, quiet guest", HERE, response.overhead_us(&response.quiet)),
             bar("Ker-ONE", PAPER, RESPONSE_US),
         ];
         figures += &bars::figure(kernel.title, "us", &bars);
