@@ -149,8 +149,8 @@ static void opened_again(void) {
 }
 
 static void refused(void) {
-    opened_again();
     struct client client = come("fft512");
+    opened_again();
     expect(client.registers->stat == 0 && client.registers->over == 0, "registers that nobody has stored to");
     begin(&client, 0, 6);
     await(&client);

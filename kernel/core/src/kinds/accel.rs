@@ -84,11 +84,13 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'stat
 fn wait_for_interface<M: Machine>(call: &Call<M>, fpga: &Fpga, flags: u32) -> Stop {
     let (thread, now_ns) = (call.thread, call.cpu.reading_ns());
     let until_ns = &thread.scratch[0];
+    let is_late = until_ns.get() != 0 && now_ns >= until_ns.get();
+    if flags & O_NONBLOCK != 0 || !clients::is_one_leaving(fpga) || is_late {
+        return Errno::ENOSPC.into();
+    }
+    // Only now: nobody clears the words of a call that does not wait.
     if until_ns.get() == 0 {
         until_ns.set(now_ns + LOOK_NS_MAX);
-    }
-    if flags & O_NONBLOCK != 0 || !clients::is_one_leaving(fpga) || now_ns >= until_ns.get() {
-        return Errno::ENOSPC.into();
     }
     thread.deadline_ns.set(now_ns + LOOK_NS);
     wait::prepare(thread);
