@@ -153,22 +153,22 @@ fn no_process_of_a_group_escapes_from_a_stop() {
 
 /// Reads what is in the pipe at [`DATA`], which does not block. The register that is returned has the result.
 fn read_all(program: &mut Program) -> u8 {
-    let [.., other, _] = program.asm.roles.saved;
-    program.load_u32(other, DATA);
-    program.arg_from(0, other);
-    program.arg(1, DATA + 64);
-    program.arg(2, 4096);
-    program.call_as_is(Sys::Read);
+    read(program, DATA + 64, 4096);
     program.asm.roles.result
 }
 
 /// Reads a byte from the pipe at [`DATA`], or nothing if it has ended.
 fn read_byte(program: &mut Program) {
+    read(program, DATA + 16, 1);
+    program.or_exit(102);
+}
+
+/// Reads from the pipe at [`DATA`].
+fn read(program: &mut Program, to: u64, bytes: u64) {
     let [.., other, _] = program.asm.roles.saved;
     program.load_u32(other, DATA);
     program.arg_from(0, other);
-    program.arg(1, DATA + 16);
-    program.arg(2, 1);
+    program.arg(1, to);
+    program.arg(2, bytes);
     program.call_as_is(Sys::Read);
-    program.or_exit(102);
 }
