@@ -1,108 +1,85 @@
 # shellcheck shell=bash disable=SC2154
-# Sourced by `motet`: the checks of `./motet test`, the quick ones first.
+# Sourced by `motet`: `./motet test`. What is run, and in which order, is the program's in host/trials.
 
-# Runs the steps named, or all of them, and prints how many passed. A failed step does not stop the others.
+test_usage() {
+    cat >&2 <<'TEXT'
+Runs the checks of Motet, side by side, as many as the processors can carry.
+
+  ./motet test                    everything that CI runs: all steps below (about 20 minutes on 2 cores)
+  ./motet test STEP...            only these: fmt clippy unit model machine setup
+  ./motet test STEP NAME...       of one step, the tests with one of NAME in their names; what they need is built
+  ./motet test long               everything, and what is slow by nature: all seeds and schedules, kills, whole libraries with
+                                  functions pinned at random, new Debian systems in both orders; for before figures are recorded
+  ./motet test soak               random programs with new seeds, for MOTET_SOAK_MINUTES (30)
+  ./motet test fresh [OPTION]     run and test, in either order, on new systems of Debian 12 and 13 (root; hours)
+
+Examples:
+
+  ./motet test machine vm::       the tests of virtual machines
+  ./motet test unit layout        the unit tests of fused/layout (and others with that word)
+  ./motet test machine --list     the names of all tests of machines
+  ./motet test machine fuzz --seed 20260101
+
+Options:
+
+  --list           name the tests, run none
+  --seed N         the seed of random tests; otherwise today's date (20260131), which is printed
+  --processors N   keep N processors busy, not all
+  --record         write the times that were measured to tests/times.tsv, by which tests are scheduled
+
+Times are printed for each test (seconds, and seconds of processor time) and kept in target/times.tsv. A test that takes more processor
+time than its class (1, 10, 60 s) is named.
+
+Variables, for tests by themselves:
+
+  MOTET_TEST_SEED   machine: as --seed
+  MOTET_BLESS=1     write what is compared (golden layouts, docs/figures.md, conformance, tables) instead of comparing it
+  MOTET_TEST_HOST=1 machine: scripts of tests/guest/same run on the host twice, a check of the scripts themselves
+  MOTET_KILLS=N     machine crossing_policies: as many machines whose islands are killed (4, long: 20)
+  MOTET_SEED=N      unit, model: of kernels in one process, this seed alone, as a failure prints it
+  MOTET_SEEDS=N     the same: as many seeds
+  MOTET_FIRST=N     the same: beginning with this one
+  MOTET_STRIDE=N    deaths at any moment: every N-th step of a run (1: all); MOTET_OFFSET=N begins there
+  MOTET_DEATHS=N    unit repairs, late: at most as many deaths of an island for each seed
+  MOTET_APART=N     unit repairs: one death in N is tried with the repair, too (8)
+  MOTET_ALL=1       unit damaged_links: runs that do not end are printed, too
+  MOTET_ECHO=1      kernels in one process print what they log at once
+  MOTET_SOAK_MINUTES, MOTET_FRESH_SUITES (bookworm trixie), MOTET_FRESH_ORDER ("run test")
+TEXT
+}
+
 run_checks() {
-    local steps=("$@") step began failed=() passed=0
-    if [[ ${1-} == fresh ]]; then
-        "$root/tests/setup/fresh.sh" "${@:2}"
-        return
-    fi
-    [[ ${#steps[@]} -gt 0 ]] || steps=(fmt clippy unit model machine setup)
-    for step in "${steps[@]}"; do
-        declare -F "check_$step" >/dev/null || { echo "motet: there is no test step '$step'" >&2 && usage && exit 64; }
-    done
+    local arguments=("$@")
+    case ${1-} in
+        -h | --help | help)
+            test_usage || exit 74
+            return
+            ;;
+        fresh)
+            "$root/tests/setup/fresh.sh" "${@:2}"
+            return
+            ;;
+        soak)
+            set_up_to_build test
+            soak
+            return
+            ;;
+        long) arguments=(--long "${@:2}") ;;
+    esac
     set_up_to_build test
-    cd "$root" || exit
-    for step in "${steps[@]}"; do
-        echo "motet test: $step" >&2
-        began=$SECONDS
-        if "check_$step"; then
-            passed=$((passed + 1))
-        else
-            failed+=("$step")
-        fi
-        echo "motet test: $step took $((SECONDS - began)) s" >&2
-    done
-    [[ ${#failed[@]} -eq 0 ]] || echo "motet test: failed: ${failed[*]}" >&2
-    echo "$passed passed, ${#failed[@]} failed"
-    [[ ${#failed[@]} -eq 0 ]]
-}
-
-check_fmt() {
-    cargo fmt --all --check
-}
-
-# The host's crates, then each kernel and the guest programs for their own target.
-check_clippy() {
-    local pair isa target
-    cargo clippy --quiet ${CI:+--locked} --all-targets -- -D warnings || return
-    # It takes machines, so it is not among what `cargo test` runs, nor among all targets.
-    cargo clippy --quiet ${CI:+--locked} -p motet-cli --test machine -- -D warnings || return
-    for pair in "${kernel_targets[@]}"; do
-        isa=${pair%%:*}
-        cargo clippy --quiet ${CI:+--locked} -p "motet-hal-$isa" -p motet-image --features "motet-image/$isa" \
-            --target "${pair#*:}" --profile kernel -- -D warnings || return
-        cargo clippy --quiet ${CI:+--locked} -p motet-calls --features guest --target "${pair#*:}" --release -- -D warnings || return
-    done
-    for target in "${float_targets[@]}"; do
-        cargo clippy --quiet ${CI:+--locked} -p motet-kernels --features guest --target "$target" --release -- -D warnings || return
-    done
-    for target in aarch64-unknown-none-softfloat riscv64imac-unknown-none-elf; do
-        # Without a compiler for FreeRTOS: nothing is linked.
-        MOTET_ZIG='' cargo clippy --quiet ${CI:+--locked} -p motet-guest-board -p motet-guests --features motet-guests/freertos \
-            --target "$target" --profile kernel -- -D warnings || return
-    done
-    cargo clippy --quiet ${CI:+--locked} -p motet-kernels --features bare --bin bare --target riscv64gc-unknown-none-elf --release -- -D warnings || return
-    cargo clippy --quiet ${CI:+--locked} -p motet-firmware --features bare --target riscv64imac-unknown-none-elf --release -- -D warnings
-}
-
-# Unit and property tests, several kernels in one process, and the golden layouts.
-check_unit() {
-    cargo test --quiet --no-fail-fast ${CI:+--locked}
-}
-
-# The protocols and the kernels in one process, with every atomic operation on the pool a point where the seeded
-# schedule may switch.
-check_model() {
-    RUSTFLAGS="--cfg motet_model" cargo test --quiet --no-fail-fast ${CI:+--locked} --release \
-        --target-dir "$out/model" -p motet-protocol -p motet-hal-hosted -p motet-firmware || return
-    RUSTFLAGS="--cfg motet_model" cargo test --quiet --no-fail-fast ${CI:+--locked} --release \
-        --target-dir "$out/model" -p motet-tests-hosted --test lost --test extensions --test locks_of_the_dead
-}
-
-# On real QEMU: the conformance suite of each HAL, then programs on fused machines.
-check_machine() {
-    (build && build_guest_programs && build_firmware_check) || return
-    "$out/release/motet" test || return
-    cargo test --quiet --no-fail-fast ${CI:+--locked} --release -p motet-cli --test machine
+    cargo_build -p motet-trials
+    exec "$out/debug/motet-trials" "${arguments[@]}"
 }
 
 # Whole machines that run random programs, with other seeds each time, for MOTET_SOAK_MINUTES (30). Not one of the steps that run
 # without being named: how long it takes is for who starts it to say.
-check_soak() {
+soak() {
     local end seed
-    (build && build_guest_programs) || return
     end=$((SECONDS + 60 * ${MOTET_SOAK_MINUTES:-30}))
+    cargo_build -p motet-trials
     while [[ $SECONDS -lt $end ]]; do
         seed=$((RANDOM << 15 | RANDOM))
-        echo "motet test: soak: MOTET_TEST_SEED=$seed, $(((end - SECONDS + 59) / 60)) minutes left" >&2
-        MOTET_TEST_SEED=$seed cargo test --quiet --release -p motet-cli --test machine random || return
+        echo "motet test: soak: seed $seed, $(((end - SECONDS + 59) / 60)) minutes left" >&2
+        "$out/debug/motet-trials" machine random --seed "$seed" || return
     done
-}
-
-# The front door with stand-ins for what it calls, on the real machine as another user, and what is installed on new
-# systems. There is nothing new about a system that such a test made.
-check_setup() {
-    "$root/tests/setup/front_door.sh" || return
-    (build) || return
-    "$root/tests/setup/another_user.sh" || return
-    if [[ ${MOTET_FRESH-} ]]; then
-        say "skipped: new systems inside of a new system"
-        return
-    fi
-    local status=0
-    "$root/tests/setup/fresh.sh" --set-up || status=$?
-    [[ $status -ne 77 ]] || { say "skipped: what is installed on new systems of Debian, for the reason above" && status=0; }
-    return "$status"
 }

@@ -33,8 +33,10 @@ fn explore(model: impl Fn() + Clone + Send + Sync + 'static) {
         // Any operation on one of shuttle's own atomics is a scheduling point.
         shuttle::sync::atomic::AtomicBool::new(false).load(SeqCst);
     });
-    shuttle::check_random(model.clone(), SCHEDULES);
-    shuttle::check_pct(model, SCHEDULES, 3);
+    // More in `./motet test long`.
+    let schedules = if std::env::var_os("MOTET_LONG").is_some() { 10 * SCHEDULES } else { SCHEDULES };
+    shuttle::check_random(model.clone(), schedules);
+    shuttle::check_pct(model, schedules, 3);
 }
 
 fn must_be_caught(model: impl Fn() + Clone + Send + Sync + 'static) {

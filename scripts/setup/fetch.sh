@@ -10,27 +10,39 @@ libc_test_sum=h1:eGFcvWpqlnoGwzZeZe3PWJkkKbM/3SUGyk1DVZQ0TpE=
 declare -A known_file=([linux-image-riscv64:riscv64]=l/linux/linux-image-6.12.107+deb13-riscv64_6.12.107-1_riscv64.deb)
 declare -A known_sum=([linux-image-riscv64:riscv64]=abe9f65d74b434692149482b031db7a2aaf832921e09f69f775293c0e0c5799c)
 
+# Tests and experiments that need the same at the same time fetch it one after the other, in the same folders.
+fetch_alone() {
+    mkdir -p "$state"
+    exec 8>"$state/fetch.lock"
+    flock --nonblock 8 || { say "waiting for another download to end" && flock 8; }
+}
+
 # What experiments compare with, for instance Debian's kernels. DIR must exist. A package that only stands for the newest
 # version of a kernel (linux-image-arm64) is replaced by the one that it stands for.
 fetch_packages() {
-    local folder=$1 wanted=("${@:2}") work=$state/fetch context=$state/fetch/apt.conf package newest packages=() unknown=()
-    log=$state/fetch.log
-    mkdir -p "$state" && : >"$log"
+    local folder=$1 wanted=("${@:2}") work=$state/fetch context=$state/fetch/apt.conf package unknown=()
+    fetch_alone
+    log=$state/fetch.log && : >"$log"
     needs_debian "the packages ${wanted[*]}, as .deb files in $folder"
     context_of_debian "$work" "${wanted[@]##*:}"
-    for package in "${wanted[@]}"; do download_known_package "$context" "$folder" "$package" || unknown+=("$package"); done
-    if [[ ${#unknown[@]} -eq 0 ]]; then
-        rm -rf "$work"
-        return
-    fi
+    mkdir -p "$work/new"
+    for package in "${wanted[@]}"; do download_known_package "$context" "$work/new" "$package" || unknown+=("$package"); done
+    [[ ${#unknown[@]} -eq 0 ]] || download_newest_packages "$context" "$work/new" "${unknown[@]}"
+    # Each is there as a whole or not at all.
+    mv -t "$folder" "$work"/new/*.deb
+    rm -rf "$work"
+}
+
+# download_newest_packages CONTEXT DIR PACKAGE:ARCHITECTURE...
+download_newest_packages() {
+    local context=$1 folder=$2 package newest packages=()
     run_apt "$context" update
-    for package in "${unknown[@]}"; do
+    for package in "${@:3}"; do
         newest=$(apt_command "$context" apt-cache show "$package" 2>>"$log" | sed -n 's/^Depends: \(linux-image-[0-9][^ ]*\).*/\1/p' | head -n 1)
         packages+=("${newest:-${package%:*}}:${package##*:}")
     done
     say "fetching with apt: ${packages[*]}"
     (cd "$folder" && run_apt "$context" download "${packages[@]}")
-    rm -rf "$work"
 }
 
 # download_known_package CONTEXT DIR PACKAGE:ARCHITECTURE: fails if its file is not known, or the archive no longer has it.
@@ -49,7 +61,7 @@ download_known_package() {
 # qemu-plugin.h, glib and valgrind below DIR. Sources of another patch release do if Debian has no others.
 fetch_simulators() {
     local folder=$1 work=$state/simulators context=$state/simulators/apt.conf version wanted tar
-    mkdir -p "$state"
+    fetch_alone
     log=$state/simulators.log && : >"$log"
     needs_debian "QEMU's contrib plugins, GLib's headers and Valgrind, as described in scripts/setup.sh, in $folder"
     context_for_sources "$work"
@@ -74,7 +86,8 @@ fetch_simulators() {
 # not there.
 fetch_libraries() {
     local folder=$1
-    mkdir -p "$state" "$folder"
+    fetch_alone
+    mkdir -p "$folder"
     log=$state/libraries.log && : >"$log"
     [[ -e $folder/zlib && -e $folder/lua && -e $folder/sqlite ]] || fetch_debian_libraries "$folder"
     [[ -e $folder/libc-test ]] || fetch_libc_test "$folder"

@@ -7,7 +7,7 @@
 #   tests/setup/fresh.sh --test     ./motet test first, then ./motet run
 #   tests/setup/fresh.sh --set-up   only what they install, in both orders; nothing is compiled
 #
-# MOTET_FRESH_SUITES names other suites of Debian. The mirror, its keys and the proxies are those of this computer's own apt
+# MOTET_FRESH_SUITES names other suites of Debian, MOTET_FRESH_ORDER ("run test" or "test run") one order. The mirror, its keys and the proxies are those of this computer's own apt
 # configuration. The systems lie below target/fresh and run in mount and process namespaces of their own: when this script
 # ends, however it ends, the kernel ends their processes and takes their mounts back. Minimal systems and downloaded packages
 # stay there for the next time.
@@ -28,12 +28,16 @@ fresh_main() {
             inside "${@:2}"
             return
             ;;
-        --all | --set-up) orders=("run test" "test run") ;;
+        --all | --set-up)
+            orders=("run test" "test run")
+            [[ ! ${MOTET_FRESH_ORDER-} ]] || orders=("$MOTET_FRESH_ORDER")
+            ;;
         --run) orders=(run) ;;
         --test) orders=("test run") ;;
         *) say "tests/setup/fresh.sh: unknown option '$what'; there are --run, --test and --set-up" && exit 64 ;;
     esac
     check_permissions
+    [[ ! ${MOTET_FRESH-} || $what != --set-up ]] || not_permitted "there is nothing new about a system that such a test made"
     mkdir -p "$fresh"
     exec 9>"$fresh/lock"
     flock --nonblock 9 || { say "waiting for another 'test fresh' to end" && flock 9; }

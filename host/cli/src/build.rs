@@ -20,9 +20,7 @@ pub fn build(options: &BuildOptions) -> Result<u8> {
     let root = project::root()?;
     for isa in chosen(&options.isas)? {
         progress::print(&format!("motet: building the {} kernel", isa.name()));
-        let kernel = format!("motet-{}", isa.name());
-        let image = ["--profile", "kernel", "-p", "motet-image", "--features", isa.name(), "--bin", &kernel];
-        cargo(&root, isa, &image, &[])?;
+        cargo(&root, isa, &["--profile", "kernel", "-p", "motet-image", "--bin", "motet-kernel"], &[])?;
         cargo(&root, isa, &["--release", "-p", "motet-calls", "--features", "guest", "--bin", "motet"], &[])?;
         if isa == Isa::RiscV64 {
             let firmware = ["-p", "motet-firmware", "--features", "bare", "--bin", "motet-firmware"];

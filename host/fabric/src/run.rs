@@ -82,7 +82,7 @@ impl Mode {
 pub struct Options {
     /// The machine.
     pub machine: MachineSpec,
-    /// The folder that holds `TARGET/kernel/motet-ISA`.
+    /// The folder that holds `TARGET/kernel/motet-kernel`.
     pub kernels: PathBuf,
     /// What the kernels do.
     pub mode: Mode,
@@ -260,7 +260,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
 
 /// The path of an ISA's kernel below the folder of build results.
 pub fn kernel_path(isa: Isa) -> PathBuf {
-    [target_of(isa), "kernel", &format!("motet-{}", isa.name())].iter().collect()
+    [target_of(isa), "kernel", "motet-kernel"].iter().collect()
 }
 
 /// The path of Motet's own firmware below the folder of build results.

@@ -179,7 +179,10 @@ pub fn run<K: Kernel>(config: Config, host: Box<dyn Host>, prepare: impl FnOnce(
     Ok(Outcome { status, logs, steps, steps_with, trace, region })
 }
 
-/// Runs `each` with many seeds; `MOTET_SEED` replaces them by one, `MOTET_SEEDS` by more or fewer.
+/// Times as many seeds in `./motet test long`.
+const SEEDS_LONG: u64 = 4;
+
+/// Runs `each` with many seeds; `MOTET_SEED` replaces them by one, `MOTET_SEEDS` by more or fewer, `MOTET_LONG` by [`SEEDS_LONG`] times as many.
 ///
 /// # Panics
 /// At the first seed whose run fails, with the seed.
@@ -188,6 +191,9 @@ pub fn run_seeds(seeds: std::ops::Range<u64>, mut each: impl FnMut(u64) -> Resul
     let seeds = match (number("MOTET_SEED"), number("MOTET_SEEDS")) {
         (Some(seed), _) => seed..seed + 1,
         (None, Some(count)) => seeds.start..seeds.start + count,
+        (None, None) if std::env::var_os("MOTET_LONG").is_some() => {
+            seeds.start..seeds.start + SEEDS_LONG * (seeds.end - seeds.start)
+        }
         (None, None) => seeds,
     };
     for seed in seeds {

@@ -172,7 +172,7 @@ static void on_trap(int signal, siginfo_t *info, void *context) {
     (void)signal;
     (void)info;
     // System calls drop the handler's own vector values. So at some time it needs no vectors any more, and goes back.
-    for (time_t until = time(NULL) + 20; waits && sched_getcpu() != begun_on && time(NULL) < until;)
+    for (time_t until = time(NULL) + 120; waits && sched_getcpu() != begun_on && time(NULL) < until;)
         continue;
     waits = waits && sched_getcpu() != begun_on;
     if (is_pinned) {

@@ -161,9 +161,11 @@ static void servers(const char *name, int is_abstract) {
 }
 
 /* MSG_PEEK and MSG_WAITALL: data are read without removing them, and waited for until all have come. */
+static volatile int has_looked;
 static void *send_halves(void *end) {
     send_there(*(int *)end, "first", 5, 0);
-    usleep(20000);
+    while (!has_looked) usleep(1000);
+    usleep(20000); /* by now the rest is most likely waited for */
     send_there(*(int *)end, "second", 6, 0);
     return end;
 }
@@ -177,6 +179,7 @@ static void looks(void) {
     pthread_create(&thread, 0, send_halves, &ends[0]);
     printf("look %s", shown(receive_there(ends[1], bytes, 16, MSG_PEEK)));
     printf(" %.3s\n", bytes);
+    has_looked = 1;
     printf("all %s", shown(receive_there(ends[1], bytes, 11, MSG_WAITALL)));
     printf(" %.11s\n", bytes);
     pthread_join(thread, 0);

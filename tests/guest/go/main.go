@@ -99,7 +99,7 @@ func timers() {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	deadline, cancel := context.WithTimeout(context.Background(), 40*time.Millisecond)
 	defer cancel()
-	for deadline.Err() == nil {
+	for deadline.Err() == nil || ticks == 0 {
 		select {
 		case <-ticker.C:
 			ticks++

@@ -409,11 +409,13 @@ static void *computes_for_ever(void *number) {
 }
 
 /* Ends by a signal, in all states that its threads may have. */
-static void doomed(void) {
+static void doomed(int tells) {
     for (long i = 0; i < cores; i++)
         start(LOW, computes_for_ever, (void *)i);
     for (int i = 0; i < cores; i++)
         start(URGENT, computes_for_ever, (void *)(long)cores);
+    if (tells)
+        puts("doomed");
     for (;;)
         pause();
 }
@@ -468,7 +470,7 @@ int main(int argc, char **argv) {
     IS(hthread_barrier_init(&barrier, NULL, 2), 0);
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc > 3 && strcmp(argv[3], "doomed") == 0)
-        doomed();
+        doomed(argc > 4);
     for (int i = 0; i < COUNT; i++)
         if (is_wanted(TESTS[i].name, argc, argv, i < ALL)) {
             TESTS[i].test();

@@ -18,7 +18,7 @@
 #include "hthread.h"
 #include "motet.h"
 
-enum { LONG_NS = 150000000, SHORT_NS = 30000000 };
+enum { LONG_NS = 150000000, SHORT_NS = 30000000, PATIENT_NS = 200000000 };
 
 static hthread_mutex_t mutex, other_mutex;
 static hthread_cond_t condition;
@@ -154,23 +154,30 @@ static void counting(void) {
     rounds = ROUNDS;
 }
 
-static void *hold_for_a_while(void *ns) {
+static int has_tried;
+
+/* Holds the mutex until somebody has tried to get it, and a while longer. */
+static void *hold_for_a_while(void *unused) {
     IS(hthread_mutex_lock(&mutex), 0);
     IS(hthread_barrier_wait(&barrier) > 0, 0);
-    pause_ns((long)ns);
+    while (!__atomic_load_n(&has_tried, __ATOMIC_SEQ_CST))
+        pause_ns(1000000);
+    pause_ns(SHORT_NS);
     IS(hthread_mutex_unlock(&mutex), 0);
-    return NULL;
+    return unused;
 }
 
 static void time_limits(void) {
     struct timespec soon, late, bad = {0, 1000000000};
     IS(hthread_barrier_init(&barrier, NULL, 2), 0);
-    hthread_t holder = start(hold_for_a_while, (void *)(long)LONG_NS);
+    __atomic_store_n(&has_tried, 0, __ATOMIC_SEQ_CST);
+    hthread_t holder = start(hold_for_a_while, NULL);
     IS(hthread_barrier_wait(&barrier) > 0, 0);
     soon = after(SHORT_NS);
     IS(hthread_mutex_timedlock(&mutex, &bad), EINVAL);
     IS(hthread_mutex_timedlock(&mutex, &soon), ETIMEDOUT);
     CHECK(has_passed(&soon));
+    __atomic_store_n(&has_tried, 1, __ATOMIC_SEQ_CST);
     late = after(999999999);
     late.tv_sec += 60;
     IS(hthread_mutex_timedlock(&mutex, &late), 0);
@@ -351,7 +358,7 @@ static void priorities(void) {
         threads[i] = start_as(GIVEN[i] == 101 ? 100 : GIVEN[i], queue_for_mutex, (void *)(long)GIVEN[i]);
         while (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST) != i + 1)
             pause_ns(1000000);
-        pause_ns(SHORT_NS); /* it waits by now */
+        pause_ns(PATIENT_NS); /* it waits by now */
     }
     IS(hthread_mutex_unlock(&mutex), 0);
     check_order(threads);

@@ -154,6 +154,7 @@ static void posts(void) {
 /* Of equals, those of SCHED_RR take turns, and those of SCHED_FIFO do not. */
 static void rounds(void) {
     struct counter equal = {.policy = SCHED_RR, .priority = 3, .where = core};
+    limit("-1");
     REQUIRE(schedule(0, SCHED_RR, 3) == 0);
     start(&equal);
     while (atomic_load(&equal.count) == 0) {
@@ -167,6 +168,7 @@ static void rounds(void) {
     REQUIRE(atomic_load(&equal.count) == seen);
     stop(&equal);
     REQUIRE(schedule(0, SCHED_OTHER, 0) == 0);
+    limit("950000");
 }
 
 /* Waits until a thread counts, and says how long that took at most. */

@@ -15,7 +15,7 @@ on aarch64 md5sum < there
 wait
 on riscv64 sh -c 'echo a > there' &
 on aarch64 sh -c 'echo b > there' &
-sleep 0.3
+sleep 2
 on x86_64 cat there | sort
 wait
 on riscv64 test -p back && echo "it is a pipe"

@@ -299,6 +299,19 @@ pub fn everywhere(seeds: u64, scenario: &Scenario, status: u32, output: &str) {
     });
 }
 
+/// Whether what is slow by nature is asked for (`./motet test long`).
+pub fn is_long() -> bool {
+    std::env::var_os("MOTET_LONG").is_some()
+}
+
+/// One step in so many is tried; where what is slow by nature is not asked for (`./motet test long`), one in `quick`, others each day. The
+/// stride, and where it begins.
+pub fn stride(quick: u64, long: u64) -> (u64, u64) {
+    let stride = if is_long() { long } else { quick };
+    let stride = env("MOTET_STRIDE", stride).max(1);
+    (stride, env("MOTET_OFFSET", env("MOTET_TEST_SEED", 0)) % stride)
+}
+
 /// A number in the environment, with which somebody asks for more than a test does by itself.
 pub fn env(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)

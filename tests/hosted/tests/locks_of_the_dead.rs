@@ -60,7 +60,7 @@ fn run(scenario: &Scenario, seed: u64, faults: Faults) -> Result<(Ended, InUse),
     boot_and_look(config, scenario, InUse::of)
 }
 
-/// With a point at every atomic operation (`check_model`), islands die between any two of them.
+/// With a point at every atomic operation (`./motet test model`), islands die between any two of them.
 #[test]
 fn whatever_locks_an_island_dies_with_the_others_go_on() {
     die_anywhere(&family());

@@ -4,7 +4,7 @@ use motet_hal_hosted::{Driver, Faults, isa::Op};
 use motet_layout::{Isa, IslandId};
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{ROUGH, Scenario, env, has_died_with_a_lock, under};
+use motet_tests_hosted::{ROUGH, Scenario, env, has_died_with_a_lock, stride, under};
 
 const POLLIN: u64 = 1;
 const CLOCK_MONOTONIC: u64 = 1;
@@ -50,16 +50,17 @@ fn reader_and_writer() -> Scenario {
     Scenario { files: vec![("reader", reader), ("writer", writer)], command: vec!["/reader"], ..Scenario::default() }
 }
 
-/// With a point at every atomic operation (`check_model`), the island dies in the middle of everything that the writer does.
+/// With a point at every atomic operation (`./motet test model`), the island dies in the middle of everything that the writer does.
 #[test]
 fn who_waits_for_what_a_dead_island_has_done_learns_it() {
     let scenario = reader_and_writer();
     let (mut ended_well, mut locks) = (0, 0);
+    let (stride, offset) = stride(12, 3);
     let first = env("MOTET_FIRST", 0);
     for seed in first..first + env("MOTET_SEEDS", 1) {
         let whole = under(Driver::Seeded(seed), ROUGH, &scenario).unwrap();
         assert_eq!((whole.status, whole.output.as_str()), (0, "waited\n"), "{}", whole.errors);
-        for step in (whole.steps / 2..whole.steps).step_by(env("MOTET_STRIDE", 3) as usize) {
+        for step in (whole.steps / 2 + offset..whole.steps).step_by(stride as usize) {
             let faults = Faults { death: Some((IslandId(2), step)), survives: true, ..ROUGH };
             match under(Driver::Seeded(seed), faults, &scenario) {
                 Ok(ended) => {

@@ -52,7 +52,7 @@ fn run(seed: u64, faults: Faults, scenario: &Scenario, island: IslandId) -> Resu
 }
 
 /// Dies at a random step, is started again, dies while it boots or works, three times in all. With a point at every atomic operation
-/// (`check_model`), that is in the middle of everything that it does to join.
+/// (`./motet test model`), that is in the middle of everything that it does to join.
 #[test]
 fn an_island_that_dies_again_and_again_joins_each_time() {
     let first = env("MOTET_FIRST", 0);

@@ -122,7 +122,7 @@ fn run(scenario: &Scenario, seed: u64, faults: Faults) -> Result<(Ended, Vec<u8>
     boot_and_look(config, scenario, missing)
 }
 
-/// With a point at every atomic operation (`check_model`), islands die between any two of them.
+/// With a point at every atomic operation (`./motet test model`), islands die between any two of them.
 #[test]
 fn islands_die_while_cores_are_taken_out() {
     die(0);

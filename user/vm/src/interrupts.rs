@@ -71,8 +71,8 @@ pub fn pulse(interrupt: usize) {
 
 /// Tells the kernel which lines to cores have changed.
 fn update() {
-    for core in 0..CORES.load(Relaxed) {
-        tell(&LINES[core], core as u64, || PLIC.is_interrupted(context_of(core)));
+    for (core, line) in LINES.iter().enumerate().take(CORES.load(Relaxed)) {
+        tell(line, core as u64, || PLIC.is_interrupted(context_of(core)));
     }
 }
 

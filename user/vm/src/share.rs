@@ -53,7 +53,7 @@ pub fn join(machine_file: i32, index: usize, name: &str, kib: Option<u64>) -> Re
         Ok(()) | Err(EEXIST) => {}
         Err(failure) => return Err(refuse("the area cannot be made")(failure)),
     }
-    let memory = with_path(format!("{folder}/memory").as_bytes(), |path| machine::open_or_make(path));
+    let memory = with_path(format!("{folder}/memory").as_bytes(), machine::open_or_make);
     let memory = memory.map_err(refuse("its memory cannot be opened"))?;
     let size = machine::size(memory).map_err(refuse("its memory cannot be measured"))?;
     let bytes = match (size, kib) {

@@ -88,8 +88,12 @@ pub fn quietly<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Times as many schedules in `./motet test long`.
+const ITERATIONS_LONG: usize = 10;
+
 /// Explores a model: many random schedules and many with few preemptions at random places.
 pub fn explore(iterations: usize, model: impl Fn() + Clone + Send + Sync + 'static) {
+    let iterations = if std::env::var_os("MOTET_LONG").is_some() { ITERATIONS_LONG * iterations } else { iterations };
     motet_layout::sync::set_hook(before_operation);
     let run = move || {
         EXPLORES.set(true);

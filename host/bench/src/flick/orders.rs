@@ -97,8 +97,8 @@ fn link(bench: &Bench, orders: usize) -> Result<Vec<PathBuf>> {
     std::fs::set_permissions(&linker, PermissionsExt::from_mode(0o755)).map_err(file_error(&linker))?;
     let target = target_of(ISA);
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--profile", "kernel", "-p", "motet-image", "--features", ISA.name(), "--bin"]);
-    cargo.arg(format!("motet-{}", ISA.name())).args(["--target", target, "--target-dir"]).arg(folder.join("build"));
+    cargo.args(["build", "--profile", "kernel", "-p", "motet-image", "--bin", "motet-kernel"]);
+    cargo.args(["--target", target, "--target-dir"]).arg(folder.join("build"));
     cargo.env(format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_")), &linker);
     process::expect(cargo.current_dir(root), BUILD_AT_MOST)?;
     Ok(kernels)
@@ -148,12 +148,12 @@ fn quoted(path: &Path) -> String {
 
 /// The project's build results with another kernel for the board.
 fn with_kernel(project: &Project, folder: &Path, kernel: &Path) -> Result<Project> {
-    let (target, name) = (target_of(ISA), format!("motet-{}", ISA.name()));
+    let (target, name) = (target_of(ISA), "motet-kernel");
     let kernels = Path::new(target).join("kernel");
     std::fs::create_dir_all(folder.join(&kernels)).map_err(file_error(folder))?;
     link_all_but(&project.target, folder, target)?;
     link_all_but(&project.target.join(target), &folder.join(target), "kernel")?;
-    link_all_but(&project.target.join(&kernels), &folder.join(&kernels), &name)?;
+    link_all_but(&project.target.join(&kernels), &folder.join(&kernels), name)?;
     let to = folder.join(kernels).join(name);
     symlink(kernel, &to).map_err(file_error(&to))?;
     Ok(Project { root: project.root.clone(), target: folder.to_owned() })

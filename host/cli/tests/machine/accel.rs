@@ -3,13 +3,12 @@
 
 use std::{fs, path::PathBuf};
 
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
     crossing::{Programs, compiled},
     process::{self, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 type Test = fn() -> Result<(), String>;

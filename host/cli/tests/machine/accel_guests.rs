@@ -3,16 +3,15 @@
 
 use std::{ffi::OsStr, fs, path::PathBuf, time::Duration};
 
-use libtest_mimic::Trial;
-use motet_fabric::run::guest_path;
 use motet_layout::Isa;
 
 use crate::{
     accel::FPGA,
     bad_input,
     crossing::compiled,
-    process::{self, Ended, Motet},
-    trial,
+    guests::built,
+    process::{Ended, Motet},
+    trial::{Trial, of_long, trial},
 };
 
 type Test = fn() -> Result<(), String>;
@@ -75,9 +74,7 @@ cores = 1
 
 /// The guest `accelerated` of docs/guests.md.
 pub fn guest(isa: Isa) -> Result<PathBuf, String> {
-    let ended = Motet::default().arguments(["guests", isa.name()]).limit(Duration::from_secs(3600)).wait();
-    ended.expect_code(0)?;
-    Ok(process::target().join(guest_path(isa, "accelerated")))
+    built(isa, "accelerated")
 }
 
 /// The FPGA of these tests: the long transform's frames take as long as a test of many jobs can wait for.
@@ -122,7 +119,7 @@ fn run_machine(text: &str, options: &[&OsStr], command: &str) -> Result<Ended, S
     let program = programs.path.join("accel");
     let run =
         Motet::run(["--machine".as_ref(), machine.as_os_str()]).argument("--in").argument(program).arguments(options);
-    Ok(run.arguments(["--quiet", "--", command]).limit(Duration::from_secs(180)).wait())
+    Ok(run.arguments(["--quiet", "--", command]).limit(Duration::from_secs(900)).wait())
 }
 
 fn alone() -> Result<(), String> {
@@ -185,10 +182,11 @@ fn killed() -> Result<(), String> {
          /in/guest-accelerated >/dev/null & two=$!; \
          vm run --accel qam16 --append 'part=memory rounds=1000000 frames=2' /in/guest-accelerated >/dev/null & three=$!; \
          usleep $((n * 2000)); kill -KILL $one; usleep $((n * 500)); kill -KILL $two $three; wait $one; wait $two; wait $three; \
-         n=$((n + 1)); done 2>/dev/null; vm list | wc -l; /in/accel killed; \
+         n=$((n + {})); done 2>/dev/null; vm list | wc -l; /in/accel killed; \
          vm run --accel fft512 --append 'rounds=2 frames=8' /in/guest-accelerated | tail -n 1; \
          vm run --accel fft1024 --append 'rounds=2' /in/guest-accelerated | tail -n 1",
-        bad_input::seed() % 1_000_000_000
+        bad_input::seed() % 1_000_000_000,
+        of_long(3, 1)
     );
     run("", &[], &command)?.expect_code(0)?.expect_output("1\nright\npassed 2\npassed 2\n").map(drop)
 }

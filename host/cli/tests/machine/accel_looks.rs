@@ -3,7 +3,6 @@
 
 use std::{fs, thread, time::Duration};
 
-use libtest_mimic::Trial;
 use motet_layout::Isa;
 use serde_json::Value;
 
@@ -12,7 +11,7 @@ use crate::{
     crossing::compiled,
     process::Motet,
     restart::{Machine, await_line, ended, kill, start},
-    trial,
+    trial::{Trial, of_long, trial},
 };
 
 type Test = fn() -> Result<(), String>;
@@ -98,7 +97,7 @@ fn death() -> Result<(), String> {
     let region = ONE_REGION.replace("port_kib_ns = 12000", "port_kib_ns = 5000");
     let machine = Machine::new(&format!("{}{region}", islands.concat()))?;
     let program_text = program.to_string_lossy();
-    for round in 0..10 {
+    for round in (0..10).step_by(of_long(3, 1)) {
         let mut running = start(&machine, &["--survive", "--quiet", "--in", &program_text], "/in/looks 0 16");
         let mut steps = || {
             await_line(&mut running, "started")?;

@@ -1,11 +1,16 @@
 //! Stores to registers of the FPGA that are not connected (`docs/protocols/fpga.md`): they change nothing of the program, and permit nothing that its
 //! mappings do not; and kernels serve them while the program's or the guest's registers stay in the core.
 
-use libtest_mimic::Trial;
-
 use motet_layout::Isa;
 
-use crate::{accel_guests::guest, crossing::compiled, process::Motet, restart::Machine, trial, vm::COUNTED};
+use crate::{
+    accel_guests::guest,
+    crossing::compiled,
+    process::Motet,
+    restart::Machine,
+    trial::{Trial, trial},
+    vm::COUNTED,
+};
 
 type Test = fn() -> Result<(), String>;
 

@@ -3,14 +3,13 @@
 
 use std::{collections::BTreeMap, fs};
 
-use libtest_mimic::Trial;
 use motet_layout::Isa;
 use serde_json::Value;
 
 use crate::{
     accel_guests::{guest, run, run_on, run_on_both, run_on_one},
     process::{self, Ended, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 type Test = fn() -> Result<(), String>;

@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
     process::{Ended, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 /// Work of three kernels for user programs, pipes between them, doorbells, and atomics in kernels' locks.

@@ -8,11 +8,9 @@ use std::{
     time::Duration,
 };
 
-use libtest_mimic::Trial;
-
 use crate::{
     process::{self, ISAS, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 type Test = fn() -> Result<(), String>;
@@ -113,7 +111,7 @@ fn results_with(kernels: &[(&str, Vec<u8>)]) -> Result<tempfile::TempDir, String
 }
 
 fn kernel_path(isa: &str) -> PathBuf {
-    Path::new(target_of(isa)).join("kernel").join(format!("motet-{isa}"))
+    Path::new(target_of(isa)).join("kernel").join("motet-kernel")
 }
 
 /// The Rust target that kernels and guest programs of an instruction set are built for.
@@ -209,7 +207,10 @@ fn wrong_kernel() -> Result<(), String> {
     let (_machine, path) = file("machine.toml", text)?;
     let motet = Motet::run(["--machine".as_ref(), path.as_os_str()]).arguments(["--", "true"]);
     let ended = motet.variable("CARGO_TARGET_DIR", folder.path()).wait();
-    ended.expect_code(69)?.expect_errors(&["motet-aarch64", "not an AArch64 file"]).map(drop)
+    ended
+        .expect_code(69)?
+        .expect_errors(&["aarch64-unknown-none-softfloat/kernel/motet-kernel", "not an AArch64 file"])
+        .map(drop)
 }
 
 /// Mutated headers for each ISA.
@@ -222,6 +223,11 @@ const HEAD_LEN: usize = 1024;
 /// The seed of everything that is random.
 pub fn seed() -> u64 {
     std::env::var(SEED_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(20_251_121)
+}
+
+/// One of several, by the seed: another one on another day.
+pub fn of_the_day<T: Copy>(all: &[T]) -> T {
+    all[seed() as usize % all.len()]
 }
 
 /// The first bytes of an ELF file with one to three fields changed.
@@ -278,7 +284,7 @@ fn corrupt_programs() -> Result<(), String> {
         on $isa echo \"$isa is well\"; done";
     let ended = Motet::run(["--in".as_ref(), heads.as_os_str()])
         .arguments(["--", command])
-        .limit(Duration::from_secs(180))
+        .limit(Duration::from_secs(900))
         .wait();
     let context = |error| format!("{SEED_VARIABLE}={}: {error}", seed());
     ended.expect_code(0).map_err(context)?;

@@ -1,11 +1,9 @@
 //! The kernels' own memory functions, run as a program on the instruction set that they are written for.
 
-use libtest_mimic::Trial;
-
 use crate::{
     crossing::{Programs, source},
     process::{ISAS, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 /// The tests.

@@ -2,13 +2,12 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use libtest_mimic::Trial;
 use motet_fabric::stats::{CoreStats, RegionStats, Stats};
 
 use crate::{
     bad_input::target_of,
     process::{self, ISAS, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 /// All of them.
@@ -50,7 +49,7 @@ fn measured(cores: impl Fn(&str) -> String, calls: &[&str]) -> Result<Stats, Str
         .argument("--in")
         .argument(&programs)
         .arguments(["--", &commands])
-        .limit(Duration::from_secs(180))
+        .limit(Duration::from_secs(900))
         .wait();
     ended.expect_code(0)?;
     read(&stats).map_err(|error| format!("{error}\n{}", ended.describe()))

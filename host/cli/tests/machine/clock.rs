@@ -2,9 +2,10 @@
 
 use std::process::{Child, Command, Stdio};
 
-use libtest_mimic::Trial;
-
-use crate::{crossing::compiled, trial};
+use crate::{
+    crossing::compiled,
+    trial::{Trial, trial},
+};
 
 /// Readings: a quarter by a thread that crosses, the others by a process on each island that tell each other through shared memory.
 const READINGS: u64 = 240_000;

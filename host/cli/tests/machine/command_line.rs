@@ -8,12 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use libtest_mimic::Trial;
 use rustix::process::{Signal, kill_process};
 
 use crate::{
     process::{self, Collected, Motet, expect_gone, pid, started},
-    trial,
+    trial::{Trial, trial},
 };
 
 type Test = fn() -> Result<(), String>;
@@ -255,7 +254,7 @@ fn laid_over_the_root() -> Result<(), String> {
 
 fn shell_on_a_terminal() -> Result<(), String> {
     let terminal = Terminal::open()?;
-    let mut shell = terminal.start(&Motet::run(["--boot-timeout", "30"]))?;
+    let mut shell = terminal.start(&Motet::run(["--boot-timeout", "120"]))?;
     let prompt = "motet:";
     shell.expect(prompt)?;
     shell.type_line("stty size")?;
@@ -263,13 +262,13 @@ fn shell_on_a_terminal() -> Result<(), String> {
     shell.type_line("on riscv64 uname -m | on aarch64 sed 's/^/it is /'")?;
     shell.expect("it is riscv64\n")?;
     shell.type_line("on aarch64 sleep 1000")?;
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_secs(2));
     shell.type_bytes(b"\x03")?;
     shell.type_line("echo status=$?")?;
     shell.expect("status=130\n")?;
     // The end of the input, and a line that is corrected before it is sent.
     shell.type_line("on riscv64 cat > /tmp/typed")?;
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_secs(2));
     shell.type_bytes(b"wrongg\x7f\n\x04")?;
     shell.type_line("rev /tmp/typed")?;
     shell.expect("gnorw\n")?;
@@ -289,7 +288,7 @@ fn ends_by(signal: Signal) -> Result<(), String> {
         ended.expect_code(128 + signal.as_raw())?;
     }
     expect_gone(&islands)?;
-    if began.elapsed() > Duration::from_secs(6) {
+    if began.elapsed() > Duration::from_secs(30) {
         return Err(format!("that took {:?}\n{}", began.elapsed(), ended.describe()));
     }
     let left: Vec<_> = fs::read_dir(folder.path()).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -399,7 +398,7 @@ impl Session {
 
     /// Waits until this is on the screen, behind what was waited for before.
     pub fn expect(&mut self, text: &str) -> Result<(), String> {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             // How many carriage returns stand before a newline is the terminal's affair.
             let screen = self.screen.so_far().replace('\r', "");
@@ -418,7 +417,7 @@ impl Session {
 
     /// It ends with this status.
     pub fn finish(mut self, wanted: i32) -> Result<(), String> {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }

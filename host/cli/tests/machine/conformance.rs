@@ -14,20 +14,18 @@ use std::{
     time::Duration,
 };
 
-use libtest_mimic::Trial;
-
 use crate::{
     crossing::Programs,
     libraries::{run, text},
     process::{ISAS, Motet, root},
-    trial,
+    trial::{Trial, trial},
 };
 
 #[path = "../../../../tests/guest/conformance/record.rs"]
 mod record;
 
 /// The islands run about 1,700 cases each, a process or more for each case, at the same time.
-const LIMIT: Duration = Duration::from_secs(400);
+const LIMIT: Duration = Duration::from_secs(2000);
 /// What stands where a reason is missing.
 const NO_REASON: &str = "# New: no reason is given yet.";
 

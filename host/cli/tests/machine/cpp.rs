@@ -7,12 +7,10 @@ use std::{
     process::{Command, Output},
 };
 
-use libtest_mimic::Trial;
-
 use crate::{
     crossing::{compiled, source},
     process::{Motet, root, target},
-    trial,
+    trial::{Trial, trial},
 };
 
 type Test = fn() -> Result<(), String>;

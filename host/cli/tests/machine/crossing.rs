@@ -10,14 +10,13 @@ use std::{
     time::Duration,
 };
 
-use libtest_mimic::{Arguments, Trial};
-
 use crate::{
-    is_wanted,
+    bad_input::of_the_day,
+    compiled, libraries,
     process::{self, Ended, Motet, Running},
     random_programs,
     scripts::{self, Did, Results, Script},
-    trial,
+    trial::{Trial, Wanted, trial},
 };
 
 type Test = fn() -> Result<(), String>;
@@ -46,7 +45,7 @@ const SAME: [&str; 18] = [
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
-pub fn trials(arguments: &Arguments) -> Vec<Trial> {
+pub fn trials(wanted: &Wanted) -> Vec<Trial> {
     let tests: [(&str, Test); 16] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::jumps_over_a_crossing_end_the_process", jumps),
@@ -65,37 +64,62 @@ pub fn trials(arguments: &Arguments) -> Vec<Trial> {
         ("crossing::gdb_stops_in_a_pinned_function_on_its_island", debugger),
         ("crossing::random_programs_do_what_they_do_unpinned", random_programs::check),
     ];
-    let mut trials = same_trials(arguments);
+    let mut trials = same_trials(wanted);
     trials.extend(tests.into_iter().map(|(name, test)| trial(name, test)));
     trials
 }
 
-/// One trial for each program; the first one that runs compiles and boots for all that are not filtered out.
-fn same_trials(arguments: &Arguments) -> Vec<Trial> {
+const NOTHING_LEFT: &str = "crossing::programs_leave_nothing_behind";
+
+/// One trial for each program, and one for what they leave behind, all together; the first one that runs compiles and boots for all that are
+/// not filtered out.
+fn same_trials(wanted: &Wanted) -> Vec<Trial> {
     let name_of = |program: &str, level: &str| format!("crossing::{program}_at{}", level.to_lowercase());
     let pairs = SAME.iter().flat_map(|program| LEVELS.map(|level| (*program, level)));
-    let wanted: Vec<(&str, &str)> =
-        pairs.filter(|(program, level)| is_wanted(arguments, &name_of(program, level))).collect();
-    type Shared = Arc<OnceLock<Result<(Programs, Results), String>>>;
-    let shared: Shared = Arc::default();
-    let trial_of = |(program, level): (&'static str, &'static str)| {
-        let (shared, wanted) = (shared.clone(), wanted.clone());
+    let is_wanted = |(program, level): &(&str, &str)| wanted.has(&name_of(program, level));
+    let mut pairs: Vec<(&'static str, &'static str)> = pairs.filter(is_wanted).collect();
+    if pairs.is_empty() && wanted.has(NOTHING_LEFT) {
+        pairs = SAME.iter().map(|program| (*program, of_the_day(&LEVELS))).collect();
+    }
+    let shared = Arc::new(Shared { pairs, done: OnceLock::new() });
+    let trial_of = |(program, level): &(&'static str, &'static str)| {
+        let (shared, program, level) = (shared.clone(), *program, *level);
         trial(&name_of(program, level), move || {
-            let run = || {
-                let programs = Programs::new()?;
-                for (program, level) in &wanted {
-                    programs.compile(&source(program), &file(program, level), &[level])?;
-                }
-                let results = programs.on_machine(wanted.iter().map(|(program, level)| file(program, level)))?;
-                Ok((programs, results))
-            };
-            let (programs, results) = shared.get_or_init(run).as_ref().map_err(String::clone)?;
+            let (programs, results) = shared.done()?;
             let name = file(program, level);
             let got = results.get(&name).ok_or("no result")?.as_ref().map_err(String::clone)?;
             scripts::compare(&programs.on_host(&name)?, got)
         })
     };
-    wanted.iter().copied().map(trial_of).collect()
+    // Compiled in one of both ways each day, where what is slow is not asked for.
+    let trial_of = |pair: &(&'static str, &'static str)| {
+        let trial = trial_of(pair);
+        if pair.1 == of_the_day(&LEVELS) { trial } else { trial.long() }
+    };
+    let mut trials: Vec<Trial> = shared.pairs.iter().map(trial_of).collect();
+    trials.push(trial(NOTHING_LEFT, move || scripts::nothing_is_left(&shared.done()?.1)));
+    trials.into_iter().map(|trial| trial.sharing("crossing")).collect()
+}
+
+/// Programs of several trials, each with an option, and what they did on one machine.
+struct Shared {
+    pairs: Vec<(&'static str, &'static str)>,
+    done: OnceLock<Result<(Programs, Results), String>>,
+}
+
+impl Shared {
+    /// Compiles the programs and runs them, the first time.
+    fn done(&self) -> Result<&(Programs, Results), String> {
+        let run = || {
+            let programs = Programs::new()?;
+            for (program, level) in &self.pairs {
+                programs.compile(&source(program), &file(program, level), &[level])?;
+            }
+            let results = programs.on_machine(self.pairs.iter().map(|(program, level)| file(program, level)))?;
+            Ok((programs, results))
+        };
+        self.done.get_or_init(run).as_ref().map_err(String::clone)
+    }
 }
 
 fn file(program: &str, level: &str) -> String {
@@ -135,12 +159,8 @@ impl Programs {
         let mut arguments: Vec<OsString> = options.iter().map(OsString::from).collect();
         let output = self.path.join(name);
         arguments.extend([source.into(), "-o".into(), output.into(), "-lm".into(), "-lpthread".into()]);
-        let folder = process::target().join("toolchain");
-        let cxx = source.extension().is_some_and(|extension| extension == "cc");
-        match motet_toolchain::cc(&folder, cxx, &arguments).map_err(|error| error.message)? {
-            0 => Ok(()),
-            status => Err(format!("{}: the compiler ends with status {status}", source.display())),
-        }
+        let compiler = if source.extension().is_some_and(|extension| extension == "cc") { "c++" } else { "cc" };
+        compiled::put(source, options, &self.path.join(name), || libraries::compile(compiler, &arguments))
     }
 
     /// What a program does on the host.
@@ -149,7 +169,7 @@ impl Programs {
     /// It does not start.
     pub fn on_host(&self, name: &str) -> Result<Did, String> {
         let path = self.path.join(name);
-        let ended = Command::new("timeout").arg("60").arg(&path).output();
+        let ended = Command::new("timeout").arg("600").arg(&path).output();
         let ended = ended.map_err(|error| format!("{}: {error}", path.display()))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok(Did { output: text(&ended.stdout), errors: text(&ended.stderr), status: ended.status.code().unwrap_or(-1) })
@@ -430,7 +450,7 @@ fn debugger() -> Result<(), String> {
     let program = programs.path.join("islands");
     let mut running = Motet::run(["--gdb".as_ref(), "--in".as_ref(), program.as_os_str()])
         .arguments(["--", "while /in/islands; do sleep 0.05; done"])
-        .limit(Duration::from_secs(120))
+        .limit(Duration::from_secs(600))
         .start();
     let ended = debug(&mut running, &symbols);
     running.kill();
@@ -454,7 +474,7 @@ fn debug(running: &mut Running, symbols: &str) -> Result<String, String> {
     let symbols = format!("add-symbol-file {symbols}");
     let steps = [&symbols, "break on_riscv", "continue", "bt", "continue", "echo stopped again\\n", "delete", "detach"];
     let steps: Vec<String> = steps.iter().map(|step| format!("-ex '{step}'")).collect();
-    let batch = format!("exec timeout 60 {command} -batch -nx {} 2>&1 </dev/null", steps.join(" "));
+    let batch = format!("exec timeout 300 {command} -batch -nx {} 2>&1 </dev/null", steps.join(" "));
     let gdb = Command::new("sh").arg("-c").arg(batch).output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&gdb.stdout).into_owned();
     let before = running.output.len();

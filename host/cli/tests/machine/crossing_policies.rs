@@ -3,14 +3,13 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use libtest_mimic::Trial;
 use rustix::process::{Signal, kill_process};
 
 use crate::{
     bad_input::seed,
     crossing::{Lonely, compiled, source},
     process::{self, Ended, Motet, expect_gone, pid, started},
-    trial,
+    trial::{Trial, of_long, trial},
 };
 
 type Test = fn() -> Result<(), String>;
@@ -199,8 +198,8 @@ fn expect_survival(options: &[&str], islands: &str) -> Result<(), String> {
     ended.expect_output(&wanted).map(drop)
 }
 
-/// What a machine has in use, and how many processes there are, on a line. Only the shell itself is at work; orphans have a second to end.
-const IN_USE: &str = "in_use() { looks=0; while set -- /proc/[0-9]*; [ $# -gt 1 -a $((looks += 1)) -lt 100 ]; do usleep 10000; done; \
+/// What a machine has in use, and how many processes there are, on a line. Only the shell itself is at work; orphans have half a minute to end.
+const IN_USE: &str = "in_use() { looks=0; while set -- /proc/[0-9]*; [ $# -gt 1 -a $((looks += 1)) -lt 3000 ]; do usleep 10000; done; \
                       while read name kib unit; do case $name in MemTotal:) sum=$kib;; MemFree:|Slab:) sum=$((sum - kib));; esac; \
                       done </proc/meminfo; echo in use: $sum KiB, $# processes; }; ";
 
@@ -209,13 +208,17 @@ const IN_USE: &str = "in_use() { looks=0; while set -- /proc/[0-9]*; [ $# -gt 1 
 /// `MOTET_KILLS`: how many machines, each with one or two kills.
 fn deaths() -> Result<(), String> {
     const MACHINES: u64 = 4;
-    const LIMIT: Duration = Duration::from_secs(240);
+    const MACHINES_LONG: u64 = 20;
+    const LIMIT: Duration = Duration::from_secs(1200);
     const LOAD: &str = "in_use; /in/programs/load 4000 & for round in $(seq 25); do on riscv64 seq 300 | on aarch64 sort -n | \
                         on riscv64 cat; done >/dev/null & for round in $(seq 25); do on riscv64 mkdir -p /tmp/a/$round; \
                         on aarch64 rm -r /tmp/a; done & for island in riscv64 aarch64; do on $island sh -c 'for round in \
                         $(seq 60); do (:) & (:) | cat; wait; done' & done; echo started; wait; seq 300 | sort -n | tail -n 1; rm -rf /tmp/a; \
                         in_use; echo done";
-    let machines = std::env::var("MOTET_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(MACHINES);
+    let machines = std::env::var("MOTET_KILLS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(of_long(MACHINES, MACHINES_LONG));
     let programs = compiled("load", &["-O1"])?;
     let (mut random, mut killed, mut failures) = (fastrand::Rng::with_seed(seed()), 0, Vec::new());
     let (mut lost_kib, mut slowest) = (Vec::new(), Duration::ZERO);

@@ -5,12 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use libtest_mimic::Trial;
-
 use crate::{
     crossing::{Programs, source},
     process::{Ended, Motet, root},
-    random_vectors, trial,
+    random_vectors,
+    trial::{Trial, trial},
 };
 
 type Test = fn() -> Result<(), String>;

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use libtest_mimic::Trial;
-
 use crate::{
     crossing::{Programs, source},
     process::{ISAS, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 /// Processes that a bomb has at least, when the superuser's commands begin.
@@ -32,6 +30,6 @@ fn fork_bomb() -> Result<(), String> {
         command += &format!("for i in 1 2 3 4 5; do on {isa} sh -c 'seq 100 | tail -n 1'; done\n");
     }
     let ended = Motet::run(["--in".as_ref(), programs.path.as_os_str()]);
-    let ended = ended.arguments(["--", &command]).limit(Duration::from_secs(120)).wait();
+    let ended = ended.arguments(["--", &command]).limit(Duration::from_secs(600)).wait();
     ended.expect_code(0)?.expect_output(&"100\n".repeat(5 * ISAS.len())).map(drop)
 }

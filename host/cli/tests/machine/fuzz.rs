@@ -3,15 +3,14 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use libtest_mimic::Trial;
-
 use crate::{
     bad_input,
     crossing::Programs,
     process::{self, ISAS, Motet},
-    trial,
+    trial::{Trial, of_long, trial},
 };
 
+/// Where what is slow is asked for; otherwise half as many.
 const CHILDREN: u32 = 60;
 const CALLS: u32 = 300;
 
@@ -56,7 +55,7 @@ fn damaged_programs() -> Result<(), String> {
     );
     let ended = Motet::run(["--verbose".as_ref(), "--in".as_ref(), programs.path.as_os_str()])
         .arguments(["--", &command])
-        .limit(Duration::from_secs(240))
+        .limit(Duration::from_secs(1200))
         .wait();
     let context = |error| format!("{}={}: {error}", bad_input::SEED_VARIABLE, bad_input::seed());
     ended.expect_code(0).map_err(context)?;
@@ -91,19 +90,19 @@ const OF_ROOT: &str = "(find / -path /proc -prune -o -path /tmp -prune -o -path 
 /// Random calls of an unprivileged user change nothing of the superuser's: neither files nor processes nor their memory.
 fn random_calls_of_user(isa: &str) -> Result<(), String> {
     let copy = Copy::new(isa)?;
-    let seed = bad_input::seed();
+    let (seed, children) = (bad_input::seed(), of_long(CHILDREN / 2, CHILDREN));
     let command = format!(
         "mkdir -p /root /tmp/work; chown 1000:1000 /tmp/work; mkfifo /root/end; \
         (memory=$(head -c 60000 /dev/urandom | base64); echo \"$memory\" | md5sum >/root/memory; read line </root/end; \
         echo \"$memory\" | md5sum | cmp - /root/memory && echo memory) & victim=$!; \
         until test -s /root/memory; do sleep 0.1; done; {OF_ROOT} >/tmp/before; \
-        cd /tmp/work; on {isa} /in/fuzz {seed} {CHILDREN} {CALLS} 1000 >&2 || echo failed; cd /; \
+        cd /tmp/work; on {isa} /in/fuzz {seed} {children} {CALLS} 1000 >&2 || echo failed; cd /; \
         {OF_ROOT} >/tmp/after; wc -l </tmp/after >&2; diff /tmp/before /tmp/after && echo unchanged; \
         echo >/root/end; wait $victim; echo alive"
     );
     let ended = Motet::run(["--verbose".as_ref(), "--in".as_ref(), copy.path.as_os_str()])
         .arguments(["--", &command])
-        .limit(Duration::from_secs(120))
+        .limit(Duration::from_secs(600))
         .wait();
     let fine = ended.expect_code(0).and_then(|ended| ended.expect_output("unchanged\nmemory\nalive\n")).map(drop);
     fine.map_err(|error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE))
@@ -130,14 +129,14 @@ impl Copy {
 
 fn random_calls(isa: &str) -> Result<(), String> {
     let copy = Copy::new(isa)?;
-    let seed = bad_input::seed();
+    let (seed, children) = (bad_input::seed(), of_long(CHILDREN / 2, CHILDREN));
     let command = format!(
-        "mkdir /tmp/work; cd /tmp/work; on {isa} /in/fuzz {seed} {CHILDREN} {CALLS} >&2 || echo failed; cd /; \
+        "mkdir /tmp/work; cd /tmp/work; on {isa} /in/fuzz {seed} {children} {CALLS} >&2 || echo failed; cd /; \
         for isa in x86_64 aarch64 riscv64; do on $isa sh -c 'echo \"$(echo alive)\" | cat'; done"
     );
     let ended = Motet::run(["--verbose".as_ref(), "--in".as_ref(), copy.path.as_os_str()])
         .arguments(["--", &command])
-        .limit(Duration::from_secs(120))
+        .limit(Duration::from_secs(600))
         .wait();
     let fine = ended.expect_code(0).and_then(|ended| ended.expect_output("alive\nalive\nalive\n")).map(drop);
     fine.map_err(|error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE))

@@ -2,11 +2,10 @@
 
 use std::{path::Path, process::Command};
 
-use libtest_mimic::Trial;
-
 use crate::{
+    libraries::is_of_today,
     process::{self, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 /// Instruction sets as Go names them.
@@ -14,7 +13,8 @@ const ARCHITECTURES: [&str; 3] = ["amd64", "arm64", "riscv64"];
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    vec![trial("golang::programs_of_all_instruction_sets_work_together", together)]
+    let test = trial("golang::programs_of_all_instruction_sets_work_together", together);
+    vec![if is_of_today("go") { test } else { test.long() }]
 }
 
 fn together() -> Result<(), String> {

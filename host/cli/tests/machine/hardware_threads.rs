@@ -2,13 +2,11 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use libtest_mimic::Trial;
-
 use crate::{
     crossing::Programs,
     libraries::text,
     process::{Ended, Motet, root},
-    trial,
+    trial::{Trial, trial},
 };
 
 type Test = fn() -> Result<(), String>;
@@ -24,7 +22,7 @@ pub fn trials() -> Vec<Trial> {
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
 
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(1500);
 
 const MACHINE: &str = "[pool]\nsize = \"512MiB\"\n\
     [[island]]\nname = \"x86\"\nisa = \"x86_64\"\ncores = 1\n\

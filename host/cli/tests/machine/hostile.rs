@@ -3,12 +3,10 @@
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
-use libtest_mimic::Trial;
-
 use crate::{
     crossing::Programs,
     process::{self, ISAS, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 /// All of them.
@@ -49,7 +47,7 @@ fn on_machine() -> Result<(), String> {
     );
     let ended = Motet::run(["--in".as_ref(), programs.path.as_os_str()])
         .arguments(["--", &command])
-        .limit(Duration::from_secs(120))
+        .limit(Duration::from_secs(600))
         .wait();
     let ended = ended.expect_code(0)?;
     let mut lines = ended.output.lines();

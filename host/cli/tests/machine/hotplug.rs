@@ -2,13 +2,11 @@
 
 use std::{fs, time::Duration};
 
-use libtest_mimic::Trial;
-
 use crate::{
     crossing::{Programs, source},
     extensions::Machine,
     process::{Ended, Motet, root},
-    trial,
+    trial::{Trial, trial},
 };
 
 type Test = fn() -> Result<(), String>;
@@ -166,6 +164,8 @@ fn hidden() -> Result<(), String> {
     let command = "cd /sys/devices/system/cpu/hidden; echo $(ls) / $(cat online) / $(cat present); \
         /in/spins & spins=$!; while ! grep -q 'to_hidden.[1-9]' /proc/$spins/migrations && kill -0 $spins; do usleep 1000; done; \
         for hart in 0 1; do echo 0 >hart$hart/online; cat online hart$hart/online; echo 1 >hart$hart/online; done; \
+        rounds=0; until grep -q 'hot_removal.[1-9]' /proc/$spins/migrations || [ $((rounds += 1)) -gt 100 ]; do \
+            for hart in 0 1; do echo 0 >hart$hart/online; echo 1 >hart$hart/online; usleep 1000; done; done; \
         grep -c 'hot_removal.[1-9]' /proc/$spins/migrations; kill $spins; \
         (while [ ! -e /out/over ]; do for hart in 0 1; do echo 0 >hart$hart/online; usleep 500; \
             echo 1 >hart$hart/online; done; done) & \
@@ -186,7 +186,7 @@ fn simulated() -> Result<(), String> {
          sleep 0.05; echo 1 >cpu33/online; on riscv64 sh -c 'seq 1 300 | sort -n | tail -1'; cat online"
     );
     for options in [&["--timed"][..], &["--timed", "--deterministic"]] {
-        let motet = Motet::run(options).arguments(["--", &command]).limit(Duration::from_secs(180));
+        let motet = Motet::run(options).arguments(["--", &command]).limit(Duration::from_secs(900));
         motet.wait().expect_code(0)?.expect_output("1\n0,16,32\n300\n0,16,32-33\n")?;
     }
     Ok(())

@@ -1,8 +1,9 @@
 //! Pages that arrive late (`/dev/late`): faults and copies of user memory wait for them, on every instruction set.
 
-use libtest_mimic::Trial;
-
-use crate::{crossing::compiled, trial};
+use crate::{
+    crossing::compiled,
+    trial::{Trial, trial},
+};
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {

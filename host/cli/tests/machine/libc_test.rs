@@ -16,18 +16,16 @@ use std::{
     },
 };
 
-use fastrand::Rng;
-use libtest_mimic::Trial;
-
 use crate::{
     bad_input::{SEED_VARIABLE, seed},
     libraries::{Pins, cc, fetched, list, refused, run, text},
     process::{self, ISAS},
     scripts::{self, Script},
-    trial,
+    trial::{Trial, of_long, trial},
 };
+use fastrand::Rng;
 
-/// Programs of a set with different pins.
+/// Programs of a set with different pins, where what is slow is asked for; otherwise one.
 const IMAGES: usize = 3;
 /// Most calls of pinned functions by a test, and by all tests of a program; a test that makes more is left out of it.
 const TEST_CALLS_MAX: u64 = 10_000;
@@ -150,8 +148,12 @@ fn functions(sources: &Path) -> Result<Vec<Set>, String> {
     Ok(sets)
 }
 
+/// All tests, where what is slow is asked for; otherwise a third, as it takes long to compile them.
 fn mathematics(sources: &Path) -> Result<Vec<Set>, String> {
+    const PARTS: usize = 3;
     let tests = names(sources, "math")?;
+    let today = seed() as usize % PARTS;
+    let tests: Vec<String> = tests.into_iter().skip(of_long(today, 0)).step_by(of_long(PARTS, 1)).collect();
     let values = tests.iter().filter(|name| *name != "math/fenv").cloned().collect();
     Ok(vec![
         Set { name: "environment", tests, environment: true, pins: 0 },
@@ -279,7 +281,7 @@ impl Build<'_> {
         self.link(&plain, &objects)?;
         let functions = if self.set.pins == 0 { Vec::new() } else { self.pinnable(&objects)? };
         let mut images = vec![plain];
-        for index in 0..IMAGES {
+        for index in 0..of_long(1, IMAGES) {
             let image = self.random_image(random, index, &functions);
             self.link(&image, &objects)?;
             images.push(image);
@@ -438,7 +440,7 @@ fn on_machine(images: &[Image], folder: &Path) -> Result<BTreeMap<String, Outcom
             let path = folder.join(format!("{name}.sh"));
             let script = format!(
                 "for test in {}; do\n    echo \"{MARK}$test\"\n    \
-                 timeout -s KILL 60 /in/programs/{} $test < /dev/null > output 2>&1\n    echo $?\n    cat output\ndone\n",
+                 timeout -s KILL 300 /in/programs/{} $test < /dev/null > output 2>&1\n    echo $?\n    cat output\ndone\n",
                 tests.join(" "),
                 image.name
             );

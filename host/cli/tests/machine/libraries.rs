@@ -9,21 +9,19 @@ use std::{
     fmt::Write,
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
-
-use fastrand::Rng;
-use libtest_mimic::Trial;
 
 use crate::{
-    bad_input::{SEED_VARIABLE, seed},
+    bad_input::{SEED_VARIABLE, of_the_day, seed},
     host_busybox,
-    process::{self, ISAS},
+    process::{self, ISAS, Motet},
     scripts::{self, Did, Script},
-    trial,
+    trial::{Trial, of_long, trial},
 };
+use fastrand::Rng;
 
-/// Programs with different pins.
+/// Programs with different pins, where what is slow is asked for; otherwise one, and one library a day.
 const IMAGES: u64 = 4;
 /// Pinned functions in each, and most calls of them all, of which about two thirds cross.
 const PINS: usize = 40;
@@ -89,12 +87,21 @@ const SQLITE: Library = Library {
     files: "",
 };
 
+const LIBRARIES: [&Library; 3] = [&ZLIB, &LUA, &SQLITE];
+
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let of = |library: &'static Library| {
-        trial(&format!("libraries::{}_passes_its_tests_with_random_pins", library.name), move || check(library))
+        let test =
+            trial(&format!("libraries::{}_passes_its_tests_with_random_pins", library.name), move || check(library));
+        if is_of_today(library.name) { test } else { test.long() }
     };
-    [&ZLIB, &LUA, &SQLITE].into_iter().map(of).collect()
+    LIBRARIES.map(of).into()
+}
+
+/// What takes long to compile, of which one is tested each day where what is slow is not asked for.
+pub fn is_of_today(name: &str) -> bool {
+    of_the_day(&["zlib", "lua", "sqlite", "go"]) == name
 }
 
 fn check(library: &'static Library) -> Result<(), String> {
@@ -102,7 +109,7 @@ fn check(library: &'static Library) -> Result<(), String> {
     let build = Build::new(library, folder.path())?;
     let calls = build.calls()?;
     let level = library.levels[random.usize(..library.levels.len())];
-    let pins: Vec<Pins> = (0..IMAGES).map(|_| random_pins(&mut random, &calls)).collect();
+    let pins: Vec<Pins> = (0..of_long(1, IMAGES)).map(|_| random_pins(&mut random, &calls)).collect();
     // None of the functions is inlined, so one compilation serves all images.
     let everything: Pins = pins.iter().flat_map(|pins| pins.clone()).collect();
     let objects = build.compile(level, &everything)?;
@@ -333,12 +340,17 @@ pub fn refused(error: &str) -> Option<&str> {
 /// Calls `motet cc`.
 ///
 /// # Errors
-/// What it says, or only its exit status if the compiler has spoken.
+/// What the compiler says.
 pub fn cc(arguments: &[OsString]) -> Result<(), String> {
-    match motet_toolchain::cc(&process::target().join("toolchain"), false, arguments).map_err(|error| error.message)? {
-        0 => Ok(()),
-        status => Err(format!("the compiler ends with status {status}")),
-    }
+    compile("cc", arguments)
+}
+
+/// Calls one of Motet's compilers, `cc` or `c++`.
+///
+/// # Errors
+/// What the compiler says.
+pub fn compile(compiler: &str, arguments: &[OsString]) -> Result<(), String> {
+    run(Motet::default().argument(compiler).arguments(arguments).to_command().stdin(Stdio::null())).map(drop)
 }
 
 /// What a command prints.

@@ -1,8 +1,12 @@
 //! Litmus tests: C11's memory model between threads on islands of all instruction sets, for programs of `motet cc`.
 
-use libtest_mimic::Trial;
+use std::{fs, thread};
 
-use crate::{crossing::source, hthreads::Tested, trial};
+use crate::{
+    crossing::source,
+    hthreads::Tested,
+    trial::{Trial, of_long, trial},
+};
 
 type Test = fn() -> Result<(), String>;
 
@@ -11,9 +15,9 @@ const MACHINE: &str = "[pool]\nsize = \"256MiB\"\n\
     [[island]]\nname = \"x86\"\nisa = \"x86_64\"\ncores = 2\n\
     [[island]]\nname = \"arm\"\nisa = \"aarch64\"\ncores = 2\n\
     [[island]]\nname = \"riscv\"\nisa = \"riscv64\"\ncores = 2\n";
-/// Of each test on each choice of islands.
+/// Of each test on each choice of islands, where what is slow is asked for; otherwise half as many.
 const ITERATIONS: u32 = 100_000;
-/// Of tests that allow a store to be delayed: one in a hundred shows it, as long as the host runs two of the machine's cores at a time.
+/// Of tests that allow a store to be delayed: one in a hundred shows it, if the host runs two of the machine's cores at a time.
 const ENOUGH: u64 = 100_000;
 /// Shapes, with the number of ways in which their accesses are written, and of choices of islands.
 const SHAPES: [(&str, usize, usize); 5] = [("SB", 5, 9), ("MP", 4, 9), ("LB", 4, 9), ("2+2W", 4, 9), ("IRIW", 4, 6)];
@@ -46,10 +50,19 @@ impl<'a> Outcome<'a> {
     }
 }
 
+/// Whether more runs on the host (in the last minute) than it has processors, so that two cores of a machine may never run at a time.
+fn is_host_busy() -> bool {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = text.split(' ').next().and_then(|word| word.parse::<f64>().ok());
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    load.is_none_or(|load| load > processors as f64)
+}
+
 fn between_instruction_sets() -> Result<(), String> {
     let tested = Tested::new(MACHINE)?;
     tested.programs.compile(&source("litmus"), "litmus", &["-O2"])?;
-    let ended = tested.run(&[], &format!("/in/programs/litmus {ITERATIONS}"));
+    let is_busy = is_host_busy();
+    let ended = tested.run(&[], &format!("/in/programs/litmus {}", of_long(ITERATIONS / 2, ITERATIONS)));
     let outcomes: Vec<Outcome<'_>> = ended.output.lines().filter_map(Outcome::read).collect();
     let mut tests: Vec<&str> = outcomes.iter().map(|outcome| outcome.test).collect();
     tests.dedup();
@@ -69,7 +82,9 @@ fn between_instruction_sets() -> Result<(), String> {
     let allowed = || outcomes.iter().filter(|outcome| ["SB relaxed", "SB release_acquire"].contains(&outcome.test));
     let (weak, iterations) =
         (allowed().map(|one| one.weak).sum::<u64>(), allowed().map(|one| one.iterations).sum::<u64>());
-    if weak == 0 && iterations >= ENOUGH {
+    if weak == 0 && is_busy {
+        eprintln!("no store was delayed; the host was busy, so this says nothing");
+    } else if weak == 0 && iterations >= ENOUGH {
         return Err(format!("no store was delayed, though nothing forbids it\n{}", ended.describe()));
     }
     Ok(())

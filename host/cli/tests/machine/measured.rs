@@ -6,15 +6,17 @@ use std::{
     path::Path,
 };
 
-use libtest_mimic::Trial;
 use serde_json::Value;
 
-use crate::{process::Motet, trial};
+use crate::{
+    process::Motet,
+    trial::{Trial, trial},
+};
 
 type Test = fn() -> Result<(), String>;
 
 /// Both `cat`s are there before they have something to read, so that they have to be woken.
-const PIPELINE: &str = "{ sleep 0.5; echo voices; } | on aarch64 cat | on riscv64 cat";
+const PIPELINE: &str = "{ sleep 3; echo voices; } | on aarch64 cat | on riscv64 cat";
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {

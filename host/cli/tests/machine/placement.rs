@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use libtest_mimic::Trial;
 use motet_layout::CORES_PER_ISLAND_MAX;
 
 use crate::{
     process::{self, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 type Test = fn() -> Result<(), String>;

@@ -2,13 +2,14 @@
 
 use std::fs;
 
-use libtest_mimic::Trial;
+use fastrand::Rng;
 use rustix::process::{Signal, kill_process};
 
 use crate::{
+    bad_input::{SEED_VARIABLE, seed},
     hthreads::{MACHINE, Tested, source},
     process::{self, pid, started},
-    trial,
+    trial::{Trial, of_long, trial},
 };
 
 type Test = fn() -> Result<(), String>;
@@ -44,13 +45,17 @@ fn tested(machine: &str) -> Result<Tested, String> {
 /// Those of another instruction set than the program's first thread's are in a call across instruction sets when they lose their turns.
 fn islands() -> Result<(), String> {
     let tested = tested(MACHINE)?;
-    let runs = [("", 0, 1), ("", 1, 1), ("", 2, 2), ("on riscv64", 2, 2), ("on aarch64", 0, 1)];
-    let line = |(before, island, cores): &(&str, u32, u32)| {
-        format!("{before} /in/programs/preemption {island} {cores} || exit\n")
-    };
-    let hybrid = "MOTET_HTHREADS=hybrid /in/programs/preemption 2 2 || exit\n";
-    let ended = tested.run(&[], &(runs.iter().map(line).collect::<String>() + hybrid));
-    ended.expect_code(0)?.expect_output(&TESTS.repeat(runs.len() + 1)).map(drop)
+    let mut from_first = [("", "0 1"), ("", "1 1"), ("", "2 2"), ("MOTET_HTHREADS=hybrid", "2 2")];
+    let mut from_others = [("on riscv64", "2 2"), ("on aarch64", "0 1")];
+    let mut random = Rng::with_seed(seed());
+    random.shuffle(&mut from_first);
+    random.shuffle(&mut from_others);
+    let runs = [&from_first[..of_long(2, from_first.len())], &from_others[..of_long(1, from_others.len())]].concat();
+    let line = |(before, place): &(&str, &str)| format!("{before} /in/programs/preemption {place} || exit\n");
+    let command: String = runs.iter().map(line).collect();
+    let ended = tested.run(&[], &command);
+    let is_right = ended.expect_code(0).and_then(|ended| ended.expect_output(&TESTS.repeat(runs.len())));
+    is_right.map(drop).map_err(|error| format!("{SEED_VARIABLE}={}:\n{command}{error}", seed()))
 }
 
 fn timed() -> Result<(), String> {
@@ -101,7 +106,8 @@ fn uncached() -> Result<(), String> {
 /// A process has threads with turns and others without one on an island that dies; it ends, and so nobody waits for those turns.
 fn death() -> Result<(), String> {
     let tested = tested(MACHINE)?;
-    let command = "/in/programs/preemption 2 2 doomed & sleep 1; echo started; wait $!; echo $?; \
+    let command = "/in/programs/preemption 2 2 doomed tells >/tmp/tells & until [ -s /tmp/tells ] || ! kill -0 $!; do usleep 10000; done; \
+                   sleep 1; echo started; wait $!; echo $?; \
                    /in/programs/preemption 1 1 created woken owner";
     let mut running = tested.motet(&["--survive"], command).start();
     let islands = started(&mut running)?;

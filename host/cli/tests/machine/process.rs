@@ -17,7 +17,7 @@ use std::{
 pub const ISAS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 
 /// A run that takes longer hangs.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The project's folder.
@@ -28,6 +28,11 @@ pub fn root() -> PathBuf {
 /// The folder of build results.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// The program `motet`, as users have it.
+pub fn program() -> PathBuf {
+    target().join("release/motet")
 }
 
 /// What is to be run.
@@ -106,7 +111,7 @@ impl Motet {
 
     /// The command, for those that start it in another way.
     pub fn to_command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_motet"));
+        let mut command = Command::new(program());
         command.args(&self.arguments).env("MOTET_ROOT", root()).env("CARGO_TARGET_DIR", target());
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(folder) = &self.folder {
@@ -369,7 +374,7 @@ pub fn pid(id: u32) -> Result<Pid, String> {
 /// # Errors
 /// Those that stay.
 pub fn expect_gone(ids: &BTreeSet<u32>) -> Result<(), String> {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while ids.iter().any(|&id| is_alive(id)) {
         if Instant::now() > deadline {
             let left: Vec<String> = ids.iter().filter(|&&id| is_alive(id)).map(|&id| command_line(id)).collect();

@@ -3,29 +3,28 @@
 
 use std::{fs, path::PathBuf};
 
-use libtest_mimic::Trial;
 use motet_fabric::stats::Stats;
 use motet_toolchain::Tools;
 
 use crate::{
-    hthreads::{MACHINE, TIMED, Tested, source},
+    hthreads::{FIRST_FOR_ONE, FOR_ONE, MACHINE, TIMED, Tested, source},
     libraries::{run, text},
     process::{self, ISAS},
-    trial,
+    trial::{Trial, of_long, trial},
 };
 
 type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 4] = [
         ("pthreads::programs_for_several_instruction_sets_keep_to_posix", several),
-        ("pthreads::programs_for_one_instruction_set_keep_to_posix", single),
         ("pthreads::mutexes_and_conditions_of_cpp_follow", classes),
         ("pthreads::a_choice_that_cannot_be_is_named", refused),
         ("pthreads::a_mutex_of_musl_costs_little_more_and_one_of_the_core_is_a_store_and_a_load", short_way),
     ];
-    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+    let for_one = trial("pthreads::programs_for_one_instruction_set_keep_to_posix", single).sharing(FOR_ONE);
+    tests.into_iter().map(|(name, test)| trial(name, test)).chain([for_one]).collect()
 }
 
 /// What `MOTET_MUTEX` has. Without anything, mutexes are musl's.
@@ -56,14 +55,14 @@ fn several() -> Result<(), String> {
     with(&tested, &FEW, "on riscv64", "pthreads")
 }
 
-/// With the archives that `-lhthread-pthread` leaves for each instruction set.
+/// With the archives that `-lhthread-pthread` leaves for each instruction set; where what is slow is not asked for, for one.
 fn single() -> Result<(), String> {
     let tested = Tested::new(MACHINE)?;
     let folder = process::target().join("toolchain");
     // Builds them.
     tested.programs.compile(&program(), "several", &["-O2", "-lhthread-pthread"])?;
     let tools = Tools::find(&folder).map_err(|error| error.message)?;
-    for isa in ISAS {
+    for isa in of_long(&[FIRST_FOR_ONE][..], &ISAS).iter().copied() {
         let archives = folder.join("hthreads").join(isa);
         let mut compiler = tools.command("cc");
         compiler.args(["-target", &format!("{isa}-linux-musl"), "-static", "-O2", "-w", "-I"]);

@@ -10,6 +10,7 @@ use crate::{
     bad_input::{SEED_VARIABLE, seed},
     extensions::{Machine, TWO_ISLANDS},
     process::root,
+    random_programs::APART,
 };
 
 const PROGRAMS: u64 = 60;
@@ -32,7 +33,7 @@ const REDUCING: [&str; 4] = ["vredsum", "vredxor", "vredmaxu", "vredand"];
 /// # Errors
 /// A program computes something else; the text has its seed.
 pub fn check() -> Result<(), String> {
-    let seeds: Vec<u64> = (0..PROGRAMS).map(|index| seed().wrapping_add(index)).collect();
+    let seeds: Vec<u64> = (0..PROGRAMS).map(|index| seed().wrapping_add(APART * index)).collect();
     let machine = Machine::made("random_vectors", &text(&seeds)?, TWO_ISLANDS)?;
     // Two at a time want the core with vectors; between them somebody else has it.
     let command = format!(

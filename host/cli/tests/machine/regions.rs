@@ -2,13 +2,12 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf, process::Command, time::Duration};
 
-use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::{
     bad_input,
     process::{self, Ended, ISAS, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 /// Instructions that a mark and what it needs may cost beside the work of a region.
@@ -44,7 +43,7 @@ fn measured(isa: &str, options: &[&str], command: &str) -> Result<(Ended, Value)
         .argument(program(isa)?)
         .arguments(options)
         .arguments(["--", &command])
-        .limit(Duration::from_secs(180))
+        .limit(Duration::from_secs(900))
         .wait();
     ended.expect_code(0)?;
     let text = fs::read_to_string(&stats).map_err(|error| format!("{error}\n{}", ended.describe()))?;

@@ -12,10 +12,12 @@ use similar::TextDiff;
 
 use crate::process::{self, Motet, Running};
 
-/// A script that shows nothing for so long hangs.
-const SILENCE_MAX: Duration = Duration::from_secs(90);
+/// A script that shows nothing for so long hangs; the driver kills it before.
+const SILENCE_MAX: Duration = Duration::from_secs(700);
 /// A boot may take this long for all of its scripts.
-const BOOT_LIMIT: Duration = Duration::from_secs(600);
+const BOOT_LIMIT: Duration = Duration::from_secs(3000);
+/// What scripts that share a boot have left behind, as if it were one more script: it should print nothing.
+pub const NOTHING_LEFT: &str = "nothing_left";
 /// Stands in front of what the driver says about a script.
 const MARK: &str = "\u{1}motet-test ";
 
@@ -87,7 +89,7 @@ impl Script {
         };
         prepare().map_err(|error| format!("{}: {error}", folder.path().display()))?;
         let mut shell = Command::new("timeout");
-        shell.arg("60").arg(bin.join("sh")).arg("./script.sh").current_dir(&work);
+        shell.arg("600").arg(bin.join("sh")).arg("./script.sh").current_dir(&work);
         shell.env_clear().env("PATH", &bin).env("TEXT", text()).env("HOME", "/root").env("USER", "root");
         shell.env("SHELL", "/bin/sh").env("TERM", "dumb").stdin(Stdio::null());
         let ended = shell.output().map_err(|error| format!("{}: {error}", busybox.display()))?;
@@ -106,6 +108,18 @@ impl Script {
         let path = self.path.with_extension("out");
         let output = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Did { output, errors: String::new(), status: 0 })
+    }
+}
+
+/// Checks that scripts that shared a boot have left nothing behind: no process, no file, no frame.
+///
+/// # Errors
+/// What is left of which.
+pub fn nothing_is_left(results: &Results) -> Result<(), String> {
+    let behind = results.get(NOTHING_LEFT).ok_or("the machine did not survive its scripts")?;
+    match &behind.as_ref().map_err(String::clone)?.output {
+        left if left.is_empty() => Ok(()),
+        left => Err(left.clone()),
     }
 }
 
@@ -136,8 +150,11 @@ pub fn on_machine(scripts: &[Script], machine: &[&str]) -> Results {
     let mut left = scripts;
     while !left.is_empty() {
         let (mut done, why) = one_boot(left, machine);
+        let behind = done.remove(NOTHING_LEFT);
         let count = done.len();
         results.append(&mut done);
+        // If several boots were needed, the last one counts.
+        results.extend(behind.map(|behind| (NOTHING_LEFT.to_owned(), behind)));
         left = &left[count..];
         if let Some((stopped, rest)) = left.split_first() {
             results.insert(stopped.name.clone(), Err(format!("the machine did not survive the script\n{why}")));
@@ -185,21 +202,48 @@ fn watch(running: &mut Running) {
 }
 
 /// Runs each script in a folder of its own. Results go to standard output at once, so that those of the first scripts
-/// are there when a later one stops the machine.
+/// are there when a later one stops the machine. After each, processes, files and memory (free frames, and those kept for the kernel's
+/// objects) must soon be what they were before the first one; what is not is the output of [`NOTHING_LEFT`].
 const DRIVER: &str = r#"
 export TEXT=/in/LICENSE-APACHE
 mkdir /tmp/results
+count() {
+    set -- /proc/[0-9]*
+    processes=$# memory=0
+    while read -r what kib _; do
+        case $what in MemFree: | Slab:) memory=$((memory + kib)) ;; esac
+    done </proc/meminfo
+}
+list() { find / \( -path /proc -o -path /sys -o -path /tmp/results \) -prune -o -print | sort; }
+left() {
+    [ "$(list | md5sum)" = "$files" ] || { echo "$1: files"; list; }
+    looks=0
+    while count; [ $processes -gt $processes_before ] || [ $memory -lt $memory_before ]; do
+        looks=$((looks + 1))
+        [ $looks -lt 1000 ] || { echo "$1: $processes processes ($processes_before), $memory KiB ($memory_before)"; ps; break; }
+        usleep 10000
+    done
+}
+files=$(list | md5sum)
+count
+# The shell's own memory may grow.
+processes_before=$processes memory_before=$((memory - 64))
+: >/tmp/results/left
 for name in "$@"; do
     mkdir "/tmp/$name"
     cd "/tmp/$name"
     cp "/in/guest/$name.sh" script.sh
-    timeout -s KILL 80 sh ./script.sh > /tmp/results/out 2> /tmp/results/err < /dev/null
+    timeout -s KILL 600 sh ./script.sh > /tmp/results/out 2> /tmp/results/err < /dev/null
     status=$?
     cd /
     rm -rf "/tmp/$name"
     printf '\001motet-test %s %d %d %d\n' "$name" $status $(wc -c < /tmp/results/out) $(wc -c < /tmp/results/err)
     cat /tmp/results/out /tmp/results/err
+    rm /tmp/results/out /tmp/results/err
+    left "$name" >>/tmp/results/left
 done
+printf '\001motet-test nothing_left 0 %d 0\n' $(wc -c < /tmp/results/left)
+cat /tmp/results/left
 "#;
 
 /// Takes apart what the driver prints.

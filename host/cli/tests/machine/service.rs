@@ -3,12 +3,10 @@
 
 use std::{fs, path::PathBuf};
 
-use libtest_mimic::Trial;
-
 use crate::{
     crossing::{Programs, compiled},
     process::{self, Ended, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 type Test = fn() -> Result<(), String>;

@@ -1,12 +1,11 @@
 //! Standard output that programs of all instruction sets share.
 
-use libtest_mimic::Trial;
 use motet_layout::PIPE_BUF;
 
 use crate::{
     crossing::compiled,
     process::{ISAS, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 /// The tests.

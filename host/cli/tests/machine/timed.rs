@@ -5,14 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use libtest_mimic::Trial;
 use motet_fabric::stats::Stats;
 use rustix::process::{Signal, kill_process};
 
 use crate::{
     crossing::compiled,
     process::{self, ISAS, Motet, expect_gone, pid, started},
-    trial,
+    trial::{Trial, trial},
 };
 
 type Test = fn() -> Result<(), String>;

@@ -2,12 +2,10 @@
 
 use std::fs;
 
-use libtest_mimic::Trial;
-
 use crate::{
     crossing::{Programs, compiled},
     process::{self, Ended, Motet},
-    trial,
+    trial::{Trial, trial},
 };
 
 type Test = fn() -> Result<(), String>;

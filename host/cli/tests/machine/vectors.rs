@@ -7,12 +7,10 @@ use std::{
     time::Duration,
 };
 
-use libtest_mimic::Trial;
-
 use crate::{
     crossing::Programs,
     process::{Ended, Motet, root},
-    trial,
+    trial::{Trial, trial},
 };
 
 /// `cpu` of cores with them; the default ones have none. Of models with AVX, this one needs nothing that TCG lacks.
@@ -22,7 +20,7 @@ const WITH_SVE: &str = "neoverse-v1";
 const WITH_LONG_SVE: &str = "max";
 
 /// The suite's own waits are long, for busy hosts.
-const CONFORMANCE_LIMIT: Duration = Duration::from_secs(180);
+const CONFORMANCE_LIMIT: Duration = Duration::from_secs(900);
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {

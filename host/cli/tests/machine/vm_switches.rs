@@ -2,12 +2,10 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use libtest_mimic::Trial;
-
 use crate::{
     bad_input,
     process::{self, Motet},
-    trial,
+    trial::{Trial, of_long, trial},
     vm::{COUNTED, guest},
 };
 
@@ -29,7 +27,7 @@ fn machine(options: &[&str], command: &str) -> Motet {
     Motet::run(["--quiet".as_ref(), "--machine".as_ref(), files[0].as_os_str(), "--in".as_ref(), files[1].as_os_str()])
         .arguments(options)
         .arguments(["--", command])
-        .limit(Duration::from_secs(600))
+        .limit(Duration::from_secs(2400))
 }
 
 /// Two guests that compute, and one that waits for its timer five times, a millisecond each: it runs within 50 us of that, and within 20 except
@@ -55,10 +53,10 @@ fn at_once() -> Result<(), String> {
 /// another one runs.
 fn ends() -> Result<(), String> {
     let seed = bad_input::seed();
-    let first = seed % 30_000;
+    let (first, rounds) = (seed % 30_000, of_long(8, 25));
     let command = format!(
         "vm run --append spin /in/guest & spin=$!; vm run --append spin /in/guest & other=$!; \
-         n=0; r={first}; while [ $n -lt 25 ]; do r=$(((r * 1103 + 12345) % 30000)); \
+         n=0; r={first}; while [ $n -lt {rounds} ]; do r=$(((r * 1103 + 12345) % 30000)); \
          vm run --real-time $((50 + n % 3)) --append 'ticks 100000' /in/guest >/dev/null & one=$!; \
          vm run --real-time 51 --append 'ticks 100000' /in/guest >/dev/null & two=$!; \
          usleep $((20000 + r)); kill -STOP $one; usleep $((r / 3)); kill -CONT $one; usleep $((r / 2)); kill -KILL $one; \
@@ -75,12 +73,12 @@ fn ends() -> Result<(), String> {
 /// two have taken turns often, as the core has counted.
 fn ends_elsewhere() -> Result<(), String> {
     let seed = bad_input::seed();
-    let first = seed % 30_000;
+    let (first, rounds) = (seed % 30_000, of_long(6, 16));
     let command = format!(
         "{COUNTED}vm run --append spin /in/guest & lower=$!; vm run --real-time 50 --append 'rest 1000000' /in/guest & upper=$!; \
          n=0; while [ $n -lt 3000 ] && [ $(counted TURN) -lt 100 ]; do usleep 10000; n=$((n + 1)); done; \
          [ $(counted TURN) -ge 100 ] && echo turns || cat /proc/vms; kill -KILL $lower $upper; wait $lower $upper; \
-         n=0; r={first}; while [ $n -lt 16 ]; do r=$(((r * 1103 + 12345) % 30000)); \
+         n=0; r={first}; while [ $n -lt {rounds} ]; do r=$(((r * 1103 + 12345) % 30000)); \
          vm run --append spin /in/guest & lower=$!; vm run --real-time 50 --append \"rest $((n % 4 * 1000 + 10))\" /in/guest & upper=$!; \
          usleep $((100000 + r)); kill -STOP $upper; usleep $((r / 5)); kill -CONT $upper; usleep $((r / 3)); \
          kill -STOP $lower; usleep $((r / 7)); kill -CONT $lower; usleep $((r / 4)); \
@@ -100,7 +98,7 @@ fn run_from_another_island(seed: u64, command: &str, output: &str) -> Result<(),
     fs::write(&file, text).map_err(|error| error.to_string())?;
     let motet =
         Motet::run(["--quiet".as_ref(), "--machine".as_ref(), file.as_os_str(), "--in".as_ref(), guest().as_os_str()]);
-    let ended = motet.arguments(["--", command]).limit(Duration::from_secs(600)).wait();
+    let ended = motet.arguments(["--", command]).limit(Duration::from_secs(2400)).wait();
     let context = |error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE);
     ended.expect_code(0).map_err(context)?.expect_output(output).map(drop).map_err(context)
 }
@@ -127,9 +125,9 @@ fn rounds() -> Result<(), String> {
 /// kills them, at random moments.
 fn rounds_end() -> Result<(), String> {
     let seed = bad_input::seed();
-    let first = seed % 30_000;
+    let (first, rounds) = (seed % 30_000, of_long(5, 12));
     let command = format!(
-        "n=0; r={first}; while [ $n -lt 12 ]; do r=$(((r * 1103 + 12345) % 30000)); \
+        "n=0; r={first}; while [ $n -lt {rounds} ]; do r=$(((r * 1103 + 12345) % 30000)); \
          vm run --append spin /in/guest & a=$!; vm run --append spin /in/guest & b=$!; vm run --append spin /in/guest & c=$!; \
          usleep $((150000 + r)); kill -STOP $a; usleep $((r * 2)); kill -CONT $a; usleep $r; renice 5 $b >/dev/null; usleep $((r * 2)); \
          for t in /proc/$c/task/*; do chrt -r -p 10 ${{t##*/}}; done; usleep $r; for t in /proc/$c/task/*; do chrt -o -p 0 ${{t##*/}}; done; \

@@ -7,28 +7,24 @@ use std::{
     time::Duration,
 };
 
-use libtest_mimic::Trial;
-
 use crate::{
-    process::{Motet, root},
-    trial,
+    process::{self, Motet, root},
+    trial::{Trial, trial},
     vm::guest,
 };
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    // Only the superuser can be somebody else.
-    let is_superuser = rustix::process::geteuid().is_root();
     vec![
         trial("vm_users::a_machine_is_not_another_users", within),
-        trial("vm_users::a_run_is_not_another_users_of_the_host", on_host).with_ignored_flag(!is_superuser),
+        trial("vm_users::a_run_is_not_another_users_of_the_host", on_host),
     ]
 }
 
 fn machine(command: &str) -> Motet {
     let (machine, guest) = (root().join("machines/two-riscv.toml"), guest());
     let motet = Motet::run(["--quiet".as_ref(), "--machine".as_ref(), machine.as_os_str(), "--in".as_ref()]);
-    motet.argument(guest).arguments(["--", command]).limit(Duration::from_secs(120))
+    motet.argument(guest).arguments(["--", command]).limit(Duration::from_secs(600))
 }
 
 /// What somebody tries with machine 1, which is the superuser's, and its process. Each line says what came of it.
@@ -58,12 +54,16 @@ fn within() -> Result<(), String> {
 
 /// A user of the host who does not run the machine is told nothing, and changes nothing; the superuser may.
 fn on_host() -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not tried: only the superuser can be somebody else");
+        return Ok(());
+    }
     const OTHER: u32 = 65534;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     // Where everybody may look.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).map_err(|error| error.to_string())?;
     let motet = folder.path().join("motet");
-    fs::copy(env!("CARGO_BIN_EXE_motet"), &motet).map_err(|error| error.to_string())?;
+    fs::copy(process::program(), &motet).map_err(|error| error.to_string())?;
     let mut running = machine("vm run --append spin /in/guest; echo $?").start();
     let run = running.id().to_string();
     let own = |words: &[&str]| Motet::default().arguments(["vm"]).arguments(words).wait();

@@ -155,7 +155,7 @@ mod tests {
         let error = load_kernels(&options("isa = \"x86_64\"")).unwrap_err();
         assert_eq!(error.exit_status(), 69);
         assert!(
-            error.message.contains("motet build") && error.message.contains("x86_64-unknown-none/kernel/motet-x86_64")
+            error.message.contains("motet build") && error.message.contains("x86_64-unknown-none/kernel/motet-kernel")
         );
         assert!(load_firmware(&options("isa = \"riscv64\"")).unwrap().is_none());
         let error = load_firmware(&options("isa = \"riscv64\"\nfirmware = \"motet\"")).unwrap_err();

@@ -1,14 +1,10 @@
 //! Random translations and flushes: what each costs, what it finds and what is counted equals what lists say that are searched.
 
-mod common;
-#[path = "common/tlbs.rs"]
-mod tlbs;
-
 use motet_coherence::{Flush, Kind, Model, PAGE_SHIFTS, Page, Sharing, Side, Translated, Walk, allocate};
 use proptest::prelude::*;
 
-use common::{config, pool_base};
-use tlbs::{Found, Shape, Tlbs};
+use crate::common::tlbs::{Found, Shape, Tlbs};
+use crate::common::{config, pool_base};
 
 const SECOND_PS: u64 = 7_000;
 

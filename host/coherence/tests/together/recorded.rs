@@ -3,10 +3,6 @@
 //! `testdata/recorded-*.trace.gz` are those of `./motet bench sim-accuracy --gem5 PATH --record`; `host/bench/src/sim/gem5/recorded.rs`
 //! has the programs.
 
-mod common;
-#[path = "common/reference.rs"]
-mod reference;
-
 use std::{fs::File, io::BufReader, path::Path};
 
 use motet_coherence::{
@@ -14,8 +10,8 @@ use motet_coherence::{
     interleaved::{self, ACCESS_BYTES, Step},
 };
 
-use common::{config, pool_base};
-use reference::Reference;
+use crate::common::reference::Reference;
+use crate::common::{config, pool_base};
 
 /// Names, and cores.
 const TRACES: [(&str, usize); 5] = [("cg", 1), ("is", 1), ("pipe", 2), ("queue", 2), ("lock", 4)];

@@ -1,11 +1,9 @@
 //! Links with a bandwidth: what they carry at most, who waits for whom, which stores become one transfer.
 
-mod common;
-
 use motet_coherence::{Core, Counters, Kind, Model, ModelTable, Region, Sharing, allocate};
 use proptest::prelude::*;
 
-use common::{TINY, no_l3, pool_base, shape};
+use crate::common::{self, TINY, no_l3, pool_base, shape};
 
 /// Beyond the link of "a", which carries a byte in 10 ns.
 const FAR: u64 = 4 << 20;

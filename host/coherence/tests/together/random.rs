@@ -1,16 +1,12 @@
 //! Random traces: every count and every cost equals the reference's, and the invariants hold after every event.
 
-mod common;
-#[path = "common/reference.rs"]
-mod reference;
-
 use std::collections::HashMap;
 
 use motet_coherence::{Config, Core, Counters, Held, Kind, LINE_SIZE, Model, Picoseconds, Sharing, allocate};
 use proptest::prelude::*;
 
-use common::{Event, KINDS, PRIVATE, config, no_l3, one_l3, only_l1, pool_base, without_l3};
-use reference::Reference;
+use crate::common::reference::Reference;
+use crate::common::{self, Event, KINDS, PRIVATE, config, no_l3, one_l3, only_l1, pool_base, without_l3};
 
 /// Few lines, so that cores meet; sometimes two lines at once, private memory, or a device.
 fn events(cores: Vec<usize>) -> impl Strategy<Value = Vec<Event>> {

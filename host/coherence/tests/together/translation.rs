@@ -1,10 +1,8 @@
 //! TLBs, walks and flushes, by arithmetic.
 
-mod common;
-
 use motet_coherence::{Core, Counters, Flush, Kind, Model, Page, Picoseconds, Sharing, Side, Walk, allocate};
 
-use common::{config, pool_base};
+use crate::common::{config, pool_base};
 
 const KIB_4: Page = Page { shift: 12, global: false };
 /// Cycles of 1 ns: L1D takes 2, memory 300, the second-level TLB 7.

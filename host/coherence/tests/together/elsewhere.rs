@@ -1,10 +1,8 @@
 //! Memory that islands cache in different ways: who pays for whose stores, and what software must not do.
 
-mod common;
-
 use motet_coherence::{Kind, Model, STALE_PAGES, Sharing, StalePage, allocate};
 
-use common::{TINY, access, run_two};
+use crate::common::{self, TINY, access, run_two};
 
 /// Memory near "a", which caches it coherently; memory near "b", which caches it privately. Neither caches the other's.
 const LINK: &str = r#"

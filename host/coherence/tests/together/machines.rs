@@ -1,13 +1,11 @@
 //! The shipped machine descriptions, and what is refused.
 
-mod common;
-
 use motet_coherence::{
     Config, Core, Island, Kind, Model, ModelTable, Piece, Policy, Shape, Sharing, Target, TrapCycles, allocate,
 };
 use serde::Deserialize;
 
-use common::{config, shape};
+use crate::common::{self, config, shape};
 
 #[derive(Deserialize)]
 struct Machine {

@@ -1,12 +1,10 @@
 //! Threads as islands and cores do it: each has a model of its own over the one region.
 
-mod common;
-
 use std::sync::atomic::AtomicU64;
 
 use motet_coherence::{Config, Counters, Model, Sharing, allocate};
 
-use common::{KINDS, config, no_l3, one_l3, only_l1, pool_base};
+use crate::common::{self, KINDS, config, no_l3, one_l3, only_l1, pool_base};
 
 /// A generator of its own per thread (SplitMix64).
 struct Random(u64);

@@ -1,10 +1,8 @@
 //! Transfer engines: what they write leaves caches, what they read is made true where caches are coherent, and found out where not.
 
-mod common;
-
 use motet_coherence::Kind;
 
-use common::{TINY, access, run_two};
+use crate::common::{self, TINY, access, run_two};
 
 const PRIVATELY: &str = "[[access]]\nisland = \"b\"\nrange = \"far\"\nmemory_ns = 700\ndata = \"private\"";
 /// Addresses in the pool: cached coherently by both islands, and, with [`PRIVATELY`], privately by "b".

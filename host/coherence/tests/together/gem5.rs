@@ -3,10 +3,6 @@
 //! `testdata/ORIGIN.gem5.txt` is what gem5 counted; `./motet bench sim-accuracy --gem5 PATH --record` makes it anew, with the traces.
 //! docs/benchmarks.md says what gem5's protocol does otherwise.
 
-mod common;
-#[path = "common/reference.rs"]
-mod reference;
-
 use std::{fs::File, io::BufReader, path::Path};
 
 use motet_coherence::{
@@ -14,8 +10,8 @@ use motet_coherence::{
     interleaved::{self, ACCESS_BYTES, Step, Tally},
 };
 
-use common::pool_base;
-use reference::Reference;
+use crate::common::reference::Reference;
+use crate::common::{self, pool_base};
 
 /// Whose traces, and how many: patterns, and programs.
 const ORIGINS: [(&str, usize); 2] = [("sharing", 8), ("recorded", 5)];

@@ -1,5 +1,7 @@
 //! Small machines for tests, and events.
-#![allow(dead_code, reason = "each test program uses a part")]
+
+pub mod reference;
+pub mod tlbs;
 
 use motet_coherence::{
     Config, Core, Counters, Island, Kind, Model, ModelTable, Piece, Shape, Sharing, Target, allocate,

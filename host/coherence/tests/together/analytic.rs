@@ -1,10 +1,8 @@
 //! Programs whose counts follow from arithmetic.
 
-mod common;
-
 use motet_coherence::{Class, Core, Counters, Kind, Model, Picoseconds, Sharing, TrapEvent, allocate};
 
-use common::{PRIVATE, TINY, config, no_l3, pool_base};
+use crate::common::{self, PRIVATE, TINY, config, no_l3, pool_base};
 
 const LINE: u64 = 64;
 
