@@ -163,9 +163,9 @@ pool_struct! {
         2080 pub wake_reason: AtomicU32,
         /// Wait nodes in use.
         2084 pub wait_count: Cell32,
-        /// Progress of the system call in progress (bytes done).
+        /// Progress of the system call in progress (bytes done). When a call begins, this and the next two are 0; outside of calls they mean nothing.
         2088 pub progress: Cell64,
-        /// Its absolute deadline in nanoseconds; 0: none computed yet.
+        /// Its absolute deadline in nanoseconds; 0: none, or none computed yet.
         2096 pub deadline_ns: Cell64,
         /// Scratch words of the system call in progress.
         2104 pub scratch: [Cell64; 4],

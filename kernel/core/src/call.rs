@@ -3,7 +3,8 @@
 //! A handler runs to its end. One that must wait puts the thread into the queues that may bring the event and returns
 //! [`Stop::Block`]; when the thread runs again, the handler is called again from its beginning, with the same
 //! arguments. What it must remember in between (bytes done, an absolute deadline) it keeps in the thread's `progress`,
-//! `deadline_ns` and `scratch` words, which are zero at the first call.
+//! `deadline_ns` and `scratch` words. They are zero when a call begins, in whatever way the last one has ended ([`begin_call`]). No handler
+//! clears them at its end, and outside of calls they mean nothing.
 //!
 //! Interrupts are masked meanwhile, so a handler that may have much to do does it in pieces. After each piece it adds
 //! the piece's cost ([`Call::pauses`]). Whenever the core's budget is used up, the core checks whether other work
@@ -148,16 +149,21 @@ impl<M: Machine> Call<'_, M> {
     }
 }
 
-/// Forgets what the finished system call kept.
+/// A system call begins, and does not go on with what it has kept: nothing is left of the last one, in whatever way that has ended.
+#[inline(always)]
+pub fn begin_call(thread: &ThreadRecord) {
+    thread.progress.set(0);
+    thread.deadline_ns.set(0);
+    for word in &thread.scratch {
+        word.set(0);
+    }
+}
+
+/// The system call has ended: what the thread does next is no part of it. What it has kept is left to [`begin_call`].
 #[inline]
 pub fn end_call(thread: &ThreadRecord) {
-    if thread.in_syscall.get() != 0 || thread.progress.get() != 0 || thread.deadline_ns.get() != 0 {
+    if thread.in_syscall.get() != 0 {
         thread.in_syscall.set(0);
-        thread.progress.set(0);
-        thread.deadline_ns.set(0);
-        for word in &thread.scratch {
-            word.set(0);
-        }
         if thread.looks_at_turn.get() != 0 {
             turn_may_be_lost(thread);
         }

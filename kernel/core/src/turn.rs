@@ -48,6 +48,7 @@ fn wait_if_lost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Opti
         wait::finish(cpu, thread);
         return None;
     }
+    thread.deadline_ns.set(0); // outside of calls, it is an earlier one's
     Some(in_syscall | TURN_WAITED)
 }
 

@@ -22,7 +22,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 18] = [
+const SAME: [&str; 19] = [
     "values",
     "calls",
     "library",
@@ -41,6 +41,7 @@ const SAME: [&str; 18] = [
     "cancel",
     "robust",
     "ranges",
+    "leftover",
 ];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 

@@ -6,10 +6,10 @@
 //!
 //! Protocol page: `docs/protocols/hidden-harts.md`.
 
+use motet_abi::registers;
 use motet_hal::{Interrupts, Machine, Trap, Unsent};
 use motet_layout::{
-    CALL_PAUSED, Frame, PoolAddr, ProcessRecord, SpaceRecord, THREAD_READY, ThreadRecord, handshake::then_look,
-    sync::Ordering,
+    Frame, PoolAddr, ProcessRecord, SpaceRecord, THREAD_READY, ThreadRecord, handshake::then_look, sync::Ordering,
 };
 use motet_protocol::{
     Context,
@@ -212,9 +212,9 @@ fn end_all<M: Machine>(cpu: &Cpu<M>) {
     }
     for (index, place) in cpu.away.places() {
         if let Place::Home(thread) = place {
-            // Other instructions than calls are executed again.
+            // Whatever has stopped it is executed again; a call begins only then.
             if take_out(cpu, index, thread) == Trap::Syscall {
-                thread.in_syscall.set(CALL_PAUSED);
+                registers::rewind_syscall(&thread.frame);
             }
             becomes_ready(cpu, thread);
         }

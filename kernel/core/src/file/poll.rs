@@ -335,7 +335,6 @@ pub fn wait_until_ready<M: Machine>(
         }
         found => {
             wait::finish(call.cpu, thread);
-            thread.scratch[0].set(0);
             found.map(|asked| asked.ready)
         }
     }

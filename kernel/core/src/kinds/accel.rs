@@ -88,7 +88,6 @@ fn wait_for_interface<M: Machine>(call: &Call<M>, fpga: &Fpga, flags: u32) -> St
     if flags & O_NONBLOCK != 0 || !clients::is_one_leaving(fpga) || is_late {
         return Errno::ENOSPC.into();
     }
-    // Only now: nobody clears the words of a call that does not wait.
     if until_ns.get() == 0 {
         until_ns.set(now_ns + LOOK_NS_MAX);
     }

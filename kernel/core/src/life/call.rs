@@ -11,7 +11,7 @@ use motet_protocol::{Context, count, hand, timer, trace::End, wait};
 
 use super::{interrupt::interrupted, page};
 use crate::{
-    call::{Call, Stop, SysResult, end_call},
+    call::{Call, Stop, SysResult, begin_call, end_call},
     cpu::Cpu,
     cputime::charge,
     handover, syscall, trace, turn,
@@ -29,6 +29,7 @@ pub fn serve_syscall<M: Machine>(
     let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
     count(&cpu.counters().syscalls);
     if thread.in_syscall.get() == 0 {
+        begin_call(thread);
         cpu.due.renew_budget(); // user code ran
     }
     let result = syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame));

@@ -11,7 +11,7 @@ use motet_protocol::wait;
 use super::call::{leave, note_pause};
 use crate::{
     attend,
-    call::{Stop, end_call},
+    call::Stop,
     cpu::{AwaitedPage, Cpu},
     cputime::charge,
     futex, handover, mm,
@@ -37,8 +37,6 @@ pub fn wait_in_call<M: Machine>(
     process: &'static ProcessRecord,
 ) -> Option<()> {
     if thread.in_syscall.get() == 0 && thread.progress.get() == 0 {
-        thread.in_syscall.set(PAGE_WAITED); // whatever it has begun to keep is forgotten
-        end_call(thread);
         registers::rewind_syscall(&thread.frame);
         return wait(cpu, thread, process, STORE_WAITED);
     }

@@ -86,12 +86,11 @@ pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
         let _guard = lock(cpu, &space.lock);
         view::check_no_store(cpu, space, start, end)?;
     }
-    let followed = match advice {
+    match advice {
         Advice::Drop { anonymous_only } => drop_in_pieces(call, space, start, end, anonymous_only),
         Advice::Flags(set, clear) => change_in_pieces(call, space, start, end, set, clear),
         Advice::Ignored => check_in_pieces(call, space, start, end),
-    };
-    pieces::end(call, followed)
+    }
 }
 
 fn change_in_pieces<M: Machine>(

@@ -75,7 +75,7 @@ pub fn brk<M: Machine>(call: &Call<M>) -> SysResult {
 
 fn shrink_heap<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, new: u64, old: u64) -> SysResult {
     let (start, end) = (new.next_multiple_of(PAGE_SIZE), old.next_multiple_of(PAGE_SIZE));
-    match pieces::end(call, pieces::unmap(call, space, start, end)) {
+    match pieces::unmap(call, space, start, end) {
         Err(Stop::Error(_)) => {
             space.brk[1].set(old);
             Ok(old)

@@ -108,14 +108,6 @@ fn each<M: Machine>(
     Ok(())
 }
 
-/// Clears what a call keeps beside `progress`, if this dispatch ends the call.
-pub fn end<M: Machine, R>(call: &Call<M>, result: Result<R, Stop>) -> Result<R, Stop> {
-    if !matches!(result, Err(Stop::Again)) {
-        call.thread.scratch.iter().for_each(|word| word.set(0));
-    }
-    result
-}
-
 /// Unmaps a range.
 ///
 /// # Errors
@@ -152,16 +144,6 @@ pub fn make_replaceable<M: Machine>(
 /// # Errors
 /// As for [`calls::protect`]; [`Stop::Again`].
 pub fn protect<M: Machine>(
-    call: &Call<M>,
-    space: &'static SpaceRecord,
-    start: u64,
-    end: u64,
-    flags: u32,
-) -> Result<(), Stop> {
-    self::end(call, protect_on(call, space, start, end, flags))
-}
-
-fn protect_on<M: Machine>(
     call: &Call<M>,
     space: &'static SpaceRecord,
     start: u64,

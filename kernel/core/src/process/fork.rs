@@ -408,7 +408,6 @@ fn vfork_continues<M: Machine>(call: &Call<M>) -> SysResult {
     });
     let Some(child) = child else {
         drop(tree);
-        call.thread.scratch[0].set(0);
         end_temporary_mask(call);
         return Ok(pid);
     };
