@@ -79,7 +79,10 @@ fn run(options: &Options) -> Result<bool, String> {
             plan.seed
         ));
     }
-    run.all(options.processors())?;
+    if let Err(error) = run.all(options.processors()) {
+        run.report.show_failures();
+        return Err(error);
+    }
     if run.report.is_empty() && !plan.names.is_empty() {
         return Err(format!(
             "no test of this step has one of these in its name: {} (--list names all)",

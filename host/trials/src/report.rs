@@ -114,6 +114,13 @@ impl<'a> Report<'a> {
         self.broken(job, &format!("not run, because '{because}' has failed"));
     }
 
+    /// Shows what was wrong.
+    pub fn show_failures(&self) {
+        for (_, outcome) in &self.failed {
+            println!("\n---- {} ----\n{}", outcome.name, outcome.failure.as_deref().unwrap_or_default());
+        }
+    }
+
     /// Whether there was no test so far, neither run nor named.
     pub fn is_empty(&self) -> bool {
         self.passed.is_empty() && self.failed.is_empty() && self.listed == 0
@@ -144,9 +151,7 @@ impl<'a> Report<'a> {
     /// # Errors
     /// The times cannot be written.
     pub fn finish(&mut self, kept: &Path) -> Result<bool, String> {
-        for (_, outcome) in &self.failed {
-            println!("\n---- {} ----\n{}", outcome.name, outcome.failure.as_deref().unwrap_or_default());
-        }
+        self.show_failures();
         let mut times = Times::read(kept);
         self.measured.iter().for_each(|outcome| times.set(outcome));
         times.write(kept).map_err(|error| format!("{}: {error}", kept.display()))?;

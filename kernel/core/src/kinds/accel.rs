@@ -11,7 +11,7 @@ use motet_abi::{
     file::O_NONBLOCK,
 };
 use motet_hal::Machine;
-use motet_layout::{FILE_ACCEL, FileRecord, Fpga, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, WaitQueue};
+use motet_layout::{FILE_ACCEL, FileRecord, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, WaitQueue};
 use motet_protocol::{
     Context,
     fpga::{self, AcceleratorId, InterfaceId, clients},
@@ -62,13 +62,16 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'stat
         priority: urgency(call.thread),
         inode: cpu.pool.addr_of(pages.inode()),
     };
+    let mut is_one_leaving = false;
     let interface = clients::open(fpga, &client).or_else(|| {
         // Clients that have gone may have let go of the last page since the FPGA has looked; in runs that are not timed it looks later.
         clients::look(fpga);
         cpu.tell_service();
+        // First look, then try: what the FPGA frees in between is found.
+        is_one_leaving = clients::is_one_leaving(fpga);
         clients::open(fpga, &client)
     });
-    let interface = interface.ok_or_else(|| wait_for_interface(call, fpga, flags))?;
+    let interface = interface.ok_or_else(|| wait_for_interface(call, is_one_leaving, flags))?;
     pages.is_device.set(1);
     pages.fpga.set(interface.link());
     pages.size.store(PAGE_SIZE + fpga.data_bytes.get(), Ordering::Relaxed);
@@ -81,11 +84,11 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'stat
 }
 
 /// All interfaces are in use. Unless none of them is about to be freed, the thread waits until it is to look again.
-fn wait_for_interface<M: Machine>(call: &Call<M>, fpga: &Fpga, flags: u32) -> Stop {
+fn wait_for_interface<M: Machine>(call: &Call<M>, is_one_leaving: bool, flags: u32) -> Stop {
     let (thread, now_ns) = (call.thread, call.cpu.reading_ns());
     let until_ns = &thread.scratch[0];
     let is_late = until_ns.get() != 0 && now_ns >= until_ns.get();
-    if flags & O_NONBLOCK != 0 || !clients::is_one_leaving(fpga) || is_late {
+    if flags & O_NONBLOCK != 0 || !is_one_leaving || is_late {
         return Errno::ENOSPC.into();
     }
     if until_ns.get() == 0 {
