@@ -96,13 +96,17 @@ impl Plan {
     fn lints(&self) -> Vec<Job> {
         let lint = |name: &str, arguments: &str| {
             let words: Vec<&str> = ["clippy", "--quiet"].into_iter().chain(arguments.split_whitespace()).collect();
-            let job = self.cargo(
+            self.cargo(
                 &format!("clippy::{name}"),
                 Step::Clippy,
                 Kind::Test(Reports::Status),
                 &[&words[..], &["--", "-D", "warnings"]].concat(),
-            );
-            job.keyed(LINTS).with("CARGO_TARGET_DIR", self.target.join("lints"))
+            )
+        };
+        // Beside the tests' programs, whose macros and build scripts are these, too.
+        let of_host = |name: &str, arguments: &str| lint(name, arguments).keyed(DEBUG);
+        let apart = |name: &str, arguments: &str| {
+            lint(name, arguments).keyed(LINTS).with("CARGO_TARGET_DIR", self.target.join("lints"))
         };
         let boards = "--target aarch64-unknown-none-softfloat --target riscv64imac-unknown-none-elf";
         let floats =
@@ -111,23 +115,23 @@ impl Plan {
             let what = format!(
                 "-p motet-hal-{isa} -p motet-image -p motet-calls --features motet-calls/guest --target {target}"
             );
-            lint(&format!("{isa}_kernel"), &what)
+            apart(&format!("{isa}_kernel"), &what)
         };
         vec![
             // The test program of machines is not among all targets of what is tested without machines.
-            lint("host", "--all-targets"),
-            lint("machine", "-p motet-cli --test machine"),
+            of_host("host", "--all-targets"),
+            of_host("machine", "--test machine"),
             kernel("x86_64", "x86_64-unknown-none"),
             kernel("aarch64", "aarch64-unknown-none-softfloat"),
             kernel("riscv64", "riscv64imac-unknown-none-elf"),
             // Without unwinding, which there is none of.
-            lint("computing", &format!("--release -p motet-kernels --features guest {floats}")),
+            apart("computing", &format!("--release -p motet-kernels --features guest {floats}")),
             // Without a compiler for FreeRTOS: nothing is linked.
-            lint("guests", &format!("-p motet-guest-board -p motet-guests --features motet-guests/freertos {boards}"))
+            apart("guests", &format!("-p motet-guest-board -p motet-guests --features motet-guests/freertos {boards}"))
                 .with("MOTET_ZIG", ""),
-            lint("monitor", &format!("-p motet-vm --features guest --bin vm {boards}")),
-            lint("bare", "-p motet-kernels --features bare --bin bare --target riscv64gc-unknown-none-elf"),
-            lint(
+            apart("monitor", &format!("-p motet-vm --features guest --bin vm {boards}")),
+            apart("bare", "-p motet-kernels --features bare --bin bare --target riscv64gc-unknown-none-elf"),
+            apart(
                 "firmware",
                 "-p motet-firmware -p motet-guest --features motet-firmware/bare,motet-guest/bare --target riscv64imac-unknown-none-elf",
             ),
@@ -149,7 +153,7 @@ impl Plan {
     /// has no such points is tested as [unit tests](Self::unit).
     fn models(&self) -> Vec<Job> {
         let packages = "--release -p motet-protocol -p motet-firmware -p motet-hal-hosted -p motet-tests-hosted";
-        let tests = "--test model --test conformance --test lost --test extensions --test locks_of_the_dead";
+        let tests = "--test model --test conformance --test whole";
         let job = self.test_programs("programs: models", Step::Model, &format!("{packages} {tests}")).keyed(MODEL);
         vec![job.with("RUSTFLAGS", "--cfg motet_model").with("CARGO_TARGET_DIR", self.target.join("model"))]
     }
@@ -158,7 +162,7 @@ impl Plan {
     fn machines(&self) -> Vec<Job> {
         let program = self.target.join("release/motet");
         let conform = [program.as_os_str(), OsStr::new("test")];
-        let mut tests = self.test_programs("programs: machine", Step::Machine, "-p motet-cli --test machine");
+        let mut tests = self.test_programs("programs: machine", Step::Machine, "--test machine");
         tests.kind = Kind::MachineProgram;
         vec![
             Job::new("machine::hals_conform", Step::Machine, Kind::Test(Reports::Status), conform)

@@ -1,5 +1,4 @@
 //! An island dies while it accepts a connection: that is closed once, whether it has a file already or not.
-#![cfg(motet_model)]
 
 use motet_hal_hosted::{Config, Driver, Failure, Faults};
 use motet_layout::{Isa, IslandId};

@@ -7,8 +7,8 @@ use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::Program;
 use motet_tests_hosted::{Ended, ROUGH, boot};
 
-use crate::hidden::storms;
-use crate::{NAP, SEEDS};
+use super::hidden::storms;
+use super::{NAP, SEEDS};
 
 /// `AT_FDCWD`.
 const HERE: u64 = (-100_i64).cast_unsigned();
@@ -74,7 +74,6 @@ fn run(driver: Driver, faults: Faults, islands: Vec<IslandConfig>, beside: Remov
 }
 
 #[test]
-#[cfg_attr(motet_model, ignore = "threads wait for slices of others, which have too many steps then")]
 fn cores_are_taken_out_and_come_back_in_storms() {
     for (index, (islands, beside)) in machines().into_iter().enumerate() {
         let judge = |what: String, ended: Ended| {
