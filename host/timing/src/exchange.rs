@@ -1,6 +1,9 @@
 //! What cores do to others: doorbells, stores that are waited for, transfers.
 
-use std::mem::offset_of;
+use std::{
+    mem::offset_of,
+    time::{Duration, Instant},
+};
 
 use motet_layout::{
     CORE_IDLE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, PoolHeader,
@@ -13,6 +16,10 @@ use crate::{
     rules::{bump, note_first},
 };
 
+/// How long a core that rings waits for one that wakes, of the host's time; and how long it sleeps at a time meanwhile.
+const WAKING: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_micros(50);
+
 impl<B: Bells> Timing<B> {
     /// A core is about to ring another one: notes when the doorbell arrives. Of several, the first one wakes.
     pub fn note_ring(&self, core: usize, now_ps: u64) {
@@ -21,15 +28,63 @@ impl<B: Bells> Timing<B> {
 
     /// As [`Timing::note_ring`], of a core that the caller names.
     pub fn note_ring_of(&self, core: usize, target: usize, now_ps: u64) {
+        self.let_wake(target);
+        self.count_ring_of(core, target, now_ps);
+    }
+
+    fn count_ring_of(&self, core: usize, target: usize, now_ps: u64) {
         let from = CoreId(core as u8).island().index();
         if self.note_arrival(from, target, now_ps) {
             bump(&self.clock(core).rings_sent, 1);
         }
     }
 
-    /// A device that is no core interrupts one: as if from its own island.
-    pub(crate) fn note_interrupt(&self, target: CoreId, now_ps: u64) {
-        self.note_arrival(target.island().index(), target.index(), now_ps);
+    /// A device that is no core interrupts one: as if from its own island. Never waits.
+    pub(crate) fn interrupt(&self, target: CoreId, now_ps: u64) {
+        self.ring_at_once(target.index(), || _ = self.note_arrival(target.island().index(), target.index(), now_ps));
+    }
+
+    /// A device rings a core for another one. Never waits.
+    pub(crate) fn ring_for(&self, core: usize, target: CoreId, now_ps: u64) {
+        self.ring_at_once(target.index(), || self.count_ring_of(core, target.index(), now_ps));
+    }
+
+    /// Notes a ring and rings. In turns, who wakes already is not rung: it sees what it is rung for when its turn begins, and takes one interrupt,
+    /// whenever the host lets it take that (see [`let_wake`](Self::let_wake)).
+    fn ring_at_once(&self, target: usize, note: impl FnOnce()) {
+        let wakes = self.settings.deterministic && self.wakes(target);
+        note();
+        if !wakes {
+            self.bells.ring(target);
+        }
+    }
+
+    /// A core that slept was rung, and its turn has not begun.
+    fn wakes(&self, core: usize) -> bool {
+        let Some(record) = self.header.cores.get(core) else { return false };
+        let clock = self.clock(core);
+        let rung = [&record.rung_at_ns, &record.written_at_ns, &clock.wake_at_ps];
+        clock.halted.load(SeqCst) != 0 && rung.into_iter().any(|word| word.load(SeqCst) != 0)
+    }
+
+    /// In turns: a core that is rung is to have taken the interrupt that woke it, if one did. x86 cores take it as they wake: a doorbell before that
+    /// were the same interrupt, and one after it a second one. So it is always a second one.
+    fn let_wake(&self, target: usize) {
+        if !self.settings.deterministic || !self.wakes(target) {
+            return;
+        }
+        let arrived = &self.clock(target).arrived;
+        let until = Instant::now() + WAKING;
+        while arrived.load(SeqCst) == 0 {
+            if self.is_stopped() || self.header.exit.load(SeqCst) != 0 {
+                return;
+            }
+            if Instant::now() >= until {
+                self.region.unsettled.fetch_add(1, Relaxed);
+                return;
+            }
+            self.bells.wait(arrived, 0, LOOK);
+        }
     }
 
     fn note_arrival(&self, from: usize, target: usize, now_ps: u64) -> bool {
@@ -54,6 +109,7 @@ impl<B: Bells> Timing<B> {
     /// arrived there.
     pub fn note_write(&self, core: usize, now_ps: u64) {
         let Some((island, target)) = self.target_of(core) else { return };
+        self.let_wake(self.record(core).ring_target.get() as usize);
         self.note_exchange(now_ps);
         let transit_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].transit_ns[island].get();
         note_first(&target.written_at_ns, now_ps / PS_PER_NS + u64::from(transit_ns));
@@ -72,6 +128,7 @@ impl<B: Bells> Timing<B> {
         mut moved: impl FnMut(u64, u64, u64),
     ) {
         let Some((island, target)) = self.target_of(core) else { return };
+        self.let_wake(self.record(core).ring_target.get() as usize);
         self.note_exchange(now_ps);
         let (id, own) = (CoreId(core as u8), self.record(core));
         let (bytes, pieces) = (dma::bytes(id, own), dma::pieces(id, own));

@@ -2,7 +2,7 @@
 //! them; messages of kernels, and jobs that programs start, are seen at once. Its interrupts are not doorbells of other cores, but take as long.
 
 use motet_accelerators::PoolLogic;
-use motet_layout::{CoreId, sync::Ordering::SeqCst};
+use motet_layout::sync::Ordering::SeqCst;
 use motet_protocol::{
     fpga::{self, Device},
     service::clients::alive,
@@ -71,12 +71,6 @@ impl<B: Bells> Timing<B> {
             self.interrupt(target, done_ps);
         }
         done_ps
-    }
-
-    /// A device interrupts a core.
-    fn interrupt(&self, target: CoreId, now_ps: u64) {
-        self.note_interrupt(target, now_ps);
-        self.bells.ring(target.index());
     }
 
     fn logic(&self) -> Option<PoolLogic> {

@@ -105,8 +105,7 @@ impl<B: Bells> Timing<B> {
         let (rings, at_ps) = (device.rings(), device.now_ps());
         service::release(service);
         for target in rings.map(|target| clients::alive(self.header, target)) {
-            self.note_ring_of(core, target.index(), at_ps);
-            self.bells.ring(target.index());
+            self.ring_for(core, target, at_ps);
         }
     }
 

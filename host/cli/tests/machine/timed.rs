@@ -9,9 +9,10 @@ use motet_fabric::stats::Stats;
 use rustix::process::{Signal, kill_process};
 
 use crate::{
+    bad_input,
     crossing::compiled,
-    process::{self, ISAS, Motet, expect_gone, pid, started},
-    trial::{Trial, trial},
+    process::{self, ISAS, Motet, Running, expect_gone, pid, started},
+    trial::{Trial, of_long, trial},
 };
 
 type Test = fn() -> Result<(), String>;
@@ -20,14 +21,18 @@ type Test = fn() -> Result<(), String>;
 const PIPELINE: &str = "cat /in/text | on aarch64 tr -cs A-Za-z '\\n' | on riscv64 sort | uniq -c | on aarch64 sort -rn | \
                         head -20";
 
+/// Machines that run at the same time, of which the host has too few processors for all their cores.
+const BESIDE: usize = 4;
+
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 10] = [
+    let tests: [(&str, Test); 11] = [
         ("timed::sleeping_takes_simulated_time_only", sleeping),
         ("timed::polling_cores_take_their_alarms", polling),
         ("timed::statistics_that_cannot_be_written_are_refused_before_the_run", unwritable_stats),
         ("timed::statistics_of_an_interrupted_run_say_so", interrupted),
         ("timed::deterministic_runs_are_equal", equal_runs),
+        ("timed::threads_that_meet_do_so_alike_however_busy_the_host_is", alike),
         ("timed::a_core_that_rings_does_not_wait_for_who_is_rung", ringing),
         ("timed::counters_that_programs_read_show_simulated_time", counters),
         ("timed::a_quantum_grows", growing_quantum),
@@ -201,6 +206,41 @@ fn equal_runs() -> Result<(), String> {
         [] => Ok(()),
         disorders => Err(disorders.join("; ")),
     }
+}
+
+/// Programs of threads that meet on all instruction sets, as the day's seeds choose: one run by itself, and then runs beside each other, whose threads the host
+/// lets run in another order.
+fn alike() -> Result<(), String> {
+    let programs = compiled("alike", &["-O2"])?;
+    let run = |seed: u64, name: String| {
+        let stats = programs.path.join(name);
+        let motet = Motet::run(["--timed", "--deterministic", "--quiet", "--stats"])
+            .argument(&stats)
+            .argument("--in")
+            .argument(programs.path.join("alike"));
+        (motet.arguments(["--".into(), format!("/in/alike {seed}")]).start(), stats)
+    };
+    let ended = |(running, path): (Running, PathBuf)| {
+        running.wait().expect_code(0)?.expect_output("alike: ok\n")?;
+        let disorders = stats_of(&path)?.disorders();
+        let stats = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+        Ok::<_, String>((stats, disorders))
+    };
+    for seed in (0..of_long(2, 20)).map(|index| bad_input::seed() + index) {
+        let context = |error: String| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE);
+        let (first, disorders) = ended(run(seed, "first".into())).map_err(context)?;
+        if !disorders.is_empty() {
+            return Err(context(disorders.join("; ")));
+        }
+        let beside: Vec<_> = (0..BESIDE).map(|index| run(seed, index.to_string())).collect();
+        for (other, disorders) in beside.into_iter().map(ended).collect::<Result<Vec<_>, _>>().map_err(context)? {
+            // What may differ says so.
+            if other != first && disorders.is_empty() {
+                return Err(context(format!("two runs differ:\n{first}\n{other}")));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn no_plugin() -> Result<(), String> {

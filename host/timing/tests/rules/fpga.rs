@@ -145,3 +145,14 @@ fn in_turns_a_core_that_is_interrupted_for_what_it_does_itself_is_so_at_once() {
     rig.timing.run_fpga(0, 100 * US);
     assert_eq!((rig.world.bells.rung(), rig.world.bells.settled()), (vec![0], vec![0]));
 }
+
+#[test]
+fn in_turns_a_core_that_wakes_is_not_rung_a_second_time() {
+    let rig = Rig::new();
+    rig.ask(10 * US);
+    rig.timing.sleep(1, 14 * US);
+    rig.world.record(1).rung_at_ns.store(14_000, SeqCst);
+    rig.timing.run_fpga(0, ready_ps(10 * US));
+    assert!(rig.is_connected() && rig.world.bells.rung().is_empty());
+    assert_eq!((rig.rung_at_ns(), rig.world.record(1).rings_received.load(SeqCst)), (14_000, 1));
+}

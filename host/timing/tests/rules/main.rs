@@ -7,7 +7,7 @@ mod hidden;
 mod together;
 mod world;
 
-use std::mem::offset_of;
+use std::{mem::offset_of, time::Duration};
 
 use motet_layout::{
     CALL_GIVEN, CORE_AWAKE, CORE_IDLE, CORE_OUT, CORE_POLLING, CoreRecord, DMA_ANSWER, DMA_CALL, DMA_HOME, DMA_NONE,
@@ -321,6 +321,40 @@ fn in_turns_a_turn_that_begins_with_a_ring_under_way_is_counted() {
     world.ring(0, 3000);
     world.timing.sleep(16, 2 * US);
     world.timing.boundary(0, US);
+    assert_eq!(world.region.unsettled.load(SeqCst), 1);
+}
+
+#[test]
+fn in_turns_who_rings_a_core_that_wakes_waits_for_it() {
+    let world = World::started(&[1, 1], Side::InTurns);
+    world.timing.boundary(0, US);
+    world.timing.sleep(0, US);
+    world.timing.boundary(16, US);
+    world.record(16).ring_target.set(0);
+    // It sleeps and nothing has woken it: nobody waits.
+    world.timing.note_ring(16, 2 * US);
+    std::thread::scope(|scope| {
+        let ringing = scope.spawn(|| world.timing.note_ring(16, 3 * US));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!ringing.is_finished());
+        let woken = scope.spawn(|| world.timing.boundary(0, US));
+        ringing.join().unwrap();
+        world.timing.sleep(16, 4 * US);
+        woken.join().unwrap();
+    });
+    assert_eq!(world.record(0).rings_received.load(SeqCst), 2);
+    assert_eq!(world.region.unsettled.load(SeqCst), 0);
+}
+
+#[test]
+fn in_turns_a_core_that_does_not_wake_when_it_is_rung_again_is_counted() {
+    let world = World::started(&[1, 1], Side::InTurns);
+    world.timing.boundary(0, US);
+    world.timing.sleep(0, US);
+    world.timing.boundary(16, US);
+    world.record(16).ring_target.set(0);
+    world.timing.note_ring(16, 2 * US);
+    world.timing.note_ring(16, 3 * US);
     assert_eq!(world.region.unsettled.load(SeqCst), 1);
 }
 
