@@ -45,6 +45,7 @@ const NONE: u32 = 1020;
 const PRIORITIES: [(u32, u8); 2] = [(TIMER, 30 << 3), (SOFTWARE, 20 << 3)];
 
 const SYSTEM_OFF: usize = 0x8400_0008;
+const SYSTEM_RESET: usize = 0x8400_0009;
 const CPU_ON: usize = 0xC400_0003;
 /// The parts of a core's affinity, as PSCI and device trees have it.
 const AFFINITY: u64 = 0xff_00ff_ffff;
@@ -437,6 +438,12 @@ pub fn raise() {
 pub fn power_off(_has_succeeded: bool) -> ! {
     loop {
         call(SYSTEM_OFF, [0; 3]);
+    }
+}
+
+pub fn reset() -> ! {
+    loop {
+        call(SYSTEM_RESET, [0; 3]);
     }
 }
 

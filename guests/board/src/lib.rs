@@ -90,6 +90,11 @@ pub fn power_off(has_succeeded: bool) -> ! {
     isa::power_off(has_succeeded)
 }
 
+/// Resets the machine, which begins again.
+pub fn reset() -> ! {
+    isa::reset()
+}
+
 /// Says what is wrong, and switches the machine off.
 pub fn fail(reason: core::fmt::Arguments<'_>) -> ! {
     console::print(format_args!("failed: {reason}\n"));

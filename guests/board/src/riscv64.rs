@@ -376,6 +376,13 @@ pub fn power_off(has_succeeded: bool) -> ! {
     }
 }
 
+pub fn reset() -> ! {
+    const COLD_REBOOT: usize = 1;
+    loop {
+        call(SBI_RESET, 0, [COLD_REBOOT, 0, 0]);
+    }
+}
+
 /// A call of the firmware (SBI 2.0, chapter 3). Its error, or 0.
 fn call(extension: usize, function: usize, arguments: [usize; 3]) -> i64 {
     let error;

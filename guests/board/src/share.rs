@@ -15,6 +15,7 @@ pub const WORDS: usize = 1024;
 const ID: usize = 0;
 const RUNG: usize = 4;
 const RING: usize = 8;
+const BEGUN: usize = 12;
 
 /// The number of this machine among its peers.
 #[must_use]
@@ -28,6 +29,12 @@ pub fn rung() -> u32 {
     let rung = register(RUNG);
     fence(Ordering::Acquire);
     rung
+}
+
+/// The peers that have begun, or begun again, since this was asked last, a bit each.
+#[must_use]
+pub fn begun() -> u32 {
+    register(BEGUN)
 }
 
 /// Rings a peer.

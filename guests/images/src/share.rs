@@ -1,7 +1,8 @@
 //! A guest that plays ping-pong with its peer over shared memory and doorbells (docs/vms.md), for as many `rounds` as its arguments say (100). It
-//! sleeps while it is the other one's turn. The peers have numbers 0 and 1. At the end it prints `share NUMBER BALL INTERRUPTS`.
+//! sleeps while it is the other one's turn. The peers have numbers 0 and 1. At the end it prints `share NUMBER BALL INTERRUPTS`. With `again=N`, number 1
+//! first resets its machine so often, each time when number 0 has noticed that it has begun.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use motet_guest_board::{
     self as board, Boot, Mask,
@@ -14,8 +15,13 @@ const BALL: usize = 0;
 /// Words: 1 once the peer of that number is there.
 const IS_THERE: [usize; 2] = [1, 2];
 
+/// How often number 1 has begun, as it knows itself, and as number 0 has noticed.
+const BEGUN: usize = 3;
+const NOTICED: usize = 4;
+
 static INTERRUPTS: AtomicU64 = AtomicU64::new(0);
 static RUNG: AtomicU64 = AtomicU64::new(0);
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// The guest.
 pub fn run(boot: Boot) -> ! {
@@ -28,6 +34,12 @@ pub fn run(boot: Boot) -> ! {
     interrupts::start(interrupt);
     interrupts::enable_device(&boot, share::INTERRUPT);
     interrupts::enable();
+    let again = boot.number("again", 0) as u32;
+    match own {
+        0 => (1..=again).for_each(|begun| notice(begun)),
+        _ if share::load(BEGUN) < again => begin_again(),
+        _ => {}
+    }
     share::store(IS_THERE[own as usize], 1);
     share::ring(other);
     wait_until(|| share::load(IS_THERE[other as usize]) == 1);
@@ -49,6 +61,22 @@ pub fn run(boot: Boot) -> ! {
     board::power_off(true)
 }
 
+/// Waits until the other one has begun, says so, and waits until it knows.
+fn notice(begun: u32) {
+    wait_until(|| HAS_BEGUN.load(Relaxed));
+    HAS_BEGUN.store(false, Relaxed);
+    share::store(NOTICED, begun);
+    share::ring(1);
+}
+
+/// Resets the machine once the other one has noticed that it has begun.
+fn begin_again() -> ! {
+    let begun = share::load(BEGUN) + 1;
+    wait_until(|| share::load(NOTICED) == begun);
+    share::store(BEGUN, begun);
+    board::reset()
+}
+
 /// With interrupts masked, none comes between the look and the sleep, which a pending one ends as well.
 fn wait_until(holds: impl Fn() -> bool) {
     while !masked(|_| {
@@ -65,6 +93,7 @@ fn interrupt(_: &Mask, interrupt: Interrupt) {
         board::fail(format_args!("{interrupt:?} that nobody asked for"));
     }
     let rung = share::rung();
+    HAS_BEGUN.fetch_or(share::begun() & !1 != 0, Relaxed);
     RUNG.store(RUNG.load(Relaxed) | u64::from(rung), Relaxed);
     INTERRUPTS.store(INTERRUPTS.load(Relaxed) + u64::from(rung != 0), Relaxed);
 }

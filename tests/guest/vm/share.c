@@ -54,7 +54,7 @@ int main(int count, char **arguments) {
             words[0] = words[0] + 1;
             write(bells[1 - own], &number, 1);
         } else {
-            if (read(bells[own], &rung, 1) != 1 || rung != (char)(1 - own))
+            if (read(bells[own], &rung, 1) != 1 || (rung & 127) != (char)(1 - own))
                 fail("read");
             rings++;
         }

@@ -37,6 +37,8 @@ pub enum Wrong {
     Unknown,
     /// What the ELF library says.
     Elf(&'static str),
+    /// An ELF file of 32 bits.
+    Bits32,
     /// The image is for another machine: its `e_machine`.
     Machine(u16),
     /// An ELF file that is no executable with fixed addresses: its `e_type`.
@@ -58,6 +60,7 @@ impl fmt::Display for Wrong {
         match self {
             Self::Unknown => write!(to, "it is neither an ELF file nor a Linux kernel (Image) for RISC-V or AArch64"),
             Self::Elf(why) => write!(to, "its ELF headers are damaged: {why}"),
+            Self::Bits32 => write!(to, "it is an ELF file of 32 bits; machines here have 64"),
             Self::Machine(machine) => {
                 let (riscv, arm) = (abi::EM_RISCV, abi::EM_AARCH64);
                 write!(to, "it is an ELF file for another machine (e_machine {machine}, neither {riscv} nor {arm})")
@@ -95,7 +98,7 @@ pub fn plan(machine: Isa, file: &[u8], memory: &Range<u64>) -> Result<Plan, Wron
 fn plan_elf(machine: Isa, file: &[u8], memory: &Range<u64>) -> Result<Plan, Wrong> {
     let headers = ElfBytes::<LittleEndian>::minimal_parse(file).map_err(|error| Wrong::Elf(say(&error)))?;
     if headers.ehdr.class != elf::file::Class::ELF64 {
-        return Err(Wrong::Elf("it is not of 64 bits"));
+        return Err(Wrong::Bits32);
     }
     if image_isa(file) != Some(machine) {
         return Err(Wrong::Machine(headers.ehdr.e_machine));

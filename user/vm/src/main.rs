@@ -23,7 +23,7 @@ use motet_vm::options::Options;
 motet_calls::program!(main);
 
 const USAGE: &str = "\
-usage: vm run [--memory MIB] [--cpus N] [--nice N] [--real-time N] IMAGE [--initrd FILE]
+usage: vm run [--memory MIB] [--cpus N] [--nice N] [--real-time N] [--no-reboot] IMAGE [--initrd FILE]
               [--append TEXT] [--share NAME[:KIB]]... [--accel NAME[:US]]...
        vm list
        vm kill ID
@@ -32,14 +32,16 @@ usage: vm run [--memory MIB] [--cpus N] [--nice N] [--real-time N] IMAGE [--init
 Virtual machines on this machine's RISC-V or AArch64 cores: those that the image is for.
 
   run   runs IMAGE, an ELF file or a Linux kernel, until it shuts its machine down; standard input and output are its
-        console. Exit status: 0, or 1 if the guest says that it has failed, or cannot be run
-  list  shows the virtual machines that run now
+        console. Exit status: 0, or 1 if the guest says that it has failed, or cannot be run. A guest that resets its machine
+        begins again
+  list  shows the virtual machines that run now, and their images
   kill  ends one
 
   --memory MIB   its memory (64)
   --cpus N       its cores (1)
   --nice N       nice value of its cores, -20 (the most urgent) to 19
   --real-time N  real-time priority of its cores, 1 to 99 (the most urgent): they come before all that has none (SCHED_RR)
+  --no-reboot    the machine ends when the guest resets it, as after a panic; exit status 2
   --accel NAME   an accelerator of the FPGA for it: qam16, fft512 ...; there can be several. NAME:US: where the policy of the FPGA is deadline, it is
                  to be ready so many microseconds after a request
   --initrd FILE  a ram disk for it to begin with
@@ -51,6 +53,8 @@ Virtual machines on this machine's RISC-V or AArch64 cores: those that the image
 const WRONG_USE: u8 = 64;
 /// Exit status if a machine cannot be run, or has failed.
 pub const FAILED: u8 = 1;
+/// Exit status if the guest has reset a machine that was not to begin again.
+pub const HAS_RESET: u8 = 2;
 
 fn main(arguments: Arguments) -> u8 {
     match arguments.get(1) {

@@ -2,6 +2,7 @@
 
 use alloc::{string::String, vec::Vec};
 use core::{
+    ffi::CStr,
     fmt,
     ops::Range,
     sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed},
@@ -14,7 +15,7 @@ use motet_calls::{
 };
 use motet_vm::{Shares, aarch64, board, image, options::Options, tree};
 
-use crate::{FAILED, accelerators, interrupts, say, serial, share, with_path};
+use crate::{FAILED, HAS_RESET, accelerators, interrupts, say, serial, share, with_path};
 
 pub const EINTR: Failure = -4;
 const ENODEV: Failure = -19;
@@ -22,6 +23,9 @@ const ENODEV: Failure = -19;
 const SLICE_NS: u64 = 33_000_000;
 /// Most bytes of the device tree, which is at the end of memory.
 const TREE_BYTES: u64 = 64 << 10;
+/// This program, for each instruction set of virtual machines.
+const PATH_AARCH64: &CStr = c"/isa/aarch64/bin/vm";
+const PATH_RISCV64: &CStr = c"/isa/riscv64/bin/vm";
 /// Bytes copied at once.
 const PIECE: usize = 4096;
 
@@ -36,6 +40,8 @@ pub const IS_AARCH64: bool = matches!(ISA, Isa::AArch64);
 static MACHINE: AtomicI32 = AtomicI32::new(-1);
 static MEMORY: AtomicI32 = AtomicI32::new(-1);
 static MEMORY_BYTES: AtomicU64 = AtomicU64::new(0);
+/// The machine ends when the guest resets it.
+static ENDS_BY_RESET: AtomicBool = AtomicBool::new(false);
 /// How many areas the machine shares.
 static SHARES: AtomicU64 = AtomicU64::new(0);
 
@@ -127,7 +133,9 @@ fn make(arguments: &Arguments, options: &Options<'_>) -> Result<(), Refusal> {
     let [first, second] = if IS_AARCH64 { [tree_at, 0] } else { [0, tree_at] };
     machine::control(vm, abi::START, &mut [0, plan.entry, first, second]).map_err(no_memory)?;
     MACHINE.store(vm, Relaxed);
+    ENDS_BY_RESET.store(options.no_reboot, Relaxed);
     interrupts::start(options.cpus as usize);
+    share::start(shares.len()).map_err(|_| refuse(format_args!("there is no thread for what is shared")))?;
     serial::start().map_err(|_| refuse(format_args!("there is no thread for what is typed")))?;
     MEMORY.store(memory, Relaxed);
     MEMORY_BYTES.store(bytes, Relaxed);
@@ -183,8 +191,7 @@ fn open() -> Result<i32, Failure> {
 
 /// Executes this program anew on cores of an image's instruction set. Returns only if there are none.
 fn go_to(arguments: &Arguments, isa: Isa, image: &[u8]) -> Refusal {
-    let path = if isa == Isa::AArch64 { c"/isa/aarch64/bin/vm" } else { c"/isa/riscv64/bin/vm" };
-    arguments.execute(path, 0);
+    arguments.execute(if isa == Isa::AArch64 { PATH_AARCH64 } else { PATH_RISCV64 }, 0);
     let (image, name) = (image.escape_ascii(), isa.name());
     refuse(format_args!("{image}: it is for {name}, which no core of this machine is"))
 }
@@ -248,15 +255,24 @@ extern "C" fn core_thread(number: usize) -> ! {
             }
             reason::CONSOLE_GET => exit.value = serial::take().map_or(u64::MAX, u64::from),
             reason::SHUTDOWN => system::exit(if exit.value == 0 { 0 } else { FAILED }),
-            reason::RESET => {
-                say(format_args!("the guest wants to begin again: its machine ends instead"));
-                system::exit(if exit.value == 0 { 0 } else { FAILED })
-            }
+            reason::RESET => begin_again(),
             reason::NO_MEMORY => end(&exit, format_args!("there is no memory left for its page")),
             reason::FAULT => end(&exit, format_args!("it cannot go on")),
             other => end(&exit, format_args!("the kernel gives a reason that is not known ({other})")),
         }
     }
+}
+
+/// The guest resets its machine. The same program with the same arguments makes it anew; so it has another number, as `vm list` shows.
+fn begin_again() -> ! {
+    if ENDS_BY_RESET.load(Relaxed) {
+        say(format_args!("the guest has reset its machine, which ends (--no-reboot)"));
+        system::exit(HAS_RESET)
+    }
+    let path = if IS_AARCH64 { PATH_AARCH64 } else { PATH_RISCV64 };
+    let failure = Arguments::of_program().execute(path, 0);
+    say(format_args!("the guest has reset its machine, which cannot be made again (error {})", -failure));
+    system::exit(FAILED)
 }
 
 fn end(exit: &Exit, why: fmt::Arguments<'_>) -> ! {

@@ -24,6 +24,8 @@ pub struct Options<'a> {
     pub nice: Option<i32>,
     /// Their real-time priority (SCHED_RR).
     pub realtime: Option<u32>,
+    /// The machine ends when the guest resets it.
+    pub no_reboot: bool,
     /// File with the initial ram disk.
     pub initrd: Option<&'a [u8]>,
     /// The kernel's command line.
@@ -104,6 +106,7 @@ impl<'a> Options<'a> {
             cpus: 1,
             nice: None,
             realtime: None,
+            no_reboot: false,
             initrd: None,
             append: "",
             shares: [None; Shares::MAX],
@@ -115,6 +118,10 @@ impl<'a> Options<'a> {
                     return Err(Wrong::Image);
                 }
                 options.image = argument;
+                continue;
+            }
+            if argument == b"--no-reboot" {
+                options.no_reboot = true;
                 continue;
             }
             let value = arguments.next().ok_or(Wrong::Value(argument));
@@ -180,6 +187,7 @@ mod tests {
         let options = parse(&["--cpus", "2", "image", "--nice", "-20", "--append", "a b", "--memory", "256"]).unwrap();
         assert_eq!((options.image, options.append), (&b"image"[..], "a b"));
         assert_eq!((options.cpus, options.memory_mib, options.nice, options.initrd), (2, 256, Some(-20), None));
+        assert!(!options.no_reboot && parse(&["--no-reboot", "image"]).unwrap().no_reboot);
     }
 
     #[test]

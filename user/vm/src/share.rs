@@ -1,8 +1,8 @@
 //! Areas of memory that machines and programs share, and their doorbells (Ker-ONE, section 3.2.2): `vm run --share NAME`.
 //!
 //! An area is a folder, `/dev/shm/vm.NAME`. It has the file `memory`, and for each peer a pipe `bell.N`; peers are numbered from 0 on. A peer keeps its
-//! pipe locked (flock(2)) as long as it lives. To ring a peer, peer N writes the byte N into the peer's pipe. So programs can be peers with ordinary
-//! system calls, and file permissions decide who may.
+//! pipe locked (flock(2)) as long as it lives. To ring a peer, peer N writes the byte N into the peer's pipe; when it begins, it writes N + 128 to all. So
+//! programs can be peers with ordinary system calls, and file permissions decide who may.
 
 use core::sync::atomic::{
     AtomicI32, AtomicU32,
@@ -25,6 +25,9 @@ const BYTES: u64 = 4096;
 const ID: u64 = 0;
 const RUNG: u64 = 4;
 const RING: u64 = 8;
+const BEGUN: u64 = 12;
+/// Set in the byte by which a peer says that it begins.
+const BEGINS: u8 = 128;
 
 const EEXIST: Failure = -17;
 const EAGAIN: Failure = -11;
@@ -34,15 +37,34 @@ struct Share {
     number: AtomicU32,
     /// Peers that have rung since the guest looked, a bit each.
     rung: AtomicU32,
+    /// Peers that have begun since then.
+    begun: AtomicU32,
     /// Peers' pipes, opened when a peer is rung first.
     bells: [AtomicI32; PEERS],
 }
 
+impl Share {
+    /// Bytes that peers have sent.
+    fn hear(&self, bytes: impl Iterator<Item = u8>) {
+        for byte in bytes.filter(|byte| usize::from(byte & !BEGINS) < PEERS) {
+            let peer = 1 << (byte & !BEGINS);
+            // First that it has begun: who looks for who has rung finds that, too.
+            self.begun.fetch_or(if byte & BEGINS == 0 { 0 } else { peer }, SeqCst);
+            self.rung.fetch_or(peer, SeqCst);
+        }
+    }
+}
+
 static SHARES: [Share; Shares::MAX] = [const {
-    Share { number: AtomicU32::new(0), rung: AtomicU32::new(0), bells: [const { AtomicI32::new(-1) }; PEERS] }
+    Share {
+        number: AtomicU32::new(0),
+        rung: AtomicU32::new(0),
+        begun: AtomicU32::new(0),
+        bells: [const { AtomicI32::new(-1) }; PEERS],
+    }
 }; Shares::MAX];
 
-/// Joins an area, as the machine's area number `index`: maps it for the guest, and starts a thread that waits for rings.
+/// Joins an area, as the machine's area number `index`: maps it for the guest. [`start`] follows when the machine is there.
 ///
 /// # Errors
 /// The step that has failed.
@@ -78,10 +100,20 @@ pub fn join(machine_file: i32, index: usize, name: &str, kib: Option<u64>) -> Re
     for (peer, bell) in (0..PEERS).zip(&share.bells).filter(|(peer, _)| *peer != number) {
         // Those that come later use the same pipe.
         let opened = with_path(bell_path(&folder, peer).as_bytes(), machine::make_and_open_pipe);
-        bell.store(opened.map_err(refuse("no pipe can be made"))?, Relaxed);
+        let opened = opened.map_err(refuse("no pipe can be made"))?;
+        bell.store(opened, Relaxed);
+        // If the pipe is full, nobody has looked for long.
+        let _ = system::write(opened, &[number as u8 | BEGINS]);
     }
-    machine::spawn(watch, index).map_err(refuse("there is no thread for it"))?;
     Ok(bytes)
+}
+
+/// Starts a thread for each area that waits for rings. The machine and its interrupt controller are there.
+///
+/// # Errors
+/// The kernel's.
+pub fn start(areas: usize) -> Result<(), Failure> {
+    (0..areas).try_for_each(|index| machine::spawn(watch, index).map(drop))
 }
 
 fn bell_path(folder: &str, peer: usize) -> String {
@@ -94,8 +126,11 @@ fn claim(share: &Share, folder: &str) -> Result<Option<usize>, Failure> {
         let pipe = with_path(bell_path(folder, peer).as_bytes(), machine::make_and_open_pipe)?;
         match machine::lock_file(pipe) {
             Ok(()) => {
-                // Rings for the last peer with this number.
-                while system::read(pipe, &mut [0; 64]).is_ok_and(|read| read != 0) {}
+                // Rings for the last peer with this number; who has begun is of interest to this one, too.
+                let mut peers = [0; 64];
+                while let Ok(read @ 1..) = system::read(pipe, &mut peers) {
+                    share.hear(peers[..read].iter().copied().filter(|byte| byte & BEGINS != 0));
+                }
                 bell.store(pipe, Relaxed);
                 return Ok(Some(peer));
             }
@@ -111,11 +146,12 @@ extern "C" fn watch(index: usize) -> ! {
     let share = &SHARES[index];
     let own = share.bells[share.number.load(Relaxed) as usize].load(Relaxed);
     let mut peers = [0; 64];
+    // What was heard when this machine joined.
+    changed(index);
     loop {
         machine::wait_until_readable([own]);
         let read = system::read(own, &mut peers).unwrap_or(0);
-        let rung = peers[..read].iter().filter(|&&peer| usize::from(peer) < PEERS);
-        share.rung.fetch_or(rung.fold(0, |rung, peer| rung | 1 << peer), SeqCst);
+        share.hear(peers[..read].iter().copied());
         changed(index);
     }
 }
@@ -134,6 +170,7 @@ pub fn load(index: usize, register: u64) -> u32 {
             changed(index);
             rung
         }
+        BEGUN => share.begun.swap(0, SeqCst),
         _ => 0,
     }
 }

@@ -15,12 +15,16 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 10] = [
         ("shares::a_guest_reads_its_console_by_interrupts", serial),
         ("shares::two_guests_play_ping_pong_across_islands", guests_play),
         ("shares::a_guest_of_aarch64_reads_its_console_by_interrupts", serial_aarch64),
         ("shares::guests_of_two_instruction_sets_play_ping_pong", all_play),
         ("shares::a_guest_and_a_program_play_ping_pong", program_plays),
+        ("shares::a_guest_that_resets_begins_again_and_its_peer_notices", || begin_again("two-riscv.toml", "share")),
+        ("shares::a_guest_of_aarch64_that_resets_begins_again_and_its_peer_notices", || {
+            begin_again("guests.toml", "share-aarch64")
+        }),
         ("shares::an_area_is_its_users_alone", of_users),
         ("shares::what_is_wrong_is_refused", refused),
         ("shares::the_host_lists_and_ends_machines", from_host),
@@ -102,6 +106,23 @@ fn all_play() -> Result<(), String> {
     let played = "passed 1\npassed 1\nshare 0 400\nshare 1 400\n";
     ended.expect_code(0)?.expect_output(&format!("0\n0\n0\n0\n1\n{played}{played}"))?;
     ended.expect_errors(&["vm: --share yard: it is there and has 4 KiB"]).map(drop)
+}
+
+/// The second peer resets its machine twice, and the first one notices each time that it has begun. A machine that is not to begin again ends, and
+/// says so.
+fn begin_again(machine: &str, image: &str) -> Result<(), String> {
+    let ended = run_on(
+        machine,
+        &format!(
+            "image=/in/programs/{image}; play() {{ vm run --share court --append 'rounds=50 again=2' $image >/tmp/$1; echo $?; }}; \
+             play 1 & play 2 & wait; cat /tmp/1 /tmp/2 | sort | cut -d ' ' -f 1-3; \
+             vm run --share yard --append again=1 $image & until [ -e /dev/shm/vm.yard/bell.15 ]; do sleep 0.1; done; \
+             vm run --no-reboot --share yard --append again=1 $image; echo $?; vm list | sed 's/.* //'; kill -KILL $!; wait"
+        ),
+    )?;
+    let wanted = format!("0\n0\npassed 1\npassed 1\nshare 0 100\nshare 1 100\n2\nIMAGE\n/in/programs/{image}\n");
+    ended.expect_code(0)?.expect_output(&wanted)?;
+    ended.expect_errors(&["vm: the guest has reset its machine, which ends (--no-reboot)"]).map(drop)
 }
 
 fn program_plays() -> Result<(), String> {

@@ -49,7 +49,10 @@ mod generic {
 mod heap;
 pub mod machine;
 
-use core::ffi::{CStr, c_char};
+use core::{
+    ffi::{CStr, c_char},
+    sync::atomic::{AtomicPtr, Ordering},
+};
 
 use isa::number;
 pub use isa::{ISA, mark, mark_with, spin, system_call};
@@ -337,6 +340,9 @@ pub fn unmap<T: Plain>(memory: &'static mut [T]) {
     unsafe { system_call(number::MUNMAP, args) };
 }
 
+/// What the kernel put on the program's first stack.
+static FIRST_STACK: AtomicPtr<usize> = AtomicPtr::new(core::ptr::null_mut());
+
 /// The arguments of this program.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments {
@@ -350,8 +356,20 @@ impl Arguments {
     /// # Safety
     /// `stack` is the stack pointer that the kernel started the program with.
     pub unsafe fn new(stack: *const usize) -> Self {
+        FIRST_STACK.store(stack.cast_mut(), Ordering::Release);
         // SAFETY: by the System V ABI of each ISA there are a count and that many pointers, for the program's life.
         unsafe { Self { count: *stack, pointers: stack.add(1).cast() } }
+    }
+
+    /// Those that the program was started with, for any of its threads.
+    ///
+    /// # Panics
+    /// This is no program of [`program!`].
+    pub fn of_program() -> Self {
+        let stack = FIRST_STACK.load(Ordering::Acquire);
+        assert!(!stack.is_null(), "no program has begun");
+        // SAFETY: it was given to `new`, whose caller has promised the same.
+        unsafe { Self { count: *stack, pointers: stack.add(1).cast::<*const c_char>().cast_const() } }
     }
 
     /// Argument `index`; 0 is the program's name.
