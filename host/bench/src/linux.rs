@@ -164,6 +164,17 @@ impl Started<'_> {
     }
 }
 
+/// Debian's kernel for an instruction set, which is fetched unless it is there.
+///
+/// # Errors
+/// There is none, or it cannot be fetched.
+pub fn image(project: &Project, isa: Isa) -> Result<PathBuf> {
+    let board = board(isa).ok_or_else(|| Error::new(ErrorKind::Software, format!("no Linux for {}", isa.name())))?;
+    let folder = project.target.join("linux").join(isa.name());
+    kernel(project, &board, &folder)?;
+    Ok(folder.join("vmlinuz"))
+}
+
 /// Runs a program as Linux's first one, under the counting plugin: the file of marks that this wrote into `folder`.
 ///
 /// # Errors

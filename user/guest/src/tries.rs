@@ -135,10 +135,18 @@ pub fn rest(count: u64) -> Result {
     Ok(())
 }
 
-/// Prints the time, and how much passes from a timer to its interrupt.
-pub fn times() -> Result {
+/// Sets its timer for ever, to what is late.
+pub fn alarms() -> Result {
     bare::enable_interrupts(true);
-    for _ in 0..5 {
+    loop {
+        bare::set_timer(bare::now() + 10 * MILLISECOND);
+    }
+}
+
+/// Prints so often the time, and how much passes from a timer to its interrupt.
+pub fn times(count: u64) -> Result {
+    bare::enable_interrupts(true);
+    for _ in 0..count {
         let before = bare::now();
         wait_for_timer();
         let after = bare::now();

@@ -5,6 +5,7 @@ mod guest_allocations;
 mod image;
 mod lines;
 mod moments;
+mod neighbours;
 mod page;
 mod paper;
 mod paper_vms;
@@ -50,6 +51,8 @@ enum Part {
     GuestAllocations,
     /// Real-time systems in virtual machines (Figures 12, 13 and 14, Tables 3 and 4)
     Vms,
+    /// Responses of a real-time guest beside other guests, Linux, programs, copies, and hostile guests
+    Neighbours,
     /// Lines of code that virtual machines must trust
     Lines,
 }
@@ -73,6 +76,9 @@ pub fn run(options: &Options) -> Result<()> {
     if wanted(Part::Vms) {
         let measured = vms::measure(options.quick);
         collected.add(measured.map(|measured| vms.insert(measured).measurements()));
+    }
+    if wanted(Part::Neighbours) {
+        collected.add(neighbours::measure(options.quick));
     }
     if wanted(Part::Lines) {
         let counted = Project::find().and_then(|project| Lines::count(&project.root));

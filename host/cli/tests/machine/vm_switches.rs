@@ -13,6 +13,7 @@ use crate::{
 pub fn trials() -> Vec<Trial> {
     vec![
         trial("vm::a_timer_takes_the_core_from_other_guests_at_once_and_gives_it_back", at_once),
+        trial("vm::a_guest_that_sets_its_timer_for_ever_delays_no_real_time_guest", alarms),
         trial("vm::guests_of_one_core_end_and_stop_at_any_moment", ends),
         trial("vm::guests_that_take_turns_end_and_stop_at_any_moment_by_another_island", ends_elsewhere),
         trial("vm::equal_guests_take_turns_beside_programs", rounds),
@@ -47,6 +48,21 @@ fn at_once() -> Result<(), String> {
         && waits[1..].iter().all(|ticks| *ticks < 10_200);
     let goes_on = output.lines().filter(|line| line.trim() == "both").count() == 2;
     if is_at_once && goes_on { Ok(()) } else { Err(output) }
+}
+
+/// A real-time guest waits for its timer beside one that sets its own again and again: each interrupt comes within 50 us, whatever the other's timer is set to
+/// when it is due.
+fn alarms() -> Result<(), String> {
+    const WAITS: usize = 200;
+    let command = format!(
+        "echo -1 >/proc/sys/kernel/sched_rt_runtime_us; vm run --append alarms /in/guest & sleep 0.02; \
+         vm run --real-time 50 --append 'times {WAITS}' /in/guest; vm kill 1; wait"
+    );
+    let ended = machine(&["--timed", "--deterministic", "--quantum", "2"], &command).wait();
+    let output = ended.expect_code(0)?.output.clone();
+    let waits: Vec<u32> = output.lines().filter_map(|line| line.split_once(' ')?.1.trim().parse().ok()).collect();
+    let is_at_once = waits.len() == WAITS && waits.iter().all(|ticks| (10_000..10_500).contains(ticks));
+    if is_at_once { Ok(()) } else { Err(output) }
 }
 
 /// Real-time guests that wait for their timers, beside ones that compute, are stopped, go on and are killed at random moments. Then there is none left, and

@@ -541,7 +541,8 @@ impl<'a, M: Machine> Running<'a, M> {
         let (now_ns, deadline_ns) = (self.cpu.now_ns(), self.vcpu.timer_ns.get());
         let is_due = self.is_timer_due_at(now_ns);
         if deadline_ns != 0 && !is_due {
-            alarm::set_timer_at(self.cpu, deadline_ns, || now_ns);
+            // Not later than what the core's alarm is set for, be that due already: a guest that sets its timer again and again would put it off.
+            alarm::set_timer_at(self.cpu, deadline_ns.min(self.cpu.alarm.at_ns()), || now_ns);
         }
         is_due
     }
