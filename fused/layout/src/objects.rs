@@ -323,6 +323,8 @@ pub const WAKE_EVENT: u32 = 1;
 pub const WAKE_TIMEOUT: u32 = 2;
 /// [`ThreadRecord::wake_reason`]: a signal (or a request to die) arrived.
 pub const WAKE_SIGNAL: u32 = 3;
+/// [`ThreadRecord::wake_reason`]: as [`WAKE_EVENT`], and the call looks, or has looked.
+pub const WAKE_TOLD: u32 = 4;
 
 /// [`ProcessRecord::state`]: free object.
 pub const PROCESS_FREE: u32 = 0;

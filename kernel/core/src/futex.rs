@@ -7,7 +7,7 @@ use motet_layout::sync::{AtomicU32, Ordering};
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
-use motet_layout::{PoolAddr, ThreadRecord, WaitQueue};
+use motet_layout::{PoolAddr, ThreadRecord, WAKE_TOLD, WaitQueue};
 use motet_protocol::{Context, wait};
 
 use crate::{
@@ -105,6 +105,11 @@ fn wait<M: Machine>(call: &Call<M>, expected: u32, bits: u32, absolute: bool) ->
         return Err(Errno::ETIMEDOUT.into());
     }
     if call.has_waited() {
+        if call.thread.wake_reason.load(Ordering::Relaxed) != WAKE_TOLD && call.is_interrupted() {
+            // By a signal, and by no waker: the call does not block.
+            wait::prepare(call.thread);
+            return Err(Stop::Block);
+        }
         // Woken: by a waker of this futex, or for no reason, which the ABI allows.
         return Ok(0);
     }

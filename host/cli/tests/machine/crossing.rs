@@ -22,7 +22,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 19] = [
+const SAME: [&str; 20] = [
     "values",
     "calls",
     "library",
@@ -42,6 +42,7 @@ const SAME: [&str; 19] = [
     "robust",
     "ranges",
     "leftover",
+    "waits",
 ];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 

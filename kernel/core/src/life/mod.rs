@@ -35,8 +35,8 @@ use core::sync::atomic::Ordering;
 use motet_abi::registers;
 use motet_hal::{Machine, Trap};
 use motet_layout::{
-    CORE_AWAKE, PAGE_WAITED, PoolAddr, ProcessRecord, STORE_WAITED, THREAD_ENDS, THREAD_RUNNING, TURN_WAITED,
-    ThreadRecord, WAKE_EVENT, WAKE_NONE, handshake::then_look,
+    CALL_PAUSED, CALL_WAITED, CORE_AWAKE, PAGE_WAITED, PoolAddr, ProcessRecord, STORE_WAITED, THREAD_ENDS,
+    THREAD_RUNNING, TURN_WAITED, ThreadRecord, WAKE_EVENT, WAKE_TOLD, handshake::then_look,
 };
 use motet_protocol::{Context, count, run_queue};
 
@@ -180,6 +180,8 @@ fn run_until_gone<M: Machine>(
     first: Option<Trap>,
 ) {
     let (mut thread, mut process, mut first) = (thread, process, first);
+    // The call that waits looks whether what it waits for has come, since the attention word was seen set.
+    let mut has_looked = false;
     loop {
         let trap = match first.take() {
             Some(trap) => trap,
@@ -194,9 +196,11 @@ fn run_until_gone<M: Machine>(
                 }
                 // What the thread was woken for may be there: the call ends with it, and not with a signal that came as well.
                 let has_come = in_syscall && thread.wake_reason.load(Ordering::Relaxed) == WAKE_EVENT;
+                let is_wanted = !has_come && thread.attention.load(Ordering::Relaxed) != 0;
+                has_looked = is_wanted && !has_looked && looks_before_signals(thread);
                 if has_come {
-                    thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
-                } else if thread.attention.load(Ordering::Relaxed) != 0 {
+                    thread.wake_reason.store(WAKE_TOLD, Ordering::Relaxed);
+                } else if is_wanted && !has_looked {
                     if realtime::gives_way(cpu, thread) {
                         return;
                     }
@@ -236,6 +240,13 @@ fn run_until_gone<M: Machine>(
             return;
         }
     }
+}
+
+/// Whether the thread's call waits and looks once more before a signal ends it: the signal may have come together with what it waits for, as
+/// `SIGCHLD` does, which is sent before those are woken who wait for the child.
+#[cold]
+fn looks_before_signals(thread: &ThreadRecord) -> bool {
+    thread.in_syscall.get() & (CALL_WAITED | CALL_PAUSED) == CALL_WAITED && thread.guest.get() == 0
 }
 
 /// Acts on what stopped the thread. `None`: it no longer belongs to this core.

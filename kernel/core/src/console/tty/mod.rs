@@ -253,7 +253,10 @@ pub fn check_foreground<M: Machine>(call: &Call<M>, stop_signal: u32) -> Result<
     if blocked || ignored {
         return if stop_signal == SIGTTIN { Err(Errno::EIO.into()) } else { Ok(()) };
     }
-    signal::send_to_group(call.cpu, pgid, stop_signal);
+    // A call that looks once more before that signal is taken does not send another one.
+    if !signal::is_pending(call, bit(stop_signal)) {
+        signal::send_to_group(call.cpu, pgid, stop_signal);
+    }
     // The pending signal keeps the thread from blocking; afterwards the call is dispatched again.
     wait::prepare(call.thread);
     Err(Stop::Block)
