@@ -159,6 +159,13 @@ pub fn begin_call(thread: &ThreadRecord) {
     }
 }
 
+/// Whether the system call that has stopped for a page ([`Stop::Page`]) is made anew, by the instruction that has made it: it has kept nothing
+/// and has not waited. Any other call goes on.
+#[inline(always)]
+pub fn is_made_anew(thread: &ThreadRecord) -> bool {
+    thread.in_syscall.get() == 0 && thread.progress.get() == 0
+}
+
 /// The system call has ended: what the thread does next is no part of it. What it has kept is left to [`begin_call`].
 #[inline]
 pub fn end_call(thread: &ThreadRecord) {

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -345,6 +346,51 @@ static void handlers(void) {
     }
 }
 
+static struct pollfd *entries;
+
+/* The thread blocks SIGUSR1, but not while it polls. */
+static void poll_unblocked(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &set, 0);
+    sigemptyset(&set);
+    long polled = ppoll(entries, 1, 0, &set);
+    long is_interrupted = polled == -1 && errno == EINTR;
+    pthread_sigmask(SIG_BLOCK, 0, &set);
+    result = is_interrupted && sigismember(&set, SIGUSR1);
+}
+EVERYWHERE(poll_unblocked)
+
+/* A call goes on with its own signal mask that has waited and then finds that a page comes later. */
+static void masks(void) {
+    signal(SIGUSR1, handle);
+    for (int isa = 0; isa < 3; isa++) {
+        int many = 0;
+        EXPECT(pipe(ends), 0);
+        entries = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        entries[0] = (struct pollfd){.fd = ends[0], .events = POLLIN};
+        handled = 0;
+        pthread_t thread = started(&poll_unblocked_on[isa]);
+        usleep(30000);
+        device = open("/dev/late", O_RDWR);
+        EXPECT(mmap(entries, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, device, 0), entries);
+        EXPECT(write(ends[1], "x", 1), 1);
+        EXPECT(wanted(), 0);
+        pthread_kill(thread, SIGUSR1);
+        while (handled == 0 && many++ < 5000)
+            usleep(100);
+        EXPECT(handled, 1);
+        bring_bytes(0, &(struct pollfd){.fd = ends[0], .events = POLLIN}, sizeof(struct pollfd));
+        pthread_join(thread, 0);
+        EXPECT(result, 1);
+        munmap(entries, PAGE);
+        close(device);
+        close(ends[0]);
+        close(ends[1]);
+    }
+}
+
 /* In a child, a thread waits for a page. Returns how the child ends after its main thread has called `act`. */
 static int ended(const Part *part, void (*act)(void)) {
     pid_t child = fork();
@@ -411,6 +457,7 @@ int main(int count, char **arguments) {
     static const struct { const char *name; void (*part)(void); } parts[] = {
         {"shared", shared}, {"private", private}, {"executes", executes}, {"transfers", transfers},
         {"structures", structures}, {"futexes", futexes}, {"together", together}, {"handlers", handlers},
+        {"masks", masks},
         {"ends", ends_of_waits}, {"forks", forks},
     };
     for (size_t index = 0; index < sizeof parts / sizeof *parts; index++)

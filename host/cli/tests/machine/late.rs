@@ -12,6 +12,6 @@ pub fn trials() -> Vec<Trial> {
 
 fn waits() -> Result<(), String> {
     let ended = compiled("late", &["-O1"])?.run("late", None);
-    let parts = "shared\nprivate\nexecutes\ntransfers\nstructures\nfutexes\ntogether\nhandlers\nends\nforks\n";
+    let parts = "shared\nprivate\nexecutes\ntransfers\nstructures\nfutexes\ntogether\nhandlers\nmasks\nends\nforks\n";
     ended.expect_code(0)?.expect_output(parts).map(drop)
 }

@@ -13,7 +13,7 @@ use super::{
     device, epoll, event, signal_fd, socket, table, timer,
 };
 use crate::{
-    call::{Call, Stop, SysResult, cost},
+    call::{Call, Stop, SysResult, cost, is_made_anew},
     console::streams,
     kinds::{accel, dma},
     signal::{begin_temporary_mask, end_temporary_mask},
@@ -349,7 +349,12 @@ pub fn with_mask<M: Machine>(call: &Call<M>, (mask, size): (u64, u64), serve: im
         begin_temporary_mask(call, call.read_user_u64(mask)?);
     }
     let result = serve();
-    if !matches!(result, Err(Stop::Block | Stop::Again)) {
+    let goes_on = match result {
+        Err(Stop::Block | Stop::Again) => true,
+        Err(Stop::Page) => !is_made_anew(call.thread),
+        Ok(_) | Err(Stop::Error(_) | Stop::Replaced | Stop::Gone) => false,
+    };
+    if !goes_on {
         end_temporary_mask(call);
     }
     result

@@ -11,7 +11,7 @@ use motet_protocol::wait;
 use super::call::{leave, note_pause};
 use crate::{
     attend,
-    call::Stop,
+    call::{Stop, is_made_anew},
     cpu::{AwaitedPage, Cpu},
     cputime::charge,
     futex, handover, mm,
@@ -36,7 +36,7 @@ pub fn wait_in_call<M: Machine>(
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
 ) -> Option<()> {
-    if thread.in_syscall.get() == 0 && thread.progress.get() == 0 {
+    if is_made_anew(thread) {
         registers::rewind_syscall(&thread.frame);
         return wait(cpu, thread, process, STORE_WAITED);
     }
