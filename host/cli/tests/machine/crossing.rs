@@ -22,7 +22,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 20] = [
+const SAME: [&str; 21] = [
     "values",
     "calls",
     "library",
@@ -43,6 +43,7 @@ const SAME: [&str; 20] = [
     "ranges",
     "leftover",
     "waits",
+    "bounds",
 ];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 

@@ -1,14 +1,15 @@
-//! Limits of address spaces (getrlimit(2)): `RLIMIT_AS`, `RLIMIT_DATA`, `RLIMIT_MEMLOCK`.
+//! Limits of address spaces (getrlimit(2)): `RLIMIT_AS`, `RLIMIT_DATA`, `RLIMIT_MEMLOCK`, `RLIMIT_STACK`.
 
-use core::ops::Range;
+use core::{ops::Range, sync::atomic::Ordering};
 
 use motet_abi::{
     Errno,
-    time::{RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK},
+    time::{RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK, RLIMIT_STACK},
 };
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, ProcessRecord, SpaceRecord, VMA_HEAP, VMA_NEVER_WRITE, VMA_SHARED, VMA_STACK, VMA_WRITE, VmaRecord,
+    InodeRecord, ProcessRecord, SpaceRecord, ThreadRecord, VMA_HEAP, VMA_NEVER_WRITE, VMA_SHARED, VMA_STACK,
+    VMA_WRITE, VmaRecord,
 };
 use motet_protocol::{Context, lock::lock};
 
@@ -17,7 +18,7 @@ use crate::{
     call::Call,
     cpu::Cpu,
     permission::{self, Capability},
-    tree::{hard_limit_of, limit_of},
+    tree::{STACK_DEFAULT, hard_limit_of, limit_of, process_of},
 };
 
 /// Fails with `ENOMEM` when `len` more bytes mapped with these `VMA_*` were more than the process may have. The space's lock
@@ -27,6 +28,20 @@ pub fn check<M: Machine>(call: &Call<M>, space: &SpaceRecord, len: u64, flags: u
         return Err(Errno::ENOMEM);
     }
     if is_data(flags) { check_data(call, space, len, flags) } else { Ok(()) }
+}
+
+/// Whether the running thread's process may have its stack begin at `page`, below where it begins now: `RLIMIT_STACK`, `RLIMIT_AS`. The space's
+/// lock is held.
+#[cold]
+pub fn may_grow_stack<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, stack: &VmaRecord, page: u64) -> bool {
+    let thread = cpu.object::<ThreadRecord>(cpu.own.current_thread.load(Ordering::Relaxed));
+    // The first program is loaded when no thread runs yet.
+    let [stack_max, mapped_max] = thread.map_or([STACK_DEFAULT, u64::MAX], |thread| {
+        let process = process_of(cpu, thread);
+        [RLIMIT_STACK, RLIMIT_AS].map(|resource| limit_of(process, resource))
+    });
+    let growth = stack.start.get() - page;
+    stack.end.get() - page <= stack_max && space.mapped_len.get().saturating_add(growth) <= mapped_max
 }
 
 /// As [`check`], for a range that is going to get this protection.

@@ -17,7 +17,7 @@ use motet_protocol::{
     slab,
 };
 
-use super::space::tell_cores;
+use super::{limits, space::tell_cores};
 use crate::{call::cost, cpu::Cpu, due, registers::fpga};
 
 /// What a new VMA is.
@@ -113,9 +113,6 @@ impl View {
     }
 }
 
-/// Bytes below the stack VMA that an access may grow it by at once.
-const STACK_GROWTH_MAX: u64 = 8 << 20;
-
 /// Most VMAs that a program may have (Linux's default of `vm.max_map_count`): nobody fills the pool with them.
 pub const COUNT_MAX: u32 = 65_530;
 
@@ -153,7 +150,7 @@ pub fn find_or_grow<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64)
     let page = address & !(PAGE_SIZE - 1);
     let below = last_starting_before(cpu, space, vma.start.get());
     let floor = below.map_or(FLOOR, |below| below.end.get() + PAGE_SIZE * 256);
-    if vma.flags.get() & VMA_STACK == 0 || vma.end.get() - page > STACK_GROWTH_MAX || page < floor {
+    if vma.flags.get() & VMA_STACK == 0 || page < floor || !limits::may_grow_stack(cpu, space, vma, page) {
         return None;
     }
     resize(cpu, space, vma, page, vma.end.get()).ok()?;

@@ -15,7 +15,7 @@ use crate::{
     cputime,
     permission::{self, Capability},
     signal::{self, Origin},
-    tree::{limit_of, limits::LIMITS, lock_tree, process_of, times_ns, users},
+    tree::{STACK_DEFAULT, limit_of, limits::LIMITS, lock_tree, process_of, times_ns, users},
 };
 
 /// Of each user's processes, the pool has room for one in so many bytes: half of it, if they are small.
@@ -71,7 +71,7 @@ fn limit<M: Machine>(call: &Call<M>, pid: u64, resource: u64, new_at: u64, old_a
 pub fn set_default_limits(process: &ProcessRecord, pool_len: u64) {
     for (resource, pair) in process.limits.chunks(2).enumerate() {
         let value = match resource {
-            3 => 8 << 20,
+            3 => STACK_DEFAULT,
             4 => 0,
             6 => pool_len / POOL_PER_PROCESS,
             7 => FILES_MAX as u64,

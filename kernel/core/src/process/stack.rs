@@ -1,12 +1,12 @@
 //! The initial stack of a program, and the page of the kernel's own instructions.
 
-use motet_abi::{Errno, elf as abi, sigframe, stubs};
+use motet_abi::{Errno, elf as abi, sigframe, stubs, time::RLIMIT_STACK};
 use motet_hal::{Access, Machine};
-use motet_layout::{Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_STACK, VMA_WRITE};
+use motet_layout::{Isa, PAGE_SIZE, ProcessRecord, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_STACK, VMA_WRITE};
 
 use super::{
     load::Loaded,
-    strings::{ARGUMENTS_MAX, StringSource},
+    strings::{StringSource, arguments_max},
 };
 use crate::{
     ability,
@@ -14,14 +14,15 @@ use crate::{
     mm,
     permission::Identity,
     random,
+    tree::limit_of,
 };
 
 const STACK_TOP: u64 = USER_END;
 /// Words that are written to the stack at once.
 const WORDS_AT_ONCE: usize = 20;
 const STACK_LEN: u64 = 128 << 10;
-/// The stack's VMA at the start; it grows downwards.
-pub const STACK: mm::VmaSpec = mm::VmaSpec {
+/// The most that is mapped of the stack at the start; it grows downwards.
+const STACK: mm::VmaSpec = mm::VmaSpec {
     start: STACK_TOP - STACK_LEN,
     end: STACK_TOP,
     flags: VMA_READ | VMA_WRITE | VMA_STACK,
@@ -31,6 +32,12 @@ pub const STACK: mm::VmaSpec = mm::VmaSpec {
     node: 0,
     view: mm::View { store: [0; 4], pin: None, local_calls: 0 },
 };
+
+/// The stack's VMA at the start, of a program that a process executes.
+pub fn spec(process: &ProcessRecord) -> mm::VmaSpec {
+    let limit = limit_of(process, RLIMIT_STACK) & !(PAGE_SIZE - 1);
+    mm::VmaSpec { start: STACK_TOP - STACK_LEN.min(limit.max(PAGE_SIZE)), ..STACK }
+}
 
 /// A program loaded into a new space.
 pub struct Image {
@@ -64,14 +71,15 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
     ) -> Result<Image, Stop> {
         let (arguments, environment) = strings.counts();
         let count = arguments + environment;
+        let most = arguments_max(self.call.process);
         let mut strings_len = 0;
         for index in 0..count {
             strings.read(self.call, index, &mut |piece| {
                 strings_len += piece.len() as u64;
-                if strings_len > ARGUMENTS_MAX { Err(Errno::E2BIG) } else { Ok(()) }
+                if strings_len > most { Err(Errno::E2BIG) } else { Ok(()) }
             })?;
             strings_len += 1;
-            if strings_len + 8 * count > ARGUMENTS_MAX {
+            if strings_len + 8 * count > most {
                 return Err(Errno::E2BIG.into());
             }
         }
@@ -205,14 +213,16 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
         Ok(())
     }
 
-    /// Writes to the new space, which is not active and known to nobody else.
+    /// Writes to the new space, which is not active and known to nobody else. `E2BIG`: the stack cannot grow so far.
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
         let cpu = self.call.cpu;
         let mut done = 0;
         while done < bytes.len() {
             let address = at + done as u64;
             let here = ((PAGE_SIZE - address % PAGE_SIZE) as usize).min(bytes.len() - done);
-            let run = mm::resolve(cpu, self.space, address, Access::Write).map_err(Stop::unless_waiting)?;
+            let full = |errno| if errno == Errno::EFAULT { Errno::E2BIG } else { errno };
+            let run =
+                mm::resolve(cpu, self.space, address, Access::Write).map_err(|stop| full(stop.unless_waiting()))?;
             cpu.pool.write(run, &bytes[done..done + here]);
             done += here;
         }

@@ -1,16 +1,19 @@
 //! Argument and environment strings of a program about to start, and where they come from.
 
-use motet_abi::Errno;
+use motet_abi::{Errno, time::RLIMIT_STACK};
 use motet_hal::Machine;
-use motet_layout::{PAGE_SIZE, PoolAddr};
+use motet_layout::{PAGE_SIZE, PoolAddr, ProcessRecord};
 
 use crate::{
     call::{Call, PATH_MAX, Stop, cost},
     cpu::Cpu,
+    tree::limit_of,
 };
 
-/// Most bytes of argument and environment strings with their pointers (a quarter of the stack limit).
-pub const ARGUMENTS_MAX: u64 = 2 << 20;
+/// Most bytes of argument and environment strings with their pointers: a quarter of the stack's limit, within Linux's bounds.
+pub fn arguments_max(process: &ProcessRecord) -> u64 {
+    (limit_of(process, RLIMIT_STACK) / 4).clamp(128 << 10, 6 << 20)
+}
 
 /// Where argument and environment strings come from.
 pub trait StringSource<M: Machine> {
@@ -50,7 +53,7 @@ fn count_vector<M: Machine>(call: &Call<M>, at: u64) -> Result<u64, Stop> {
     while at != 0 && call.read_user_u64(at.wrapping_add(8 * count))? != 0 {
         count += 1;
         call.serve_due(cost::OBJECT);
-        if count * 9 > ARGUMENTS_MAX {
+        if count * 9 > arguments_max(call.process) {
             return Err(Errno::E2BIG.into());
         }
     }

@@ -22,6 +22,9 @@ pub const LIMITS: [(&str, &str); 16] = [
     ("Max realtime timeout", "us"),
 ];
 
+/// Bytes that the stack of a process may have, unless that is changed (`RLIMIT_STACK`).
+pub const STACK_DEFAULT: u64 = 8 << 20;
+
 /// What a process is limited to: the soft limit of a resource (`RLIMIT_*`).
 #[inline(always)]
 pub fn limit_of(process: &ProcessRecord, resource: usize) -> u64 {

@@ -3,7 +3,7 @@
 pub mod limits;
 pub mod users;
 
-pub use limits::{hard_limit_of, limit_of};
+pub use limits::{STACK_DEFAULT, hard_limit_of, limit_of};
 
 use core::sync::atomic::Ordering;
 
