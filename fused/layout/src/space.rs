@@ -107,6 +107,8 @@ pub const VMA_NEVER_WRITE: u32 = 1024;
 pub const VMA_DONT_FORK: u32 = 2048;
 /// [`VmaRecord::flags`]: a forked child finds zeroes there (`MADV_WIPEONFORK`).
 pub const VMA_WIPE_ON_FORK: u32 = 4096;
+/// [`VmaRecord::flags`]: may be longer than there is memory (`MAP_NORESERVE`).
+pub const VMA_NO_RESERVE: u32 = 8192;
 
 pool_struct! {
     /// A range of an address space with one meaning.

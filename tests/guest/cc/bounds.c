@@ -1,8 +1,12 @@
-/* How far stacks grow, by RLIMIT_STACK, and arguments, by the same limit. The output is the same on the host. */
+/*
+ * How far stacks grow, by RLIMIT_STACK; arguments, by the same limit; and mappings that are obviously larger than all memory. The output is the
+ * same on the host.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
 #include <limits.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +14,7 @@
 #include "crossing.h"
 
 enum { PAGE = 4096, KIB = 1024, MIB = 1024 * KIB };
+static const size_t TOO_LONG = (size_t)20 << 40, LONG = (size_t)1 << 20;
 
 /* --- Stacks --- */
 
@@ -100,6 +105,44 @@ static void arguments(long stack_kib, long len_kib) {
     wait_for(child);
 }
 
+/* --- Mappings --- */
+
+static char *map(size_t len, int protection, int flags) { return mmap(0, len, protection, flags | MAP_ANONYMOUS, -1, 0); }
+
+static void tell(const char *what, void *mapping) {
+    printf("%s: %s\n", what, mapping == MAP_FAILED ? strerror(errno) : "done");
+}
+
+static void forget(const char *what, char *mapping, size_t len) {
+    tell(what, mapping);
+    if (mapping != MAP_FAILED) munmap(mapping, len);
+}
+
+static void mappings(void) {
+    enum { BOTH = PROT_READ | PROT_WRITE };
+    forget("private", map(TOO_LONG, BOTH, MAP_PRIVATE), TOO_LONG);
+    forget("only writable", map(TOO_LONG, PROT_WRITE, MAP_PRIVATE), TOO_LONG);
+    forget("shared", map(TOO_LONG, BOTH, MAP_SHARED), TOO_LONG);
+    forget("not reserved", map(TOO_LONG, BOTH, MAP_PRIVATE | MAP_NORESERVE), TOO_LONG);
+    forget("read-only", map(TOO_LONG, PROT_READ, MAP_PRIVATE), TOO_LONG);
+    char *mapping = map(TOO_LONG, PROT_NONE, MAP_PRIVATE);
+    tell("without access", mapping);
+    tell("made writable", mprotect(mapping, TOO_LONG, BOTH) ? MAP_FAILED : mapping);
+    tell("a part made writable", mprotect(mapping, LONG, BOTH) ? MAP_FAILED : mapping);
+    munmap(mapping, TOO_LONG);
+    mapping = map(TOO_LONG, PROT_NONE, MAP_PRIVATE | MAP_NORESERVE);
+    tell("not reserved, made writable", mprotect(mapping, TOO_LONG, BOTH) ? MAP_FAILED : mapping);
+    munmap(mapping, TOO_LONG);
+    mapping = map(LONG, BOTH, MAP_PRIVATE);
+    tell("longer", mremap(mapping, LONG, TOO_LONG, MREMAP_MAYMOVE));
+    tell("sbrk", sbrk(TOO_LONG) == (void *)-1 ? MAP_FAILED : 0);
+    void *volatile allocated = malloc(TOO_LONG);
+    printf("malloc: %s\n", allocated ? "done" : strerror(errno));
+}
+
+MOTET_ON(ARM) void mappings_on_arm(void) { expect_on(ARM); mappings(); }
+MOTET_ON(RISCV) void mappings_on_riscv(void) { expect_on(RISCV); mappings(); }
+
 int main(int count, char **strings) {
     setvbuf(stdout, 0, _IONBF, 0);
     if (count > 1 && strcmp(strings[1], "deep") == 0) deepen(40L * MIB);
@@ -116,5 +159,8 @@ int main(int count, char **strings) {
     arguments(8 * KIB, 2112);
     arguments(-1, 5952);
     arguments(-1, 6208);
+    mappings();
+    mappings_on_arm();
+    mappings_on_riscv();
     return 0;
 }

@@ -8,8 +8,8 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_NEVER_WRITE, VMA_READ, VMA_SHARED,
-    VMA_STACK, VMA_WRITE,
+    InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_NEVER_WRITE, VMA_NO_RESERVE, VMA_READ,
+    VMA_SHARED, VMA_STACK, VMA_WRITE,
 };
 use motet_protocol::{fs, lock::lock, residency};
 
@@ -29,6 +29,8 @@ const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 /// Grows towards lower addresses.
 const MAP_GROWSDOWN: u64 = 0x100;
+/// Nobody promises that there is memory for all of it.
+const MAP_NORESERVE: u64 = 0x4000;
 const MAP_HUGETLB: u64 = 0x4_0000;
 const MAP_SHARED_VALIDATE: u64 = 3;
 /// Flags that `MAP_SHARED_VALIDATE` lets pass, beside the type (Linux `LEGACY_MAP_MASK`).
@@ -105,6 +107,7 @@ pub fn mmap<'c, M: Machine>(
     };
     let read_only = inode.as_ref().is_some_and(|file| !file.may_write);
     let mut never_write = if shared != 0 && read_only { VMA_NEVER_WRITE } else { 0 };
+    let no_reserve = if flags & MAP_NORESERVE != 0 { VMA_NO_RESERVE } else { 0 };
     let space = space_of(call.cpu, call.process);
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED {
         let (start, end) = fixed_range(address, len)?;
@@ -112,7 +115,10 @@ pub fn mmap<'c, M: Machine>(
     }
     let (inode, offset) = match inode.map(|file| file.inode) {
         // Pages that nobody touches before a fork must be shared after it, too: they belong to a file without a name.
-        None if shared != 0 => (Some(nameless_file(call.cpu, len)?), 0),
+        None if shared != 0 => {
+            limits::check_commit(call.cpu, len, VMA_WRITE | no_reserve)?;
+            (Some(nameless_file(call.cpu, len)?), 0)
+        }
         inode => (inode, offset),
     };
     let _guard = lock(call.cpu, &space.lock);
@@ -129,7 +135,7 @@ pub fn mmap<'c, M: Machine>(
         never_write = VMA_NEVER_WRITE;
     }
     let grows = if flags & MAP_GROWSDOWN != 0 { VMA_STACK } else { 0 };
-    let flags_of_vma = vma_flags(protection) | shared | never_write | grows;
+    let flags_of_vma = vma_flags(protection) | shared | never_write | grows | no_reserve;
     limits::check(call, space, len, flags_of_vma)?;
     let start = choose_address(call.cpu, space, address, len, flags)?;
     let spec = VmaSpec {

@@ -1,4 +1,5 @@
-//! Limits of address spaces (getrlimit(2)): `RLIMIT_AS`, `RLIMIT_DATA`, `RLIMIT_MEMLOCK`, `RLIMIT_STACK`.
+//! Limits of address spaces (getrlimit(2)): `RLIMIT_AS`, `RLIMIT_DATA`, `RLIMIT_MEMLOCK`, `RLIMIT_STACK`; and of
+//! mappings: no more than there is memory.
 
 use core::{ops::Range, sync::atomic::Ordering};
 
@@ -8,8 +9,8 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, ProcessRecord, SpaceRecord, ThreadRecord, VMA_HEAP, VMA_NEVER_WRITE, VMA_SHARED, VMA_STACK,
-    VMA_WRITE, VmaRecord,
+    InodeRecord, ProcessRecord, SpaceRecord, ThreadRecord, VMA_HEAP, VMA_NEVER_WRITE, VMA_NO_RESERVE, VMA_SHARED,
+    VMA_STACK, VMA_WRITE, VmaRecord,
 };
 use motet_protocol::{Context, lock::lock};
 
@@ -27,6 +28,7 @@ pub fn check<M: Machine>(call: &Call<M>, space: &SpaceRecord, len: u64, flags: u
     if space.mapped_len.get().saturating_add(len) > limit_of(call.process, RLIMIT_AS) {
         return Err(Errno::ENOMEM);
     }
+    check_commit(call.cpu, len, flags)?;
     if is_data(flags) { check_data(call, space, len, flags) } else { Ok(()) }
 }
 
@@ -41,7 +43,18 @@ pub fn may_grow_stack<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, stack: &Vma
         [RLIMIT_STACK, RLIMIT_AS].map(|resource| limit_of(process, resource))
     });
     let growth = stack.start.get() - page;
-    stack.end.get() - page <= stack_max && space.mapped_len.get().saturating_add(growth) <= mapped_max
+    let fits = stack.end.get() - page <= stack_max && check_commit(cpu, growth, stack.flags.get()).is_ok();
+    fits && space.mapped_len.get().saturating_add(growth) <= mapped_max
+}
+
+/// Fails with `ENOMEM` when `len` bytes mapped with these `VMA_*` are obviously too many: more than all memory. As Linux's
+/// `vm.overcommit_memory` = 0, this is no promise that there is memory for less.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn check_commit<M: Machine>(cpu: &Cpu<M>, len: u64, flags: u32) -> Result<(), Errno> {
+    let may_need_it = flags & (VMA_WRITE | VMA_SHARED | VMA_NO_RESERVE) == VMA_WRITE;
+    if may_need_it && len > cpu.pool.len() { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
 /// As [`check`], for a range that is going to get this protection.
@@ -51,15 +64,20 @@ pub fn check_protection<M: Machine>(
     range: Range<u64>,
     flags: u32,
 ) -> Result<(), Errno> {
-    if flags & VMA_WRITE == 0 || limit_of(call.process, RLIMIT_DATA) == u64::MAX {
+    let is_limited = limit_of(call.process, RLIMIT_DATA) != u64::MAX;
+    if flags & VMA_WRITE == 0 || !is_limited && range.end - range.start <= call.cpu.pool.len() {
         return Ok(());
     }
-    let mut new = 0;
+    let (mut new, mut committed) = (0, Ok(()));
     vma::for_each(call.cpu, space, |vma| {
         let (start, end) = (vma.start.get().max(range.start), vma.end.get().min(range.end));
-        let becomes = !is_data(vma.flags.get()) && is_data(vma.flags.get() | VMA_WRITE);
-        new += if becomes { end.saturating_sub(start) } else { 0 };
+        let (old, len) = (vma.flags.get(), end.saturating_sub(start));
+        if old & VMA_WRITE == 0 {
+            new += if is_data(old | VMA_WRITE) { len } else { 0 };
+            committed = committed.and(check_commit(call.cpu, len, old | VMA_WRITE));
+        }
     });
+    committed?;
     if new == 0 { Ok(()) } else { check_data(call, space, new, flags) }
 }
 

@@ -92,6 +92,7 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
     if !wanted.may_move || space.vma_count.get() + 3 >= vma::COUNT_MAX {
         return Err(Errno::ENOMEM.into());
     }
+    limits::check_commit(call.cpu, wanted.new_len, vma.flags.get())?;
     Ok(move_to_place(call.cpu, space, vma, &wanted)?)
 }
 

@@ -370,7 +370,8 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::Ostype => out.write_str("Linux\n"),
         E::Osrelease => writeln!(out, "{}", KERNEL_RELEASE),
         E::PidMax | E::ThreadsMax => writeln!(out, "{}", threads::TIDS),
-        E::OvercommitMemory | E::ProtectedHardlinks | E::ProtectedSymlinks => out.write_str("1\n"),
+        E::OvercommitMemory => out.write_str("0\n"),
+        E::ProtectedHardlinks | E::ProtectedSymlinks => out.write_str("1\n"),
         E::RealtimePeriod => writeln!(out, "{}", realtime::PERIOD_US),
         E::RealtimeRuntime => match realtime::limit_us(call.cpu) {
             Some(limit_us) => writeln!(out, "{limit_us}"),
