@@ -19,7 +19,7 @@ use super::{
     load::{Executable, INTERPRETER_MAX, NO_HEADERS},
     refusal::Refusal,
     stack::{self, Image, StackBuilder},
-    strings::{Command, Prefix, StringSource, Strings},
+    strings::{Command, Prefix, StringSource, Strings, ToldName},
 };
 use crate::{
     ability,
@@ -91,8 +91,9 @@ fn execute<M: Machine>(
     let executable = Executable::read(call.cpu, program.inode(), wished, &mut headers).map_err(refuse)?;
     call.serve_due(BUDGET);
     let island = island_for(call, executable.isa).map_err(refuse)?;
-    let strings = Strings::new(call, arguments_at, environment_at, &prefix, path.as_bytes())?;
-    let built = build(call, &executable, program.inode(), &strings, island, identity);
+    let strings = Strings::new(call, arguments_at, environment_at, &prefix)?;
+    let name = ToldName::of(dirfd, path.as_bytes());
+    let built = build(call, &executable, program.inode(), (&strings, name), island, identity);
     let waits = |refusal: &Refusal| matches!(refusal, Refusal::Later);
     let image = built.map_err(|refusal| if waits(&refusal) { Stop::Page } else { refuse(refusal).into() })?;
     if !is_only_thread(call) {
@@ -148,7 +149,8 @@ pub fn start_first<M: Machine>(
     let executable = Executable::read(cpu, program.inode(), None, &mut headers).map_err(refuse)?;
     let island = island_for(&call, executable.isa).map_err(refuse)?;
     let identity = Identity::of(process);
-    let image = build(&call, &executable, program.inode(), &command, island, identity).map_err(refuse)?;
+    let strings: (&dyn StringSource<M>, _) = (&command, ToldName::of(AT_FDCWD, path));
+    let image = build(&call, &executable, program.inode(), strings, island, identity).map_err(refuse)?;
     commit(&call, &image, program.inode(), path, executable.isa);
     registers::init_frame(&thread.frame, executable.isa, image.entry, image.stack);
     let target = if island == cpu.island() { cpu.id } else { target_core(&call, island) };
@@ -180,12 +182,12 @@ fn find_program<'c, M: Machine>(
             return Err(Errno::ENOEXEC);
         }
         if prefix.count == 0 {
-            prefix.prepend(path)?;
+            prefix.prepend(&ToldName::of(dirfd, path).parts())?;
         }
         if !argument.is_empty() {
-            prefix.prepend(argument)?;
+            prefix.prepend(&[argument])?;
         }
-        prefix.prepend(interpreter)?;
+        prefix.prepend(&[interpreter])?;
         program = file::open_executable(call, AT_FDCWD, interpreter, 0)?;
     }
     Err(Errno::ELOOP)
@@ -210,7 +212,7 @@ fn build<M: Machine>(
     call: &Call<M>,
     executable: &Executable<'_>,
     inode: &'static InodeRecord,
-    strings: &dyn StringSource<M>,
+    strings: (&dyn StringSource<M>, ToldName<'_>),
     island: IslandId,
     identity: Identity,
 ) -> Result<Image, Refusal> {
@@ -226,7 +228,7 @@ fn fill<M: Machine>(
     call: &Call<M>,
     executable: &Executable<'_>,
     inode: &'static InodeRecord,
-    strings: &dyn StringSource<M>,
+    (strings, name): (&dyn StringSource<M>, ToldName<'_>),
     space: &'static SpaceRecord,
     island: IslandId,
     identity: Identity,
@@ -261,7 +263,7 @@ fn fill<M: Machine>(
     let node = mm::place::node_of(island);
     mm::insert(cpu, space, &mm::VmaSpec { node, ..stack::spec(call.process) })?;
     call.serve_due(BUDGET);
-    let builder = StackBuilder { call, space, isa: executable.isa, identity };
+    let builder = StackBuilder { call, space, isa: executable.isa, identity, name };
     builder.map_stubs(space.fat.get() != 0, node)?;
     let entry = interpreter.as_ref().map_or(program.entry, |interpreter| interpreter.entry);
     let stack = builder.build(strings, &program, interpreter.as_ref())?;

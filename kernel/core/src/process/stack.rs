@@ -6,7 +6,7 @@ use motet_layout::{Isa, PAGE_SIZE, ProcessRecord, SpaceRecord, USER_END, VMA_EXE
 
 use super::{
     load::Loaded,
-    strings::{StringSource, arguments_max},
+    strings::{StringSource, ToldName, arguments_max},
 };
 use crate::{
     ability,
@@ -56,6 +56,8 @@ pub struct StackBuilder<'a, 'b, M: Machine> {
     pub isa: Isa,
     /// What the program will act by.
     pub identity: Identity,
+    /// By which name the program was executed.
+    pub name: ToldName<'a>,
 }
 
 impl<M: Machine> StackBuilder<'_, '_, M> {
@@ -83,9 +85,14 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
                 return Err(Errno::E2BIG.into());
             }
         }
-        let strings_at = STACK_TOP - 16 - strings_len;
+        let name_at = STACK_TOP - 16 - self.name.len();
+        self.name
+            .parts()
+            .into_iter()
+            .try_fold(name_at, |at, part| self.write(at, part).map(|()| at + part.len() as u64))?;
+        let strings_at = name_at - strings_len;
         let extra_at = (strings_at - 64) & !15;
-        let auxiliary = self.auxiliary(extra_at, strings_at, program, interpreter)?;
+        let auxiliary = self.auxiliary(extra_at, name_at, program, interpreter)?;
         let vector_len = 8 * (1 + count + 2) + 16 * auxiliary.len() as u64;
         let stack = (extra_at - vector_len) & !15;
         self.write_words(stack, &[arguments])?;

@@ -15,6 +15,45 @@ pub fn arguments_max(process: &ProcessRecord) -> u64 {
     (limit_of(process, RLIMIT_STACK) / 4).clamp(128 << 10, 6 << 20)
 }
 
+/// The name by which a program is executed, as it is told (`AT_EXECFN`, and the argument of a script's interpreter): the path that was given, behind
+/// `/dev/fd/N` if it begins at a descriptor (`execveat`).
+pub struct ToldName<'a> {
+    descriptor: [u8; 24],
+    descriptor_len: usize,
+    path: &'a [u8],
+}
+
+impl<'a> ToldName<'a> {
+    /// See the type.
+    pub fn of(dirfd: i32, path: &'a [u8]) -> Self {
+        let mut descriptor = [0; 24];
+        let begins_there = path.is_empty() || path[0] != b'/' && dirfd >= 0;
+        let mut len = 0;
+        let mut put = |bytes: &[u8]| {
+            descriptor[len..len + bytes.len()].copy_from_slice(bytes);
+            len += bytes.len();
+        };
+        if begins_there {
+            put(b"/dev/fd/");
+            let number = dirfd.max(0).unsigned_abs();
+            let digits = number.checked_ilog10().unwrap_or(0);
+            (0..=digits).rev().for_each(|digit| put(&[b'0' + (number / 10_u32.pow(digit) % 10) as u8]));
+            put(if path.is_empty() { b"" } else { b"/" });
+        }
+        Self { descriptor, descriptor_len: len, path }
+    }
+
+    /// Its pieces.
+    pub fn parts(&self) -> [&[u8]; 2] {
+        [&self.descriptor[..self.descriptor_len], self.path]
+    }
+
+    /// Its bytes, with the zero at its end.
+    pub fn len(&self) -> u64 {
+        (self.descriptor_len + self.path.len() + 1) as u64
+    }
+}
+
 /// Where argument and environment strings come from.
 pub trait StringSource<M: Machine> {
     /// Number of argument strings and of environment strings.
@@ -30,7 +69,6 @@ pub struct Strings<'a> {
     environment_at: u64,
     environment: u64,
     prefix: &'a Prefix,
-    path: &'a [u8],
 }
 
 impl<'a> Strings<'a> {
@@ -40,11 +78,10 @@ impl<'a> Strings<'a> {
         arguments_at: u64,
         environment_at: u64,
         prefix: &'a Prefix,
-        path: &'a [u8],
     ) -> Result<Self, Stop> {
         let arguments = count_vector(call, arguments_at)?;
         let environment = count_vector(call, environment_at)?;
-        Ok(Self { arguments_at, arguments, environment_at, environment, prefix, path })
+        Ok(Self { arguments_at, arguments, environment_at, environment, prefix })
     }
 }
 
@@ -63,7 +100,7 @@ fn count_vector<M: Machine>(call: &Call<M>, at: u64) -> Result<u64, Stop> {
 impl<M: Machine> StringSource<M> for Strings<'_> {
     fn counts(&self) -> (u64, u64) {
         let arguments = match self.prefix.count {
-            // A program always finds at least its name.
+            // A program always finds at least one, if only an empty one (as of Linux 5.18).
             0 => self.arguments.max(1),
             prefix => prefix as u64 + self.arguments.saturating_sub(1),
         };
@@ -78,7 +115,7 @@ impl<M: Machine> StringSource<M> for Strings<'_> {
         } else if index < prefix {
             return Ok(piece(self.prefix.string(index as usize))?);
         } else if self.arguments == 0 {
-            return Ok(piece(self.path)?);
+            return Ok(());
         } else {
             // What scripts put in front stands for the program's own name.
             self.arguments_at + 8 * (index - prefix.saturating_sub(1))
@@ -154,15 +191,20 @@ impl Prefix {
         if self.count == 0 { path } else { self.string(0) }
     }
 
-    /// Puts a string in front.
-    pub fn prepend(&mut self, text: &[u8]) -> Result<(), Errno> {
-        if self.len + text.len() + 1 > self.bytes.len() {
+    /// Puts a string in front, which is given in parts.
+    pub fn prepend(&mut self, parts: &[&[u8]]) -> Result<(), Errno> {
+        let text_len: usize = parts.iter().map(|part| part.len()).sum();
+        if self.len + text_len + 1 > self.bytes.len() {
             return Err(Errno::E2BIG);
         }
-        self.bytes.copy_within(..self.len, text.len() + 1);
-        self.bytes[..text.len()].copy_from_slice(text);
-        self.bytes[text.len()] = 0;
-        self.len += text.len() + 1;
+        self.bytes.copy_within(..self.len, text_len + 1);
+        let mut at = 0;
+        for part in parts {
+            self.bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        self.bytes[text_len] = 0;
+        self.len += text_len + 1;
         self.count += 1;
         Ok(())
     }

@@ -1,0 +1,95 @@
+/*
+ * What programs are told: by which name they were executed. The output is the same on the host.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "crossing.h"
+
+static char program[4096], folder[64];
+
+/* The path without the folder, which has another name each time. */
+static const char *shown(const char *path) {
+    size_t len = strlen(folder);
+    return strncmp(path, folder, len) == 0 ? path + len : strcmp(path, program) == 0 ? "the program" : path;
+}
+
+static int run(int at, const char *path, char *const *arguments, int flags) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("FOLDER", folder, 1);
+        setenv("PROGRAM", program, 1);
+        syscall(SYS_execveat, at, path, arguments, environ, flags);
+        printf("%s: %s\n", shown(path), strerror(errno));
+        _exit(9);
+    }
+    while (waitpid(child, &status, 0) != child)
+        ;
+    return status;
+}
+
+static void copy(const char *from, const char *to, int mode) {
+    static char bytes[1 << 16];
+    ssize_t len;
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, mode);
+    while ((len = read(in, bytes, sizeof bytes)) > 0)
+        if (write(out, bytes, len) != len) printf("no room\n");
+    close(in);
+    close(out);
+}
+
+static void names(void) {
+    char *told[] = {"any name", "told", 0}, *none[] = {0}, *empty[] = {"", 0};
+    char script[4200];
+    int at = open(".", O_RDONLY | O_DIRECTORY), fd = open(program, O_RDONLY);
+    run(AT_FDCWD, program, told, 0);
+    run(AT_FDCWD, "./copy", told, 0);
+    run(AT_FDCWD, "copy", told, 0);
+    dup2(at, 50);
+    dup2(fd, 1023);
+    run(50, "copy", told, 0);
+    run(50, "./below/../copy", told, 0);
+    run(1023, "", told, AT_EMPTY_PATH);
+    run(AT_FDCWD, program, none, 0);
+    run(AT_FDCWD, program, empty, 0);
+    snprintf(script, sizeof script, "#!%s told\n", program);
+    int out = open("script", O_WRONLY | O_CREAT, 0755);
+    if (write(out, script, strlen(script)) < 0) return;
+    close(out);
+    run(AT_FDCWD, "./script", told, 0);
+    run(50, "script", told, 0);
+    close(50);
+    close(1023);
+    close(at);
+    close(fd);
+}
+
+int main(int count, char **arguments) {
+    setvbuf(stdout, 0, _IONBF, 0);
+    if (getenv("FOLDER")) {
+        strcpy(folder, getenv("FOLDER"));
+        strcpy(program, getenv("PROGRAM"));
+        printf("executed as %s:", shown((char *)getauxval(AT_EXECFN)));
+        for (int i = 0; i < count; i++)
+            printf(" \"%s\"", shown(arguments[i]));
+        printf("\n");
+        return 0;
+    }
+    strcpy(folder, "/tmp/told.XXXXXX");
+    if (readlink("/proc/self/exe", program, sizeof program - 1) < 0 || !mkdtemp(folder) || chdir(folder) != 0) return 2;
+    mkdir("below", 0755);
+    copy(program, "copy", 0755);
+    names();
+    static const char *const made[] = {"copy", "script"};
+    for (int i = 0; i < 2; i++)
+        unlink(made[i]);
+    rmdir("below");
+    return chdir("/") || rmdir(folder);
+}
