@@ -35,6 +35,16 @@ impl Timespec {
         Self { tv_sec: (ns / NS_PER_S) as i64, tv_nsec: (ns % NS_PER_S) as i64 }
     }
 
+    /// A time in nanoseconds that may be before 1970.
+    pub const fn from_signed_ns(ns: i64) -> Self {
+        Self { tv_sec: ns.div_euclid(NS_PER_S as i64), tv_nsec: ns.rem_euclid(NS_PER_S as i64) }
+    }
+
+    /// Nanoseconds since 1970, or before, saturating.
+    pub const fn to_signed_ns(self) -> i64 {
+        self.tv_sec.saturating_mul(NS_PER_S as i64).saturating_add(self.tv_nsec)
+    }
+
     /// Nanoseconds, saturating; `None` when the fields are out of range (`EINVAL`).
     pub fn to_ns(self) -> Option<u64> {
         let seconds = u64::try_from(self.tv_sec).ok()?;

@@ -31,7 +31,7 @@ pool_struct! {
         40 pub gid: Cell32,
         /// Linux device number of a device node.
         44 pub rdev: Cell32,
-        /// Nanoseconds since 1970 of the last access.
+        /// Nanoseconds since 1970 of the last access: an `i64`, as all times of files.
         48 pub accessed_ns: Cell64,
         /// Nanoseconds since 1970 of the last change of contents.
         56 pub modified_ns: Cell64,

@@ -167,7 +167,10 @@ fn mode_to_give(inode: &InodeRecord) -> u32 {
 }
 
 fn times(inode: &InodeRecord) -> Timestamps {
-    let time = |ns: u64| Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ };
+    let time = |ns: u64| {
+        let ns = ns.cast_signed();
+        Timespec { tv_sec: ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) as _ }
+    };
     Timestamps { last_access: time(inode.accessed_ns.get()), last_modification: time(inode.modified_ns.get()) }
 }
 

@@ -474,8 +474,13 @@ fn internal(path: &[u8]) -> Error {
     )
 }
 
+/// A time as files have it: an `i64` of nanoseconds since 1970, or before.
 fn nanoseconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).ok().and_then(|span| u64::try_from(span.as_nanos()).ok()).unwrap_or(0)
+    let ns = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |ns| -ns),
+    };
+    ns.cast_unsigned()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 /*
- * What programs are told: by which name they were executed. The output is the same on the host.
+ * What programs are told: by which name they were executed, times of files before 1970. The output is the same on the host.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -7,12 +7,18 @@
 #include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utime.h>
 
 #include "crossing.h"
 
 static char program[4096], folder[64];
+
+static void tell(const char *what, long result) {
+    printf("%s: %s\n", what, result < 0 ? strerror(errno) : "done");
+}
 
 /* The path without the folder, which has another name each time. */
 static const char *shown(const char *path) {
@@ -71,6 +77,27 @@ static void names(void) {
     close(fd);
 }
 
+static void show_times(const char *what) {
+    struct stat about;
+    stat("dated", &about);
+    printf("%s: %lld.%09ld %lld.%09ld\n", what, (long long)about.st_atim.tv_sec, about.st_atim.tv_nsec,
+           (long long)about.st_mtim.tv_sec, about.st_mtim.tv_nsec);
+}
+
+static void times_of_files(void) {
+    close(open("dated", O_WRONLY | O_CREAT, 0644));
+    utimensat(AT_FDCWD, "dated", (struct timespec[]){{-5, 123456789}, {4000000000, 987654321}}, 0);
+    show_times("utimensat");
+    utimensat(AT_FDCWD, "dated", (struct timespec[]){{-2000000000, 0}, {-1, 999999999}}, 0);
+    show_times("utimensat");
+    utimes("dated", (struct timeval[]){{-7, 250000}, {-1, 0}});
+    show_times("utimes");
+    tell("too many microseconds", utimes("dated", (struct timeval[]){{-7, 1000000}, {-1, 0}}));
+    tell("too few", utimes("dated", (struct timeval[]){{-7, -1}, {-1, 0}}));
+    utime("dated", &(struct utimbuf){-100, -200});
+    show_times("utime");
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, 0, _IONBF, 0);
     if (getenv("FOLDER")) {
@@ -87,8 +114,9 @@ int main(int count, char **arguments) {
     mkdir("below", 0755);
     copy(program, "copy", 0755);
     names();
-    static const char *const made[] = {"copy", "script"};
-    for (int i = 0; i < 2; i++)
+    times_of_files();
+    static const char *const made[] = {"copy", "script", "dated"};
+    for (int i = 0; i < 3; i++)
         unlink(made[i]);
     rmdir("below");
     return chdir("/") || rmdir(folder);

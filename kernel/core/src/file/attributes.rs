@@ -131,8 +131,8 @@ pub fn utime<M: Machine>(call: &Call<M>) -> SysResult {
     let mut times = [Time::Now; 2];
     if at != 0 {
         for (index, time) in times.iter_mut().enumerate() {
-            let seconds = call.read_user_u64(at.wrapping_add(8 * index as u64))?;
-            *time = Time::At(seconds.saturating_mul(1_000_000_000));
+            let tv_sec = call.read_user_u64(at.wrapping_add(8 * index as u64))?.cast_signed();
+            *time = Time::At(Timespec { tv_sec, tv_nsec: 0 }.to_signed_ns());
         }
     }
     set_times(call, &path::resolve(call, AT_FDCWD, path, 0)?, times)
@@ -219,8 +219,8 @@ enum Time {
     Now,
     /// Not at all.
     Keep,
-    /// Nanoseconds since 1970.
-    At(u64),
+    /// Nanoseconds since 1970, or before.
+    At(i64),
 }
 
 fn read_timespecs<M: Machine>(call: &Call<M>, at: u64) -> Result<[Time; 2], Stop> {
@@ -232,8 +232,7 @@ fn read_timespecs<M: Machine>(call: &Call<M>, at: u64) -> Result<[Time; 2], Stop
         *time = match spec.tv_nsec {
             Timespec::UTIME_NOW => Time::Now,
             Timespec::UTIME_OMIT => Time::Keep,
-            // Times before 1970 become 1970.
-            0..1_000_000_000 => Time::At(spec.to_ns().unwrap_or(0)),
+            0..1_000_000_000 => Time::At(spec.to_signed_ns()),
             _ => return Err(Errno::EINVAL.into()),
         };
     }
@@ -246,7 +245,11 @@ fn read_timevals<M: Machine>(call: &Call<M>, at: u64) -> Result<[Time; 2], Stop>
         let mut bytes = [0; 2 * Timeval::SIZE];
         call.read_user(at, &mut bytes)?;
         for (time, bytes) in times.iter_mut().zip(bytes.chunks_exact(Timeval::SIZE)) {
-            *time = Time::At(Timeval::take(bytes).to_ns().ok_or(Errno::EINVAL)?);
+            let Timeval { tv_sec, tv_usec } = Timeval::take(bytes);
+            if !(0..1_000_000).contains(&tv_usec) {
+                return Err(Errno::EINVAL.into());
+            }
+            *time = Time::At(Timespec { tv_sec, tv_nsec: tv_usec * 1000 }.to_signed_ns());
         }
     }
     Ok(times)
@@ -270,7 +273,7 @@ fn set_times<M: Machine>(call: &Call<M>, node: &Node<M>, times: [Time; 2]) -> Sy
         match time {
             Time::Now => cell.set(now),
             Time::Keep => {}
-            Time::At(ns) => cell.set(ns),
+            Time::At(ns) => cell.set(ns.cast_unsigned()),
         }
     }
     inode.changed_ns.set(now);

@@ -160,10 +160,10 @@ fn of_inode(inode: &InodeRecord) -> Stat {
         size: inode.size.load(Ordering::Relaxed),
         block_size: PAGE_SIZE as u32,
         blocks: u64::from(inode.page_count.get()) * SECTORS_PER_PAGE,
-        accessed: Timespec::from_ns(inode.accessed_ns.get()),
-        modified: Timespec::from_ns(inode.modified_ns.get()),
-        changed: Timespec::from_ns(inode.changed_ns.get()),
-        created: Timespec::from_ns(inode.created_ns.get()),
+        accessed: Timespec::from_signed_ns(inode.accessed_ns.get().cast_signed()),
+        modified: Timespec::from_signed_ns(inode.modified_ns.get().cast_signed()),
+        changed: Timespec::from_signed_ns(inode.changed_ns.get().cast_signed()),
+        created: Timespec::from_signed_ns(inode.created_ns.get().cast_signed()),
     }
 }
 
