@@ -304,10 +304,36 @@ pub const BUS_ADRALN: i32 = 1;
 pub const BUS_ADRERR: i32 = 2;
 /// SIGILL: unknown instruction.
 pub const ILL_ILLOPC: i32 = 1;
+/// SIGILL: unknown operand.
+pub const ILL_ILLOPN: i32 = 2;
 /// SIGFPE: integer division by zero.
 pub const FPE_INTDIV: i32 = 1;
 /// SIGTRAP: breakpoint.
 pub const TRAP_BRKPT: i32 = 1;
+
+/// `si_code` of an instruction that the processor does not have.
+pub const fn illegal_code(isa: Isa) -> i32 {
+    match isa {
+        Isa::X86_64 => ILL_ILLOPN,
+        Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => ILL_ILLOPC,
+    }
+}
+
+/// `si_code` of a breakpoint. Of [`SI_KERNEL`], no address is told.
+pub const fn breakpoint_code(isa: Isa) -> i32 {
+    match isa {
+        Isa::X86_64 => SI_KERNEL,
+        Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => TRAP_BRKPT,
+    }
+}
+
+/// `si_code` of an access to what is no address. Of [`SI_KERNEL`], no address is told: x86-64 processors do not say it.
+pub const fn bad_address_code(isa: Isa) -> i32 {
+    match isa {
+        Isa::X86_64 => SI_KERNEL,
+        Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => SEGV_MAPERR,
+    }
+}
 
 /// Bytes of `siginfo_t`.
 pub const SIGINFO_SIZE: usize = 128;

@@ -244,7 +244,7 @@ fn signals() {
         SIGPROF SIGWINCH SIGIO SIGPWR SIGSYS SIG_BLOCK SIG_UNBLOCK SIG_SETMASK SIG_DFL SIG_IGN SI_USER SI_KERNEL SI_QUEUE
         SI_TIMER SI_TKILL BUS_ADRALN BUS_ADRERR TRAP_BRKPT);
     same_numbers!(signal, general: SA_NOCLDSTOP SA_NOCLDWAIT SA_SIGINFO SA_RESTORER SA_ONSTACK SA_RESTART SA_NODEFER
-        SA_RESETHAND SS_ONSTACK SS_DISABLE SS_AUTODISARM SEGV_MAPERR SEGV_ACCERR ILL_ILLOPC FPE_INTDIV);
+        SA_RESETHAND SS_ONSTACK SS_DISABLE SS_AUTODISARM SEGV_MAPERR SEGV_ACCERR ILL_ILLOPC ILL_ILLOPN FPE_INTDIV);
     same_fields!(signal::SigStack, libc::stack_t: ss_sp ss_flags ss_size);
     assert_eq!(signal::SigAction::size(Isa::X86_64), size_of::<general::kernel_sigaction>());
     assert_eq!(Isa::ALL.map(signal::SigAction::size), [32, 32, 24, 32]);

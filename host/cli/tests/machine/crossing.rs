@@ -22,7 +22,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 22] = [
+const SAME: [&str; 23] = [
     "values",
     "calls",
     "library",
@@ -45,6 +45,7 @@ const SAME: [&str; 22] = [
     "waits",
     "bounds",
     "told",
+    "faults",
 ];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 

@@ -176,13 +176,14 @@ pub fn memory_fault<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, add
 pub fn exception<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, trap: Trap) {
     let pc = registers::pc(&thread.frame);
     let (signal, code, address) = match trap {
-        Trap::IllegalInstruction { .. } => (abi::SIGILL, abi::ILL_ILLOPC, pc),
-        Trap::Breakpoint => (abi::SIGTRAP, abi::TRAP_BRKPT, pc),
+        Trap::IllegalInstruction { .. } => (abi::SIGILL, abi::illegal_code(M::ISA), pc),
+        Trap::Breakpoint => (abi::SIGTRAP, abi::breakpoint_code(M::ISA), pc),
         Trap::Arithmetic => (abi::SIGFPE, abi::FPE_INTDIV, pc),
         Trap::Misaligned { address } => (abi::SIGBUS, abi::BUS_ADRALN, address),
-        Trap::BadAddress { address } => (abi::SIGSEGV, abi::SEGV_MAPERR, address),
+        Trap::BadAddress { address } => (abi::SIGSEGV, abi::bad_address_code(M::ISA), address),
         Trap::Syscall | Trap::PageFault { .. } | Trap::Interrupt(_) | Trap::Guest(_) => return,
     };
+    let address = if code == abi::SI_KERNEL { 0 } else { address };
     force_fault(cpu, thread, signal, code, address);
 }
 
