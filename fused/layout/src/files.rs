@@ -89,7 +89,8 @@ pool_struct! {
         360 pub ranges: Cell64,
         /// `LATE_*`: whether its pages arrive when they are written (`/dev/late`).
         368 pub late: AtomicU32,
-        372 _pad1: Cell32,
+        /// 1: some space has, or had, a private mapping of it, with pages of which the file does not know.
+        372 pub mapped_privately: AtomicU32,
         376 _pad2: [Cell64; 17],
     }
 }

@@ -8,7 +8,7 @@ use motet_abi::{
     Errno,
     file::{F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SHRINK, F_SEAL_WRITE},
 };
-use motet_layout::{Frame, InodeRecord, PAGE_SHIFT, PAGE_SIZE, PoolAddr};
+use motet_layout::{Frame, InodeRecord, PAGE_SHIFT, PAGE_SIZE, PoolAddr, handshake::then_look};
 
 use crate::{
     Context,
@@ -186,13 +186,15 @@ pub fn truncate_some(
         return Ok(Piece { mapped: None, left: None });
     }
     let freed = free_from(context, inode, first, work);
-    let mapped = freed.others.then_some(freed.from..u64::MAX);
-    if freed.from > first {
-        return Ok(Piece { mapped, left: Some(freed.from << PAGE_SHIFT) });
+    let is_done = freed.from <= first;
+    if is_done {
+        inode.size.store(size, Ordering::Relaxed);
+        zero_in_page(context, inode, size, PAGE_SIZE - size % PAGE_SIZE);
     }
-    inode.size.store(size, Ordering::Relaxed);
-    zero_in_page(context, inode, size, PAGE_SIZE - size % PAGE_SIZE);
-    Ok(Piece { mapped, left: None })
+    then_look(); // whoever maps the file says so, and then faults by its size
+    let may_be_mapped = freed.others || inode.mapped_privately.load(Ordering::Relaxed) != 0;
+    let mapped = may_be_mapped.then_some(freed.from..u64::MAX);
+    Ok(Piece { mapped, left: (!is_done).then_some(freed.from << PAGE_SHIFT) })
 }
 
 /// Makes `len` bytes from `offset` read as zero, freeing whole pages. The size does not change. Returns pages as [`truncate`] does.

@@ -194,7 +194,7 @@ pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
             let mut left = Some(if reached.get() == 0 { end } else { reached.get() });
             while let Some(until) = left {
                 let piece = fs::punch_some(call.cpu, inode, offset, until, BUDGET)?;
-                forget_pages(call.cpu, inode, piece.mapped);
+                forget_pages(call.cpu, inode, piece.mapped, false);
                 left = piece.left;
                 if let Some(until) = left
                     && call.pauses(BUDGET)
@@ -327,7 +327,7 @@ pub fn drop_privileges<M: Machine>(call: &Call<M>, inode: &InodeRecord) {
 pub fn cut<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) -> Result<(), Stop> {
     loop {
         let piece = fs::truncate_some(call.cpu, inode, len, BUDGET)?;
-        forget_pages(call.cpu, inode, piece.mapped);
+        forget_pages(call.cpu, inode, piece.mapped, true);
         if piece.left.is_none() {
             return Ok(());
         }
@@ -335,10 +335,10 @@ pub fn cut<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) ->
     }
 }
 
-/// Unmaps pages that a file no longer has from all spaces that share it, if any may have them mapped.
-pub fn forget_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: Option<Range<u64>>) {
+/// Unmaps pages that a file no longer has from all spaces that map it, if any may have them mapped. `is_cut`: it has become shorter.
+pub fn forget_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: Option<Range<u64>>, is_cut: bool) {
     let Some(pages) = pages else { return };
-    for_each_space(cpu, |space| mm::forget_file_pages(cpu, space, inode, &pages));
+    for_each_space(cpu, |space| mm::forget_file_pages(cpu, space, inode, &pages, is_cut));
 }
 
 fn for_each_space<M: Machine>(cpu: &Cpu<M>, mut each: impl FnMut(&'static SpaceRecord)) {

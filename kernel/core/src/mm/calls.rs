@@ -319,15 +319,16 @@ pub fn unmap_locked<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start
     Ok(())
 }
 
-/// Unmaps pages that a file no longer has from a space's shared mappings: [`residency::forget_file`].
+/// Unmaps pages that a file no longer has from a space's mappings: [`residency::forget_file`].
 pub fn forget_file_pages<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
     inode: &'static InodeRecord,
     pages: &Range<u64>,
+    is_cut: bool,
 ) {
     let _guard = lock(cpu, &space.lock);
-    residency::forget_file(cpu, space, vma::within(cpu, space, 0..u64::MAX), inode, pages);
+    residency::forget_file(cpu, space, vma::within(cpu, space, 0..u64::MAX), inode, pages, is_cut);
 }
 
 /// Makes pages of a file read-only where a space shares it.

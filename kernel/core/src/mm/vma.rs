@@ -8,7 +8,8 @@ use core::{ops::Range, sync::atomic::Ordering};
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, Isa, PAGE_SIZE, PoolAddr, SpaceRecord, VMA_STACK, VMA_STORE, VMA_VIEW, VmaRecord, in_order,
+    InodeRecord, Isa, PAGE_SIZE, PoolAddr, SpaceRecord, VMA_SHARED, VMA_STACK, VMA_STORE, VMA_VIEW, VmaRecord,
+    handshake::then_look, in_order,
 };
 use motet_protocol::{
     Context, fs,
@@ -238,6 +239,10 @@ pub fn add<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> Res
     if let Some(inode) = spec.inode {
         fs::get(inode);
         fpga::forget_grant(space, inode);
+        if spec.flags & VMA_SHARED == 0 && inode.mapped_privately.load(Ordering::Relaxed) == 0 {
+            inode.mapped_privately.store(1, Ordering::Relaxed);
+            then_look(); // at the file's size, when there are faults
+        }
         vma.inode.set(cpu.raw(inode));
     }
     space.vma_count.set(space.vma_count.get() + 1);

@@ -273,7 +273,7 @@ impl Island {
 
     fn forget_file(&self, space: &Space) {
         let _guard = lock(self, &space.record.lock);
-        residency::forget_file(self, space.record, once(self.world.mapping), self.world.inode, &(0..1));
+        residency::forget_file(self, space.record, once(self.world.mapping), self.world.inode, &(0..1), false);
     }
 
     fn drop_page(&self, space: &Space, page: usize) {

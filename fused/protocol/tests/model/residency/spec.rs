@@ -121,6 +121,7 @@ impl World {
             let mapping: &VmaRecord = objects.make();
             mapping.start.set(PAGES[FILE]);
             mapping.end.set(PAGES[FILE] + PAGE_SIZE);
+            mapping.file_len.set(PAGE_SIZE);
             mapping.flags.set(VMA_SHARED);
             mapping.inode.set(core.raw(inode));
             let file = alloc_zeroed_frame(&core).expect("a model's pool has frames");
