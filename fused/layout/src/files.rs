@@ -297,9 +297,19 @@ pool_struct! {
         96 pub write_waiters: WaitQueue,
         /// The buffer's frames, allocated when first used.
         128 pub frames: [Cell32; 16],
-        192 _pad2: [Cell64; 8],
+        /// Of a connection: `RESET_*`, what its reader is told at the end.
+        192 pub reset: AtomicU32,
+        196 _pad1: Cell32,
+        200 _pad2: [Cell64; 7],
     }
 }
+
+/// [`PipeRecord::reset`]: the stream ends as it should.
+pub const RESET_NOT: u32 = 0;
+/// [`PipeRecord::reset`]: who wrote to it has not read all that was sent to it.
+pub const RESET_IS: u32 = 1;
+/// [`PipeRecord::reset`]: as [`RESET_IS`], and the reader has been told.
+pub const RESET_TOLD: u32 = 2;
 
 /// Longest name in an address of a socket.
 pub const SOCKET_NAME_MAX: usize = 108;

@@ -197,6 +197,49 @@ static void looks(void) {
     close(ends[1]);
 }
 
+/* An end is closed though not all has been read that was sent to it: the other end hears of that, once. */
+static int events_of(int fd) {
+    struct pollfd entry = {.fd = fd, .events = POLLIN | POLLRDHUP};
+    poll(&entry, 1, 0);
+    return entry.revents & (POLLIN | POLLRDHUP | POLLHUP | POLLERR);
+}
+static void resets(void) {
+    int ends[2], error = -1;
+    socklen_t len = sizeof error;
+    char bytes[16];
+    for (int way = 0; way < 4; way++) {
+        socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
+        printf("%d: sent %s", way, shown(send_there(ends[0], "unread", 6, 0)));
+        printf(" and back %s\n", shown(send_there(ends[1], "read", 4, 0)));
+        if (way == 1) printf("read all %s\n", shown(receive_there(ends[1], bytes, 16, 0)));
+        if (way == 2) shutdown(ends[0], SHUT_RDWR);
+        close(ends[1]);
+        printf("events %x\n", events_of(ends[0]));
+        if (way == 3) {
+            getsockopt(ends[0], SOL_SOCKET, SO_ERROR, &error, &len);
+            printf("error %s\n", strerror(error));
+        }
+        printf("received %s\n", shown(receive_there(ends[0], bytes, 16, 0)));
+        printf("nothing %s\n", shown(receive_there(ends[0], bytes, 0, 0)));
+        printf("then %s\n", shown(receive_there(ends[0], bytes, 16, MSG_PEEK)));
+        printf("then %s\n", shown(receive_there(ends[0], bytes, 16, 0)));
+        getsockopt(ends[0], SOL_SOCKET, SO_ERROR, &error, &len);
+        printf("error %s, events %x\n", strerror(error), events_of(ends[0]));
+        printf("sent %s\n", shown(send(ends[0], "x", 1, MSG_NOSIGNAL)));
+        close(ends[0]);
+    }
+    struct sockaddr_un address;
+    socklen_t address_len = address_of(&address, "resets", 1);
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0), early = socket(AF_UNIX, SOCK_STREAM, 0);
+    bind(listener, (struct sockaddr *)&address, address_len);
+    listen(listener, 2);
+    connect(early, (struct sockaddr *)&address, address_len);
+    close(listener);
+    printf("never accepted %s\n", shown(receive_there(early, bytes, 16, 0)));
+    printf("then %s\n", shown(receive_there(early, bytes, 16, 0)));
+    close(early);
+}
+
 /* Sends more than fits into the socket; an interest list says when there is room. */
 enum { LENGTH = 1 << 20 };
 static char out[LENGTH];
@@ -244,6 +287,7 @@ int main(void) {
     servers("server", 0);
     servers("motet test of sockets", 1);
     looks();
+    resets();
     floods();
     rmdir(folder);
     return 0;

@@ -176,6 +176,7 @@ pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
     let mut bytes = [0; 12];
     let number = match option {
         SO_TYPE | SO_DOMAIN => 1,
+        SO_ERROR if super::take_reset(call.cpu, socket) => Errno::ECONNRESET as u32,
         SO_ERROR | SO_PROTOCOL | SO_REUSEADDR | SO_KEEPALIVE => 0,
         SO_SNDBUF | SO_RCVBUF => PIPE_CAPACITY as u32,
         SO_ACCEPTCONN => u32::from(socket.state.load(Ordering::Acquire) == SOCKET_LISTENING),

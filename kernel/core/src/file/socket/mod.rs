@@ -14,8 +14,8 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*, signal::SIGPIPE, terminal::*};
 use motet_hal::Machine;
 use motet_layout::{
-    CoreId, FILE_SOCKET, ISLAND_RECLAIMING, InodeRecord, IslandId, PipeRecord, PoolAddr, SOCKET_CONNECTED,
-    SOCKET_LISTENING, SocketRecord, WaitQueue, in_order,
+    CoreId, FILE_SOCKET, ISLAND_RECLAIMING, InodeRecord, IslandId, PipeRecord, PoolAddr, RESET_IS, RESET_NOT,
+    RESET_TOLD, SOCKET_CONNECTED, SOCKET_LISTENING, SocketRecord, WaitQueue, in_order,
 };
 use motet_protocol::{Context, fs, lock::lock, pipe, slab, wait};
 
@@ -133,11 +133,27 @@ pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     let listens = socket.state.load(Ordering::Acquire) == SOCKET_LISTENING;
     let first = if listens { cpu.object(socket.pending[0].get()) } else { None };
     let pending = core::iter::successors(first, |pending: &&SocketRecord| cpu.object(pending.next.get()));
-    for socket in core::iter::once(socket).chain(pending) {
-        if let Some(pipes) = own_pipes(cpu, socket) {
-            shut(cpu, socket, pipes, SHUT_READ | SHUT_WRITE);
+    for ended in core::iter::once(socket).chain(pending) {
+        if let Some(pipes) = own_pipes(cpu, ended) {
+            let [incoming, outgoing] = pipes;
+            // Whoever has connected to what was never accepted is told, too.
+            if pipe::used(incoming) > 0 || !core::ptr::eq(ended, socket) {
+                // Once: it may have been told already.
+                let _ = outgoing.reset.compare_exchange(RESET_NOT, RESET_IS, Ordering::AcqRel, Ordering::Relaxed);
+            }
+            shut(cpu, ended, pipes, SHUT_READ | SHUT_WRITE);
         }
     }
+}
+
+/// Whether the peer has closed the connection and not read all that was sent to it (`ECONNRESET`). It is said once.
+fn take_reset<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> bool {
+    let is_reset = |[incoming, _]: [&'static PipeRecord; 2]| {
+        let reset = &incoming.reset;
+        reset.load(Ordering::Acquire) == RESET_IS
+            && reset.compare_exchange(RESET_IS, RESET_TOLD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    };
+    pipes(cpu, socket).is_some_and(is_reset)
 }
 
 /// Frees a socket (which has ended, if it had a descriptor), and the connections that it had not accepted.
@@ -277,14 +293,17 @@ fn receive<M: Machine>(
     into: &mut Cursor<M>,
 ) -> SysResult {
     let [incoming, _] = pipes(call.cpu, socket).ok_or(Errno::EINVAL)?;
-    if socket.shut.load(Ordering::Acquire) & SHUT_READ != 0 && pipe::used(incoming) == 0 {
-        return Ok(call.thread.progress.get());
-    }
-    match amount {
-        Amount::Peek => peek_pipe(call, incoming, nonblocking, into),
-        Amount::Full if !nonblocking => read_pipe_full(call, incoming, into),
-        Amount::Full | Amount::Some => read_pipe(call, incoming, nonblocking, into),
-    }
+    let received = if socket.shut.load(Ordering::Acquire) & SHUT_READ != 0 && pipe::used(incoming) == 0 {
+        Ok(call.thread.progress.get())
+    } else {
+        match amount {
+            Amount::Peek => peek_pipe(call, incoming, nonblocking, into),
+            Amount::Full if !nonblocking => read_pipe_full(call, incoming, into),
+            Amount::Full | Amount::Some => read_pipe(call, incoming, nonblocking, into),
+        }
+    };
+    let is_end = received == Ok(0) && pipe::used(incoming) == 0;
+    if is_end && take_reset(call.cpu, socket) { Err(Errno::ECONNRESET.into()) } else { received }
 }
 
 /// Writes to a connection. `signals`: whether the thread gets `SIGPIPE` when nobody reads any more.
@@ -320,7 +339,9 @@ pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
     let (input, output) = (pipe::readiness(incoming), pipe::readiness(outgoing));
     let no_more = input.no_writer || shut & SHUT_READ != 0;
     let hung_up = no_more && (output.no_reader || shut & SHUT_WRITE != 0);
+    let is_reset = incoming.reset.load(Ordering::Acquire) == RESET_IS;
     if_so(input.readable || no_more, INPUT)
+        | if_so(is_reset, POLLERR)
         | if_so(no_more, POLLRDHUP)
         | if_so(hung_up, POLLHUP)
         | if_so(output.writable || output.no_reader, OUTPUT)
