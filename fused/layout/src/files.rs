@@ -91,7 +91,9 @@ pool_struct! {
         368 pub late: AtomicU32,
         /// 1: some space has, or had, a private mapping of it, with pages of which the file does not know.
         372 pub mapped_privately: AtomicU32,
-        376 _pad2: [Cell64; 17],
+        /// The entry that named it last (pool address), if somebody still had it when that was removed; 0 otherwise. It goes with the inode.
+        376 pub last_entry: AtomicU64,
+        384 _pad2: [Cell64; 16],
     }
 }
 

@@ -1,5 +1,6 @@
 /*
- * What programs are told: by which name they were executed, times of files before 1970. The output is the same on the host.
+ * What programs are told: by which name they were executed, times of files before 1970, names of what has been removed. The output is the same
+ * on the host.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -98,6 +99,48 @@ static void times_of_files(void) {
     show_times("utime");
 }
 
+static void show_link(const char *what, const char *path) {
+    char text[4200];
+    ssize_t len = readlink(path, text, sizeof text - 1);
+    text[len < 0 ? 0 : len] = 0;
+    printf("%s: %s\n", what, shown(text));
+}
+
+/* Names of what has been removed, and is still in use. */
+static void removed(void) {
+    char path[64];
+    int fd = open("removed", O_RDWR | O_CREAT, 0644), replaced = open("replaced", O_RDWR | O_CREAT, 0644);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    show_link("there", path);
+    link("removed", "another");
+    unlink("another");
+    show_link("still there", path);
+    unlink("removed");
+    show_link("removed", path);
+    tell("linked again", linkat(AT_FDCWD, path, AT_FDCWD, "back", AT_SYMLINK_FOLLOW));
+    close(open("removed", O_RDWR | O_CREAT, 0644));
+    show_link("another one has its name", path);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", replaced);
+    rename("removed", "replaced");
+    show_link("replaced", path);
+    unlink("replaced");
+    mkdir("gone", 0755);
+    mkdir("gone/below", 0755);
+    int inside = open("gone/below/file", O_RDWR | O_CREAT, 0644);
+    if (chdir("gone/below") != 0) return;
+    unlink("file");
+    rmdir("../below");
+    show_link("working directory", "/proc/self/cwd");
+    tell("getcwd", syscall(SYS_getcwd, path, sizeof path) < 0 ? -1 : 0);
+    rmdir("../../gone");
+    snprintf(path, sizeof path, "/proc/self/fd/%d", inside);
+    show_link("file in it", path);
+    if (chdir(folder) != 0) return;
+    close(fd);
+    close(replaced);
+    close(inside);
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, 0, _IONBF, 0);
     if (getenv("FOLDER")) {
@@ -115,6 +158,7 @@ int main(int count, char **arguments) {
     copy(program, "copy", 0755);
     names();
     times_of_files();
+    removed();
     static const char *const made[] = {"copy", "script", "dated"};
     for (int i = 0; i < 3; i++)
         unlink(made[i]);

@@ -181,9 +181,9 @@ pub fn unlink(
         return Err(Errno::EISDIR);
     }
     remove(context, dir, entry);
-    slab::free(context, entry);
     inode.links.fetch_sub(1, Ordering::Relaxed);
     inode.changed_ns.set(now_ns);
+    forget_name(context, inode, entry);
     touch(dir, now_ns);
     drop(guard);
     put(context, inode);
@@ -209,7 +209,7 @@ pub fn rmdir(
     may_remove(inode)?;
     retire_directory(context, inode)?;
     remove(context, dir, entry);
-    slab::free(context, entry);
+    forget_name(context, inode, entry);
     dir.links.fetch_sub(1, Ordering::Relaxed);
     touch(dir, now_ns);
     drop(guard);
@@ -372,6 +372,22 @@ pub(super) fn entry_inode(context: &impl Context, entry: &EntryRecord) -> &'stat
 pub(super) fn touch(dir: &InodeRecord, now_ns: u64) {
     dir.modified_ns.set(now_ns);
     dir.changed_ns.set(now_ns);
+}
+
+/// An entry of an inode has been removed. If it was the last one, and somebody has the inode, that keeps it as long as it is there. The directory's
+/// lock is held, and a reference of the caller's.
+pub(super) fn forget_name(context: &impl Context, inode: &InodeRecord, entry: &'static EntryRecord) {
+    let is_kept = inode.links.load(Ordering::Relaxed) == 0 && inode.refs.load(Ordering::Acquire) > 1;
+    let keep = || inode.last_entry.compare_exchange(0, context.raw(entry), Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    if !is_kept || !keep() {
+        slab::free(context, entry);
+    }
+}
+
+/// The last name of an inode that has none any more; `None`: it is not known. Returns its bytes.
+pub fn last_name<'b>(context: &impl Context, inode: &InodeRecord, into: &'b mut [u8; NAME_MAX]) -> Option<&'b [u8]> {
+    let entry = context.object::<EntryRecord>(inode.last_entry.load(Ordering::Acquire));
+    entry.filter(|_| inode.links.load(Ordering::Relaxed) == 0).map(|entry| entry_name(context, entry, into))
 }
 
 /// Repairs a directory whose lock a dead core held and this one has now. What is linked forward in the list is in it, also what was being

@@ -19,14 +19,15 @@ use core::ops::Deref;
 use motet_layout::sync::Ordering;
 
 use motet_abi::Errno;
-use motet_layout::{InodeRecord, PipeRecord};
+use motet_layout::{EntryRecord, InodeRecord, PipeRecord};
 
 pub use contents::{
     FILE_SIZE_MAX, Piece, for_each_run, give_back, punch, punch_some, read_bytes, reserve, transfer, truncate,
     truncate_some, write_bytes,
 };
 pub use directory::{
-    create, directory_hint, entry_name, link, lookup, mkdir, parent, readdir, readdir_after, rmdir, symlink, unlink,
+    create, directory_hint, entry_name, last_name, link, lookup, mkdir, parent, readdir, readdir_after, rmdir, symlink,
+    unlink,
 };
 pub use pages::{has_page, page, page_or_allocate};
 pub use rename::{Replace, rename};
@@ -217,10 +218,18 @@ fn free_chain(context: &impl Context, inode: &'static InodeRecord) {
         if let Some(fifo) = context.object::<PipeRecord>(inode.pipe.load(Ordering::Relaxed)) {
             pipe::put(context, fifo);
         }
-        slab::free(context, inode);
+        free_record(context, inode);
         next =
             parent.filter(|parent| !core::ptr::eq(*parent, inode) && parent.refs.fetch_sub(1, Ordering::AcqRel) == 1);
     }
+}
+
+/// Frees the record of an inode, with the name that is known of it.
+fn free_record(context: &impl Context, inode: &'static InodeRecord) {
+    if let Some(entry) = context.object::<EntryRecord>(inode.last_entry.swap(0, Ordering::AcqRel)) {
+        slab::free(context, entry);
+    }
+    slab::free(context, inode);
 }
 
 /// Nobody has an open file of the service core any more: what its owner had there goes.
@@ -249,7 +258,7 @@ fn leave_fpga(context: &impl Context, interface: fpga::InterfaceId) {
 pub fn free_some(context: &impl Context, inode: &'static InodeRecord, work: u64) -> bool {
     let is_drained = contents::drain(context, inode, work);
     if is_drained {
-        slab::free(context, inode);
+        free_record(context, inode);
     }
     is_drained
 }

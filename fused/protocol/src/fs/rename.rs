@@ -11,11 +11,10 @@ use motet_layout::{EntryRecord, InodeRecord};
 use crate::{
     Context,
     lock::{Guard, lock},
-    slab,
 };
 
 use super::{
-    directory::{check_name, entry_inode, find, insert, remove, retire_directory, set_name, touch},
+    directory::{check_name, entry_inode, find, forget_name, insert, remove, retire_directory, set_name, touch},
     get,
     index::hash,
     is_directory, put,
@@ -77,7 +76,8 @@ pub fn rename(
             displace(context, new_dir, target, now_ns)?;
             new_entry.inode.set(context.raw(source));
             remove(context, old_dir, old_entry);
-            slab::free(context, old_entry);
+            set_name(context, old_entry, new_name, hash(new_dir, new_name));
+            forget_name(context, target, old_entry);
             Some(target)
         }
         _ => {

@@ -158,14 +158,35 @@ pub fn getcwd<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(path.len() as u64 + 1)
 }
 
-/// The absolute path of a directory. (Inodes of other files do not have their names.)
+/// The absolute path of a file. (Of several names of a file that is no directory, one; others are not known.)
 ///
 /// # Errors
-/// `ENAMETOOLONG`; `ENOENT` when a directory above was removed.
+/// `ENAMETOOLONG`; `ENOENT` when it, or a directory above, was removed.
 pub fn path_of<'b, M: Machine>(
     call: &Call<M>,
     node: &Node<M>,
     into: &'b mut [u8; PATH_MAX],
+) -> Result<&'b [u8], Errno> {
+    text_of(call, node, into, false)
+}
+
+/// As [`path_of`], for those who only want to be told: of what was removed the path that it had, with ` (deleted)` behind it.
+///
+/// # Errors
+/// `ENAMETOOLONG`; `ENOENT` when the path is not known.
+pub fn path_or_last<'b, M: Machine>(
+    call: &Call<M>,
+    node: &Node<M>,
+    into: &'b mut [u8; PATH_MAX],
+) -> Result<&'b [u8], Errno> {
+    text_of(call, node, into, true)
+}
+
+fn text_of<'b, M: Machine>(
+    call: &Call<M>,
+    node: &Node<M>,
+    into: &'b mut [u8; PATH_MAX],
+    also_removed: bool,
 ) -> Result<&'b [u8], Errno> {
     let mut start = into.len();
     match node {
@@ -177,13 +198,26 @@ pub fn path_of<'b, M: Machine>(
         Node::Inode(inode) => {
             let root = node::of_process(call, |process| &process.root);
             let mut at = inode.clone();
+            if also_removed && at.links.load(Ordering::Relaxed) == 0 {
+                prepend(b" (deleted)", into, &mut start)?;
+            }
             while !is_root(&root, &at) {
-                let above = fs::parent(call.cpu, at.inode());
+                let above = match fs::is_directory(&at) {
+                    true => fs::parent(call.cpu, at.inode()),
+                    false => fs::directory_hint(call.cpu, &at).ok_or(Errno::ENOENT)?,
+                };
                 if core::ptr::eq(above.inode(), at.inode()) {
                     // The caller's root is not above it.
                     break;
                 }
-                prepend_name(call, above.inode(), at.inode(), into, &mut start)?;
+                let mut name = [0; NAME_MAX];
+                match fs::last_name(call.cpu, at.inode(), &mut name).filter(|_| also_removed) {
+                    Some(last) => {
+                        prepend(last, into, &mut start)?;
+                        prepend(b"/", into, &mut start)?;
+                    }
+                    None => prepend_name(call, above.inode(), at.inode(), into, &mut start)?,
+                }
                 at = above;
             }
         }

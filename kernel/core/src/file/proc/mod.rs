@@ -20,7 +20,7 @@ use motet_protocol::{Context, hand, threads};
 
 use super::{
     description::{Anonymous, Kind},
-    dir::{Records, path_of},
+    dir::{Records, path_or_last},
     node::{self, Node},
     table,
 };
@@ -253,8 +253,8 @@ fn target_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) -> R
         return Ok(line.len);
     }
     let mut path = [0; PATH_MAX];
-    // A file without a name left has none to show.
-    let path = path_of(call, &target, &mut path).unwrap_or(b"/ (deleted)");
+    // What never had a name has none to show.
+    let path = path_or_last(call, &target, &mut path).unwrap_or(b"/ (deleted)");
     let into = into.get_mut(..path.len()).ok_or(Errno::ENAMETOOLONG)?;
     into.copy_from_slice(path);
     Ok(path.len())
