@@ -91,9 +91,12 @@ pool_struct! {
         368 pub late: AtomicU32,
         /// 1: some space has, or had, a private mapping of it, with pages of which the file does not know.
         372 pub mapped_privately: AtomicU32,
+        /// Open files that were opened for writing it ([`FileRecord::is_writer`]). Too high if a core has died that was opening or closing one.
+        376 pub writers: AtomicU32,
+        380 _pad1: Cell32,
         /// The entry that named it last (pool address), if somebody still had it when that was removed; 0 otherwise. It goes with the inode.
-        376 pub last_entry: AtomicU64,
-        384 _pad2: [Cell64; 16],
+        384 pub last_entry: AtomicU64,
+        392 _pad2: [Cell64; 15],
     }
 }
 
@@ -204,7 +207,10 @@ pool_struct! {
         56 pub watches: AtomicU64,
         /// Of a directory: the entry that was read last (pool address), a hint.
         64 pub last_entry: Cell64,
-        72 _pad2: [Cell64; 7],
+        /// 1: it was opened for writing a regular file, by its name, whose [`InodeRecord::writers`] count it.
+        72 pub is_writer: Cell32,
+        76 _pad1: Cell32,
+        80 _pad2: [Cell64; 6],
     }
 }
 

@@ -1,10 +1,11 @@
 /*
- * What programs are told: by which name they were executed, times of files before 1970, names of what has been removed. The output is the same
- * on the host.
+ * What programs are told: by which name they were executed, times of files before 1970, that a file is executed or being written. The output is the
+ * same on the host.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -69,6 +70,7 @@ static void names(void) {
     snprintf(script, sizeof script, "#!%s told\n", program);
     int out = open("script", O_WRONLY | O_CREAT, 0755);
     if (write(out, script, strlen(script)) < 0) return;
+    run(AT_FDCWD, "./script", told, 0); /* still open for writing */
     close(out);
     run(AT_FDCWD, "./script", told, 0);
     run(50, "script", told, 0);
@@ -141,9 +143,44 @@ static void removed(void) {
     close(inside);
 }
 
+static void busy(void) {
+    char *told[] = {"any name", "told", 0}, *waits[] = {"any name", "waits", 0}, path[64];
+    int status, ready[2];
+    copy("copy", "running", 0755);
+    if (pipe(ready) != 0) return;
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ready[1], 30);
+        execv("./running", waits);
+    }
+    char letter;
+    if (read(ready[0], &letter, 1) != 1) return;
+    tell("writing a program that runs", open("running", O_WRONLY));
+    tell("reading and writing it", open("running", O_RDWR));
+    tell("cutting it", truncate("running", 0));
+    tell("emptying it", open("running", O_RDONLY | O_TRUNC));
+    snprintf(path, sizeof path, "/proc/%d/exe", child);
+    tell("by another name", open(path, O_WRONLY));
+    tell("reading it", close(open("running", O_RDONLY)));
+    tell("removing it", rename("running", "moved"));
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    int out = open("moved", O_WRONLY);
+    tell("when it has ended", out);
+    int again = open("moved", O_RDWR), reads = open("moved", O_RDONLY);
+    run(AT_FDCWD, "./moved", told, 0);
+    close(out);
+    run(AT_FDCWD, "./moved", told, 0);
+    close(again);
+    run(AT_FDCWD, "./moved", told, 0);
+    close(reads);
+    close(ready[0]);
+    close(ready[1]);
+}
+
 int main(int count, char **arguments) {
     setvbuf(stdout, 0, _IONBF, 0);
-    if (getenv("FOLDER")) {
+    if (getenv("FOLDER") && (count < 2 || strcmp(arguments[1], "waits") != 0)) {
         strcpy(folder, getenv("FOLDER"));
         strcpy(program, getenv("PROGRAM"));
         printf("executed as %s:", shown((char *)getauxval(AT_EXECFN)));
@@ -152,6 +189,11 @@ int main(int count, char **arguments) {
         printf("\n");
         return 0;
     }
+    if (count > 1 && strcmp(arguments[1], "waits") == 0) {
+        if (write(30, "x", 1) == 1)
+            for (;;) pause();
+        return 1;
+    }
     strcpy(folder, "/tmp/told.XXXXXX");
     if (readlink("/proc/self/exe", program, sizeof program - 1) < 0 || !mkdtemp(folder) || chdir(folder) != 0) return 2;
     mkdir("below", 0755);
@@ -159,8 +201,9 @@ int main(int count, char **arguments) {
     names();
     times_of_files();
     removed();
-    static const char *const made[] = {"copy", "script", "dated"};
-    for (int i = 0; i < 3; i++)
+    busy();
+    static const char *const made[] = {"copy", "script", "dated", "moved"};
+    for (int i = 0; i < 4; i++)
         unlink(made[i]);
     rmdir("below");
     return chdir("/") || rmdir(folder);

@@ -14,7 +14,7 @@ use motet_hal::Machine;
 use motet_layout::{InodeRecord, SpaceRecord};
 use motet_protocol::{Context, fs, lock::lock};
 
-use super::{description::Kind, node::Node, path, rw, seals, table};
+use super::{busy, description::Kind, node::Node, path, rw, seals, table};
 use crate::{
     call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
@@ -145,6 +145,7 @@ pub fn truncate<M: Machine>(call: &Call<M>) -> SysResult {
     let inode = node.inode_or(Errno::EINVAL)?;
     check_has_length(inode)?;
     node.check(call, W_OK)?;
+    busy::check_not_executed(call.cpu, inode)?;
     set_length(call, inode, len)
 }
 

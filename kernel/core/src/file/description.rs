@@ -15,7 +15,7 @@ use motet_protocol::{
     slab::{self, SlabObject},
 };
 
-use super::{epoll, event, lock, proc::ProcNode, range_lock, socket, table, timer};
+use super::{busy, epoll, event, lock, proc::ProcNode, range_lock, socket, table, timer};
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
@@ -253,6 +253,7 @@ pub fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
         Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Signals(_)) => {}
     }
     if let Some(inode) = cpu.object(record.inode.get()) {
+        busy::closed(record, inode);
         fs::put(cpu, inode);
     }
     slab::free(cpu, record);

@@ -5,6 +5,7 @@
 //! holds the lock of an inode, pipe or terminal.
 
 mod attributes;
+mod busy;
 pub mod description;
 pub mod device;
 mod dir;

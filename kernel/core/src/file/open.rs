@@ -22,6 +22,7 @@ use motet_protocol::{
 
 use super::{
     attributes::{cut, drop_privileges},
+    busy,
     description::{self, Anonymous, Kind, OpenFile},
     device,
     node::Node,
@@ -221,6 +222,7 @@ fn check_existing<M: Machine>(call: &Call<M>, node: &Node<M>, flags: u32) -> Res
     match node {
         // That a file has been read is its owner's to hide.
         Node::Inode(inode) if flags & O_NOATIME != 0 && !rights.owns(inode) => Err(Errno::EPERM),
+        Node::Inode(inode) if writes || flags & O_TRUNC != 0 => busy::check_not_executed(call.cpu, inode.inode()),
         Node::Proc(node) => super::proc::check_open(call, *node),
         Node::Inode(_) | Node::Open(_) => Ok(()),
     }
@@ -263,6 +265,7 @@ fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -
         }
     }
     let record = description::create(call.cpu, &Parts { kind, flags, inode: Some(inode.inode()), object })?;
+    busy::opened(record, inode.inode(), flags);
     // The description has taken over the reference.
     inode.release();
     Ok(record)
@@ -390,7 +393,7 @@ pub fn attributes<M: Machine>(call: &Call<M>, dir: &InodeRecord, mode: u32) -> A
 /// Opens a program for exec: a regular file that may be executed.
 ///
 /// # Errors
-/// As `open`; `EACCES` when it is not executable.
+/// As `open`; `EACCES` when it is not executable; `ETXTBSY`.
 pub fn open_executable<'c, M: Machine>(
     call: &Call<'c, M>,
     dirfd: i32,
@@ -405,7 +408,10 @@ pub fn open_executable<'c, M: Machine>(
     }
     node.check(call, X_OK)?;
     match node {
-        Node::Inode(inode) if fs::file_type(&inode) == fs::TYPE_REGULAR => Ok(inode),
+        Node::Inode(inode) if fs::file_type(&inode) == fs::TYPE_REGULAR => {
+            busy::check_not_written(call.cpu, inode.inode())?;
+            Ok(inode)
+        }
         Node::Inode(_) | Node::Proc(_) | Node::Open(_) => Err(Errno::EACCES),
     }
 }
