@@ -106,6 +106,16 @@ pub fn consume_bytes(context: &impl Context, side: Side, stream: &HostStream, in
     drain(stream, into.len(), |ring, done, here| context.pool().read(ring, &mut into[done..done + here]))
 }
 
+/// Copies the next bytes into private memory, as many as there are, and leaves them in the stream: how many. They stay the next ones as long as
+/// nobody else consumes.
+pub fn peek_bytes(context: &impl Context, side: Side, stream: &HostStream, into: &mut [u8]) -> usize {
+    let _guard = (side == Side::Machine).then(|| lock(context, &stream.lock));
+    let len = into.len().min(used(stream));
+    let tail = stream.tail.load(Ordering::Relaxed);
+    pieces(stream, tail, len, |ring, done, here| context.pool().read(ring, &mut into[done..done + here]));
+    len
+}
+
 /// Produces bytes for readers that may come at any time ([`replay`]): the newest bytes replace the oldest.
 pub fn record(context: &impl Context, stream: &HostStream, from: &[u8]) -> Moved {
     let _guard = lock(context, &stream.lock);

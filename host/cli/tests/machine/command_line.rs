@@ -272,8 +272,29 @@ fn shell_on_a_terminal() -> Result<(), String> {
     shell.type_bytes(b"wrongg\x7f\n\x04")?;
     shell.type_line("rev /tmp/typed")?;
     shell.expect("gnorw\n")?;
+    pasted(&mut shell)?;
     shell.type_line("tty; exit 9")?;
     shell.finish(9)
+}
+
+/// What is typed faster than it is read arrives whole, in lines and raw; a line that is too long is cut as on Linux.
+fn pasted(shell: &mut Session) -> Result<(), String> {
+    let numbers = |last: u32| (1..=last).map(|number| format!("{number}\r")).collect::<String>();
+    shell.type_line("echo re''ady; cat > /tmp/lines; seq 20000 | cmp - /tmp/lines && echo li''nes")?;
+    shell.expect("ready\n")?;
+    shell.type_bytes(numbers(20_000).as_bytes())?;
+    shell.type_bytes(b"\x04")?;
+    shell.expect("lines\n")?;
+    let raw = "stty -icanon -echo; echo re''ady; head -c 13893 > /tmp/raw; stty icanon echo";
+    shell.type_line(&format!("{raw}; seq 3000 | cmp - /tmp/raw && echo ra''w"))?;
+    shell.expect("ready\n")?;
+    shell.type_bytes(numbers(3000).as_bytes())?;
+    shell.expect("raw\n")?;
+    shell.type_line("echo re''ady; cat > /tmp/long; wc -c < /tmp/long")?;
+    shell.expect("ready\n")?;
+    shell.type_bytes(&[b'a'; 5000])?;
+    shell.type_bytes(b"\rb\r\x04")?;
+    shell.expect("\n4098\n")
 }
 
 fn ends_by(signal: Signal) -> Result<(), String> {

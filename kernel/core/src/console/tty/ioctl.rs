@@ -12,7 +12,7 @@ use motet_hal::Machine;
 use motet_layout::Tty;
 use motet_protocol::lock::lock;
 
-use super::{bytes_ready, check_foreground, controls, line, terminal};
+use super::{bytes_ready, check_foreground, controls, input_arrived, line, terminal};
 use crate::{
     call::{Call, SysResult},
     permission::{self, Capability},
@@ -35,11 +35,15 @@ pub fn serve<M: Machine>(call: &Call<M>, request: u32, argument: u64) -> SysResu
             let mut bytes = [0; Termios::SIZE];
             call.read_user(argument, &mut bytes)?;
             check_foreground(call, SIGTTOU)?;
-            let _guard = lock(call.cpu, &tty.lock);
-            if request == TCSETSF {
-                line::flush_input(tty);
+            {
+                let _guard = lock(call.cpu, &tty.lock);
+                if request == TCSETSF {
+                    line::flush_input(tty);
+                }
+                set_attributes(tty, &Termios::take(&bytes));
             }
-            set_attributes(tty, &Termios::take(&bytes));
+            // There may be room for what the host has kept.
+            input_arrived(call.cpu);
         }
         TIOCGWINSZ => {
             let size = call.cpu.pool.header().terminal_size.load(Ordering::Relaxed);
@@ -74,8 +78,11 @@ pub fn serve<M: Machine>(call: &Call<M>, request: u32, argument: u64) -> SysResu
         TCFLSH => match argument {
             TCIFLUSH..=2 => {
                 if argument != TCOFLUSH {
-                    let _guard = lock(call.cpu, &tty.lock);
-                    line::flush_input(tty);
+                    {
+                        let _guard = lock(call.cpu, &tty.lock);
+                        line::flush_input(tty);
+                    }
+                    input_arrived(call.cpu);
                 }
             }
             _ => return Err(Errno::EINVAL.into()),

@@ -3,6 +3,9 @@
 //! The input ring holds `used` bytes from `read` on, the first `ready` of which can be read. In canonical mode a bit per
 //! ring position says that the byte there ends a line; a line ended by the end-of-file character ends in a zero byte
 //! with that bit, which readers do not see.
+//!
+//! A full ring takes nothing: the rest stays in the host's stream until somebody has read, so no finished line is lost. Only a line
+//! that fills the ring alone must go on, because nobody can read it before its end: what is behind its first 4095 bytes is dropped.
 
 use motet_layout::sync::Ordering;
 
@@ -22,7 +25,7 @@ use super::{super::streams::ring_host_if, put};
 use crate::{cpu::Cpu, signal};
 
 const SIZE: u32 = TTY_INPUT_SIZE as u32;
-/// Bytes taken from the host at a time.
+/// Most bytes taken from the host at a time.
 const CHUNK: usize = 64;
 const RUB_OUT: &[u8] = b"\x08 \x08";
 
@@ -34,72 +37,71 @@ pub struct Taken {
     pub ends_line: bool,
 }
 
-/// What a typed byte leads to, apart from its place in the input.
-#[derive(Default)]
-struct Effects {
-    echo: Echo,
+/// What typed bytes lead to, apart from their places in the input.
+struct Effects<'a> {
+    echo: Echo<'a>,
+    /// A signal from the keyboard; 0: none.
     signal: u32,
     wake: bool,
 }
 
-/// Bytes to be echoed, collected while the terminal is locked.
-struct Echo {
-    bytes: [u8; 512],
+/// Bytes to be echoed. What is collected goes to `put` when there is much of it, and in the end.
+struct Echo<'a> {
+    bytes: [u8; 256],
     len: usize,
+    put: &'a dyn Fn(&[u8]),
 }
 
-impl Default for Echo {
-    fn default() -> Self {
-        Self { bytes: [0; 512], len: 0 }
+impl Echo<'_> {
+    /// A piece is short: what one byte shows as, or rubs out.
+    fn push(&mut self, piece: &[u8]) {
+        if self.len + piece.len() > self.bytes.len() {
+            self.flush();
+        }
+        self.bytes[self.len..self.len + piece.len()].copy_from_slice(piece);
+        self.len += piece.len();
     }
-}
 
-impl Echo {
-    fn push(&mut self, bytes: &[u8]) {
-        let len = bytes.len().min(self.bytes.len() - self.len);
-        self.bytes[self.len..self.len + len].copy_from_slice(&bytes[..len]);
-        self.len += len;
+    fn flush(&mut self) {
+        (self.put)(&self.bytes[..self.len]);
+        self.len = 0;
     }
 }
 
 /// Moves some typed bytes from the host's stream into the terminal. `false`: there were none, or there is no room.
 pub fn take_input<M: Machine>(cpu: &Cpu<M>, tty: &'static Tty) -> bool {
     let input = &cpu.pool.header().console_in;
+    let put = |bytes: &[u8]| put(cpu, bytes);
+    let mut effects = Effects { echo: Echo { bytes: [0; 256], len: 0, put: &put }, signal: 0, wake: false };
     let mut bytes = [0; CHUNK];
     let guard = lock(cpu, &tty.lock);
     if is_full(tty) {
         return false;
     }
-    let moved = stream::consume_bytes(cpu, Side::Machine, input, &mut bytes);
-    ring_host_if(cpu, moved);
-    let mut effects = Effects::default();
-    let mut signals = [0; 4];
-    let mut count = 0;
-    for &byte in &bytes[..moved.len] {
-        type_byte(tty, byte, &mut effects);
-        if effects.signal != 0 && count < signals.len() {
-            signals[count] = effects.signal;
-            count += 1;
-        }
-        effects.signal = 0;
+    // Who consumes what is typed holds the terminal's lock, so the bytes stay there until it is known how many of them are taken.
+    let typed = stream::peek_bytes(cpu, Side::Machine, input, &mut bytes);
+    let mut taken = 0;
+    while taken < typed && effects.signal == 0 && !is_full(tty) {
+        type_byte(tty, bytes[taken], &mut effects);
+        taken += 1;
     }
+    ring_host_if(cpu, stream::consume_bytes(cpu, Side::Machine, input, &mut bytes[..taken]));
+    effects.echo.flush();
     let foreground = tty.foreground_pgid.get();
     drop(guard);
-    put(cpu, &effects.echo.bytes[..effects.echo.len]);
     if effects.wake {
         wait::wake(cpu, &tty.readers);
     }
-    for &signal in &signals[..count] {
-        if foreground != 0 {
-            signal::send_to_group(cpu, foreground, signal);
-        }
+    if effects.signal != 0 && foreground != 0 {
+        signal::send_to_group(cpu, foreground, effects.signal);
     }
-    moved.len > 0
+    taken > 0
 }
 
-/// Whether raw input fills the ring, so that the host has to keep the rest. Lines are cut instead.
+/// Whether the input takes no byte now, so that the host has to keep the rest until somebody has read. One place is kept for the end of a line.
 pub fn is_full(tty: &Tty) -> bool {
-    tty.flags[3].get() & ICANON == 0 && tty.used.get() + CHUNK as u32 > SIZE
+    let ends_by_typing = tty.flags[3].get() & ICANON != 0 && tty.ready.get() == 0;
+    tty.used.get() >= SIZE - 1 && !ends_by_typing
 }
 
 /// Takes bytes that are ready, up to the end of a line. The terminal is locked. `None`: none are ready.
@@ -174,7 +176,7 @@ pub fn process_output(tty: &Tty, bytes: &[u8], into: &mut [u8]) -> usize {
 }
 
 /// A byte was typed. The terminal is locked.
-fn type_byte(tty: &Tty, byte: u8, effects: &mut Effects) {
+fn type_byte(tty: &Tty, byte: u8, effects: &mut Effects<'_>) {
     let [input, _, _, local] = [0, 1, 2, 3].map(|index| tty.flags[index].get());
     let mut byte = if input & ISTRIP != 0 { byte & 0x7f } else { byte };
     match byte {
@@ -205,7 +207,7 @@ fn type_byte(tty: &Tty, byte: u8, effects: &mut Effects) {
 }
 
 /// A byte was typed in canonical mode.
-fn edit(tty: &Tty, byte: u8, effects: &mut Effects) {
+fn edit(tty: &Tty, byte: u8, effects: &mut Effects<'_>) {
     let local = tty.flags[3].get();
     let echo_to = &mut effects.echo;
     if is_control(tty, byte, VERASE) || byte == 8 && tty.control[VERASE].load(Ordering::Relaxed) == 127 {
@@ -237,9 +239,11 @@ fn edit(tty: &Tty, byte: u8, effects: &mut Effects) {
             echo(tty, byte, echo_to);
         }
         effects.wake = end_line(tty, byte);
-    } else if tty.used.get() < SIZE - 1 {
-        // The last place is kept for the end of the line.
-        append(tty, byte);
+    } else {
+        // The last place is kept for the end of the line. As on Linux, what is dropped is echoed, too.
+        if tty.used.get() < SIZE - 1 {
+            append(tty, byte);
+        }
         echo(tty, byte, echo_to);
     }
 }
@@ -271,7 +275,7 @@ fn last(tty: &Tty) -> Option<u8> {
 }
 
 /// Erases the last character of the line being typed: with `IUTF8` all its bytes.
-fn erase(tty: &Tty, echo_to: &mut Echo) {
+fn erase(tty: &Tty, echo_to: &mut Echo<'_>) {
     let Some(mut byte) = last(tty) else { return };
     tty.used.set(tty.used.get() - 1);
     if tty.flags[0].get() & IUTF8 != 0 {
@@ -291,7 +295,7 @@ fn erase(tty: &Tty, echo_to: &mut Echo) {
 }
 
 /// Echoes a byte as the terminal's settings say.
-fn echo(tty: &Tty, byte: u8, echo_to: &mut Echo) {
+fn echo(tty: &Tty, byte: u8, echo_to: &mut Echo<'_>) {
     let local = tty.flags[3].get();
     if local & ECHO == 0 {
         return;
