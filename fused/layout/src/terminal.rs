@@ -1,6 +1,6 @@
 //! The terminal.
 
-use crate::{AtomicByte, Cell32, Cell64, TerminalLock, WaitQueue};
+use crate::{AtomicByte, Cell32, Cell64, TerminalLock, WaitQueue, sync::AtomicU32};
 
 /// Bytes of terminal input that can wait for a reader.
 pub const TTY_INPUT_SIZE: usize = 4096;
@@ -26,7 +26,11 @@ pool_struct! {
         72 pub used: Cell32,
         /// End-of-file marks typed and not yet read.
         76 pub eof_marks: Cell32,
-        80 _pad0: [Cell64; 6],
+        /// The size that the foreground process group knows of (as [`PoolHeader::terminal_size`](crate::PoolHeader), which the host and programs
+        /// write). Who finds another one there and stores it here, sends the signal.
+        80 pub told_size: AtomicU32,
+        84 _pad0: Cell32,
+        88 _pad2: [Cell64; 5],
         /// Threads that wait for input.
         128 pub readers: WaitQueue,
         160 _pad1: [Cell64; 4],
@@ -34,6 +38,6 @@ pool_struct! {
         192 pub input: [AtomicByte; 4096],
         /// Per input byte, bit n: the byte n of `input` ends a line.
         4288 pub line_ends: [Cell64; 64],
-        4800 _pad2: [Cell64; 168],
+        4800 _pad3: [Cell64; 168],
     }
 }

@@ -273,6 +273,11 @@ fn shell_on_a_terminal() -> Result<(), String> {
     shell.type_line("rev /tmp/typed")?;
     shell.expect("gnorw\n")?;
     pasted(&mut shell)?;
+    // A program in the foreground is told that the terminal has another size.
+    shell.type_line("sh -c 'trap \"stty size; exit\" WINCH; echo ar\"\"med; while :; do sleep 0.1; done'")?;
+    shell.expect("armed\n")?;
+    shell.resize(40, 120)?;
+    shell.expect("40 120\n")?;
     shell.type_line("tty; exit 9")?;
     shell.finish(9)
 }
@@ -409,6 +414,17 @@ impl Session {
     /// Types bytes.
     pub fn type_bytes(&mut self, bytes: &[u8]) -> Result<(), String> {
         std::io::Write::write_all(&mut self.keys, bytes).map_err(|error| error.to_string())
+    }
+
+    /// The user makes the terminal larger or smaller.
+    pub fn resize(&self, rows: u16, columns: u16) -> Result<(), String> {
+        let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let told = || -> rustix::io::Result<()> {
+            rustix::termios::tcsetwinsize(&self.keys, size)?;
+            // The host's kernel tells only whom the terminal controls.
+            rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), Signal::WINCH)
+        };
+        told().map_err(|error| error.to_string())
     }
 
     /// Types a line.

@@ -4,7 +4,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{
     Errno,
-    signal::{SIGCONT, SIGHUP, SIGTTOU, SIGWINCH},
+    signal::{SIGCONT, SIGHUP, SIGTTOU},
     terminal::*,
     wire::Wire,
 };
@@ -12,7 +12,7 @@ use motet_hal::Machine;
 use motet_layout::Tty;
 use motet_protocol::lock::lock;
 
-use super::{bytes_ready, check_foreground, controls, input_arrived, line, terminal};
+use super::{bytes_ready, check_foreground, controls, input_arrived, line, tell_size, terminal};
 use crate::{
     call::{Call, SysResult},
     permission::{self, Capability},
@@ -55,9 +55,8 @@ pub fn serve<M: Machine>(call: &Call<M>, request: u32, argument: u64) -> SysResu
             call.read_user(argument, &mut bytes)?;
             let size = Winsize::take(&bytes);
             let word = u32::from(size.ws_row) << 16 | u32::from(size.ws_col);
-            if call.cpu.pool.header().terminal_size.swap(word, Ordering::Relaxed) != word {
-                signal::send_to_group(call.cpu, tty.foreground_pgid.get(), SIGWINCH);
-            }
+            call.cpu.pool.header().terminal_size.store(word, Ordering::Relaxed);
+            tell_size(call.cpu, tty);
         }
         TIOCGPGRP => {
             own(call)?;

@@ -14,7 +14,7 @@ use motet_layout::sync::Ordering;
 use motet_abi::{
     Errno,
     file::O_NOCTTY,
-    signal::{SIGTTIN, SIGTTOU, bit},
+    signal::{SIGTTIN, SIGTTOU, SIGWINCH, bit},
     terminal::*,
 };
 use motet_hal::Machine;
@@ -44,10 +44,11 @@ pub fn start<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
     ioctl::set_attributes(tty, &Termios::fresh());
     tty.session.set(process.sid.load(Ordering::Relaxed));
     tty.foreground_pgid.set(process.pgid.load(Ordering::Relaxed));
+    tty.told_size.store(cpu.pool.header().terminal_size.load(Ordering::Relaxed), Ordering::Relaxed);
     input_arrived(cpu);
 }
 
-/// Moves what the host has typed into the terminal, and asks the host to ring for more.
+/// Moves what the host has typed into the terminal, and asks the host to ring for more. Tells of a new size, for which the host rings, too.
 #[inline(always)]
 pub fn input_arrived<M: Machine>(cpu: &Cpu<M>) {
     if cpu.pool.header().interactive.get() == CONSOLE_TERMINAL {
@@ -59,6 +60,7 @@ pub fn input_arrived<M: Machine>(cpu: &Cpu<M>) {
 fn take_all_input<M: Machine>(cpu: &Cpu<M>) {
     let header = cpu.pool.header();
     let tty = terminal(cpu);
+    tell_size(cpu, tty);
     loop {
         if line::take_input(cpu, tty) {
             continue;
@@ -69,6 +71,17 @@ fn take_all_input<M: Machine>(cpu: &Cpu<M>) {
         }
         if line::is_full(tty) || stream::consumer_waits(&header.console_in) {
             return;
+        }
+    }
+}
+
+/// Tells the foreground process group if the terminal has another size than it knows of.
+fn tell_size<M: Machine>(cpu: &Cpu<M>, tty: &Tty) {
+    let size = cpu.pool.header().terminal_size.load(Ordering::Relaxed);
+    if tty.told_size.load(Ordering::Relaxed) != size && tty.told_size.swap(size, Ordering::Relaxed) != size {
+        let foreground = tty.foreground_pgid.get();
+        if foreground != 0 {
+            signal::send_to_group(cpu, foreground, SIGWINCH);
         }
     }
 }
