@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use motet_error::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result, output};
 use motet_page::format::escape;
 
 use crate::report::{Measurement, number};
@@ -22,7 +22,7 @@ pub fn prepare(folder: &Path) -> Result<()> {
 /// # Errors
 /// The host refuses.
 pub fn write(folder: &Path, title: &str, body: &str) -> Result<()> {
-    std::fs::write(folder.join("index.html"), motet_page::page(title, body)).map_err(refused(folder))
+    output::write(&folder.join("index.html"), motet_page::page(title, body).as_bytes()).map_err(refused(folder))
 }
 
 fn refused(folder: &Path) -> impl Fn(std::io::Error) -> Error {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use motet_error::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result, output};
 use serde::Serialize;
 
 /// One measured figure. Names are stable: a metric never changes its meaning.
@@ -74,7 +74,7 @@ pub fn write_json(path: &Path, measurements: &[Measurement]) -> Result<()> {
     let mut text = serde_json::to_string_pretty(measurements).expect("numbers and strings");
     text.push('\n');
     let failed = |error| Error::new(ErrorKind::CantCreate, format!("{}: {error}", path.display()));
-    std::fs::write(path, text).map_err(failed)
+    output::write(path, text.as_bytes()).map_err(failed)
 }
 
 /// The table.

@@ -1,17 +1,16 @@
 //! Files for results. They are made before a long run, so that a wrong path is reported at once.
 
 use std::{
-    fs::File,
-    io::{self, BufWriter, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
-use motet_error::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result, output::Output};
 
 /// The file that an option names.
 #[derive(Debug)]
 pub struct OutputFile {
-    file: File,
+    output: Output,
     option: &'static str,
     path: PathBuf,
 }
@@ -22,18 +21,16 @@ impl OutputFile {
     /// # Errors
     /// It cannot be made.
     pub fn create(option: &'static str, path: &Path) -> Result<Self> {
-        let file = File::create(path).map_err(|error| failed(ErrorKind::CantCreate, option, path, &error))?;
-        Ok(Self { file, option, path: path.into() })
+        let output = Output::create(path).map_err(|error| failed(ErrorKind::CantCreate, option, path, &error))?;
+        Ok(Self { output, option, path: path.into() })
     }
 
     /// Writes what `contents` writes.
     ///
     /// # Errors
-    /// The file does not take it.
+    /// The file does not take it. Then there is none.
     pub fn write(&self, contents: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-        let mut out = BufWriter::new(&self.file);
-        let written = contents(&mut out).and_then(|()| out.flush());
-        written.map_err(|error| failed(ErrorKind::Io, self.option, &self.path, &error))
+        self.output.write(contents).map_err(|error| failed(ErrorKind::Io, self.option, &self.path, &error))
     }
 }
 

@@ -1,5 +1,7 @@
-//! Failures of the host's programs: what `motet` says, and the exit status that it ends with.
+//! Failures of the host's programs: what `motet` says, and the exit status that it ends with. [`output`] has the files that results go to.
 #![forbid(unsafe_code)]
+
+pub mod output;
 
 use std::{
     fmt,

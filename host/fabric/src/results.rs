@@ -112,9 +112,15 @@ impl Copy<'_> {
     /// Another name of a file that is there already, or the file.
     fn file(&mut self, inode: &'static InodeRecord, into: &Rc<OwnedFd>, name: OsString, path: &Path) -> Result<()> {
         let record = std::ptr::from_ref(inode).addr();
+        let kind = match pool_fs::file_type(inode) {
+            pool_fs::TYPE_SYMLINK => FileType::Symlink,
+            pool_fs::TYPE_PIPE => FileType::Fifo,
+            _ => FileType::RegularFile,
+        };
         if let Some((folder, first)) = self.several.get(&record) {
-            let linked =
-                put(into, &name, |temporary| rustix::fs::linkat(folder, first, into, temporary, AtFlags::empty()));
+            let linked = put(into, &name, kind, |temporary| {
+                rustix::fs::linkat(folder, first, into, temporary, AtFlags::empty())
+            });
             // Not every file system has them. Then it is copied as often as it has names.
             if linked.is_ok() {
                 return Ok(());
@@ -133,14 +139,29 @@ impl Copy<'_> {
     }
 }
 
-/// Makes something under a temporary name, and gives it its name when it is complete.
-fn put(into: &OwnedFd, name: &OsStr, make: impl FnOnce(&str) -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+/// Makes something under a temporary name, and gives it its name when it is complete. A device, pipe or socket of the host is not
+/// replaced, except a pipe by a pipe.
+fn put(
+    into: &OwnedFd,
+    name: &OsStr,
+    kind: FileType,
+    make: impl FnOnce(&str) -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    let there = rustix::fs::statat(into, name, AtFlags::SYMLINK_NOFOLLOW);
+    let there = there.map(|there| FileType::from_raw_mode(there.st_mode));
+    if there.is_ok_and(|there| there != kind && is_special(there)) {
+        return Err(rustix::io::Errno::EXIST);
+    }
     let temporary = temporary_name(name);
     let _ = rustix::fs::unlinkat(into, &temporary, AtFlags::empty());
     let made = make(&temporary).and_then(|()| rustix::fs::renameat(into, &temporary, into, name));
     // Also of two names of one file, which renaming leaves alone (rename(2)).
     let _ = rustix::fs::unlinkat(into, &temporary, AtFlags::empty());
     made
+}
+
+fn is_special(kind: FileType) -> bool {
+    !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink)
 }
 
 /// Gives a file or folder of the host the owner (root can), mode and times of one in the machine.
@@ -208,7 +229,7 @@ fn make_folder(into: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
 
 /// Copies one file: into a temporary one, to disk, then to its name.
 fn copy_file(pool: &HostPool, inode: &'static InodeRecord, into: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
-    put(into, name, |temporary| {
+    put(into, name, FileType::RegularFile, |temporary| {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(into, temporary, flags, Mode::RUSR | Mode::WUSR)?);
         let system = |error: std::io::Error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
@@ -220,7 +241,7 @@ fn copy_file(pool: &HostPool, inode: &'static InodeRecord, into: &OwnedFd, name:
 
 /// A named pipe, without what was in it.
 fn copy_fifo(inode: &InodeRecord, into: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
-    put(into, name, |temporary| {
+    put(into, name, FileType::Fifo, |temporary| {
         rustix::fs::mknodat(into, temporary, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
         if let Some((user, group)) = owner_to_give(inode) {
             rustix::fs::chownat(into, temporary, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -233,7 +254,7 @@ fn copy_fifo(inode: &InodeRecord, into: &OwnedFd, name: &OsStr) -> rustix::io::R
 fn copy_link(pool: &HostPool, inode: &'static InodeRecord, into: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
     let mut target = vec![0; (inode.size.load(Ordering::Relaxed)).min(PAGE_SIZE) as usize];
     let len = pool_fs::read_bytes(pool, inode, 0, &mut target);
-    put(into, name, |temporary| {
+    put(into, name, FileType::Symlink, |temporary| {
         rustix::fs::symlinkat(&target[..len], into, temporary)?;
         if let Some((user, group)) = owner_to_give(inode) {
             rustix::fs::chownat(into, temporary, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -370,6 +391,17 @@ mod tests {
         let error = Results::prepare(&out).unwrap().collect(&pool(&Tree::of(&deep))).unwrap_err();
         assert!(error.message.contains("out/deep") && error.exit_status() == 74, "{error}");
         assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "untouched");
+    }
+
+    #[test]
+    fn a_pipe_on_the_host_is_not_replaced_by_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let file = [("out", Entry::Directory, 0o755), ("out/file", Entry::Bytes(b"new".into()), 0o644)];
+        let error = Results::prepare(folder.path()).unwrap().collect(&pool(&Tree::of(&file))).unwrap_err();
+        assert!(error.message.contains("file: File exists") && error.exit_status() == 74, "{error}");
+        assert!(fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
     }
 
     #[test]

@@ -12,12 +12,12 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error| Error::read(path, error))
 }
 
-/// Replaces a file.
+/// Fills a file.
 ///
 /// # Errors
-/// It cannot be written.
+/// It cannot be written. Nothing is left of it then.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    std::fs::write(path, bytes).map_err(|error| Error::write(path, error))
+    motet_error::output::write(path, bytes).map_err(|error| Error::write(path, error))
 }
 
 /// Makes a folder and those above it.

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use motet_error::{Error, ErrorKind, Result};
+use motet_error::{Error, ErrorKind, Result, output};
 use motet_fabric::stats::Stats;
 
 use crate::stats;
@@ -45,8 +45,10 @@ impl Folder {
     /// # Errors
     /// They cannot be written.
     pub fn write(&self, measured: &Stats) -> Result<()> {
-        fs::write(self.stats(), stats::text(measured)).map_err(|error| failed(&self.stats(), &error))?;
-        fs::write(self.page(), page::page(measured)).map_err(|error| failed(&self.page(), &error))
+        let write =
+            |path: &Path, text: String| output::write(path, text.as_bytes()).map_err(|error| failed(path, &error));
+        write(&self.stats(), stats::text(measured))?;
+        write(&self.page(), page::page(measured))
     }
 
     fn page(&self) -> PathBuf {

@@ -20,10 +20,9 @@ mod signature;
 mod targets;
 mod unwind;
 
-use std::{
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+
+use motet_error::output::Output;
 
 use self::{
     image::{Image, Memory},
@@ -32,7 +31,7 @@ use self::{
 };
 pub use self::{plan::Pin, resolve::Input};
 use crate::{
-    error::{Error, Result, write},
+    error::{Error, Result},
     isa::PerIsa,
     tools::Tools,
 };
@@ -95,9 +94,9 @@ fn entry(plan: &plan::Plan, name: &str, isa: usize) -> Result<u64> {
 
 /// Replaces the file, which may be running.
 fn write_executable(path: &Path, bytes: &[u8]) -> Result<()> {
-    let _ = std::fs::remove_file(path);
-    write(path, bytes)?;
-    let mut permissions = std::fs::metadata(path).map_err(|error| Error::write(path, error))?.permissions();
-    permissions.set_mode(permissions.mode() | (permissions.mode() & 0o444) >> 2);
-    std::fs::set_permissions(path, permissions).map_err(|error| Error::write(path, error))
+    let written = Output::replace(path).and_then(|output| {
+        output.write(|out| out.write_all(bytes))?;
+        output.make_executable()
+    });
+    written.map_err(|error| Error::write(path, error))
 }

@@ -1,6 +1,11 @@
 //! `motet cc` on small programs: what it makes runs on this computer, and is the same for all ISAs.
 
-use std::{ffi::OsString, path::Path, process::Command};
+use std::{
+    ffi::OsString,
+    os::unix::fs::FileTypeExt,
+    path::Path,
+    process::Command,
+};
 
 use motet_abi::fat::{Header, Near, Pin, Signature};
 use motet_layout::{Isa, IslandId};
@@ -49,6 +54,31 @@ fn a_program_runs_unmodified_on_its_primary_isa() {
     folder.write("a.c", PROGRAM);
     assert_eq!(folder.cc("-O1 -Wall %a.c -o %a -lm -lpthread").unwrap(), 0);
     assert_eq!(folder.run("a"), "one three two\nt7 none\n3 0.841471 0.5 1\n");
+}
+
+#[test]
+fn pipes_and_devices_are_written_through_and_stay() {
+    let folder = Folder::new();
+    folder.write("a.c", "int main(void) { return 0; }\n");
+    for call in ["-c %a.c -o %pipe", "%a.c -o %pipe", "%a.c -o %a --emit-isa riscv64 %pipe"] {
+        let pipe = folder.path("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read(pipe).unwrap()
+        });
+        assert_eq!(folder.cc(call).unwrap(), 0, "{call}");
+        assert!(std::fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo(), "{call}");
+        assert!(reader.join().unwrap().starts_with(b"\x7fELF"), "{call}");
+        std::fs::remove_file(&pipe).unwrap();
+    }
+    std::os::unix::fs::symlink("/dev/full", folder.path("full")).unwrap();
+    for call in ["-c %a.c -o %full", "%a.c -o %full", "%a.c -o %a --emit-isa riscv64 %full"] {
+        let error = folder.cc(call).unwrap_err();
+        assert!(error.message.contains("/full: No space left"), "{call}: {error}");
+        assert_eq!(error.exit_status(), 73);
+        assert!(std::fs::symlink_metadata(folder.path("full")).unwrap().is_symlink(), "{call}");
+    }
 }
 
 #[test]
