@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{IsTerminal, Write},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -111,15 +112,27 @@ fn own_headers(folder: &Path) -> Result<PathBuf> {
     let headers = folder.join("include");
     for (name, text) in HEADERS {
         let path = headers.join(name);
-        if std::fs::read(&path).ok().as_deref() != Some(text.as_bytes()) {
+        // Who may read the folder may read what is in it.
+        let rights = |path: &Path| std::fs::metadata(path).ok().map(|there| there.permissions().mode() & 0o666);
+        let is_readable = || rights(&path).is_some_and(|own| Some(own) == rights(&headers));
+        if std::fs::read(&path).ok().as_deref() != Some(text.as_bytes()) || is_own(&path) && !is_readable() {
             create_folder(&headers)?;
             // By way of another name, since several compilers may run at once.
             let mut new = tempfile::NamedTempFile::new_in(&headers).map_err(|error| Error::write(&headers, error))?;
             new.write_all(text.as_bytes()).map_err(|error| Error::write(&path, error))?;
+            if let Some(mode) = rights(&headers) {
+                let permissions = std::fs::Permissions::from_mode(mode);
+                new.as_file().set_permissions(permissions).map_err(|error| Error::write(&path, error))?;
+            }
             new.persist(&path).map_err(|error| Error::write(&path, error))?;
         }
     }
     Ok(headers)
+}
+
+/// Whether a file is this user's, who can then mend its rights.
+fn is_own(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|there| there.uid() == rustix::process::geteuid().as_raw())
 }
 
 struct Driver {

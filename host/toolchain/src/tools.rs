@@ -6,6 +6,8 @@ use std::{
     process::Command,
 };
 
+use rustix::fs::{FlockOperation, flock};
+
 use crate::error::{Error, ErrorKind, Result, create_folder};
 
 /// The version of the package: clang and lld 19.1, musl 1.2.5.
@@ -71,12 +73,44 @@ fn fetch(folder: &Path, package: &Path) -> Result<()> {
     std::fs::rename(&partial, package).map_err(|error| Error::write(package, error))
 }
 
-/// Waits until no other process holds the lock file `path`, and holds it until the result is dropped.
+/// Waits until no other process holds the lock file `path`, after having said so, and holds it until the result is dropped.
 ///
 /// # Errors
 /// The file cannot be made.
 pub fn lock(path: &Path) -> Result<File> {
+    lock_or_say(path, || {
+        eprintln!("motet: another build of the compiler's libraries is under way; waiting for it ({})", path.display());
+    })
+}
+
+fn lock_or_say(path: &Path, waits: impl FnOnce()) -> Result<File> {
     let file = File::create(path).map_err(|error| Error::write(path, error))?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).map_err(|error| Error::write(path, error))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            waits();
+            flock(&file, FlockOperation::LockExclusive)
+        }
+        other => other,
+    }
+    .map_err(|error| Error::write(path, error))?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::mpsc, thread, time::Duration};
+
+    #[test]
+    fn who_waits_for_another_build_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let held = lock_or_say(&path, || panic!("nobody holds it")).unwrap();
+        let (said, heard) = mpsc::channel();
+        let waiter = thread::spawn(move || lock_or_say(&path, || said.send(()).unwrap()).map(drop));
+        heard.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(!waiter.is_finished());
+        drop(held);
+        waiter.join().unwrap().unwrap();
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    os::unix::fs::FileTypeExt,
+    os::unix::fs::{FileTypeExt, PermissionsExt},
     path::Path,
     process::Command,
 };
@@ -78,6 +78,21 @@ fn pipes_and_devices_are_written_through_and_stay() {
         assert!(error.message.contains("/full: No space left"), "{call}: {error}");
         assert_eq!(error.exit_status(), 73);
         assert!(std::fs::symlink_metadata(folder.path("full")).unwrap().is_symlink(), "{call}");
+    }
+}
+
+#[test]
+fn headers_can_be_read_by_whoever_may_read_the_folder() {
+    let folder = Folder::new();
+    folder.write("a.c", "#include <motet.h>\nint main(void) { return 0; }\n");
+    let include = toolchain_folder().join("include");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o666;
+    assert_eq!(folder.cc("-c %a.c -o %a.o").unwrap(), 0);
+    // As earlier versions have left it.
+    std::fs::set_permissions(include.join("motet.h"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(folder.cc("-c %a.c -o %a.o").unwrap(), 0);
+    for header in ["motet.h", "motet_dma.h", "hthread.h"] {
+        assert_eq!(mode(&include.join(header)), mode(&include), "{header}");
     }
 }
 
