@@ -233,6 +233,9 @@ fn only_file(folder: &Path) -> Result<PathBuf> {
     Ok(entry.map_err(file_error(folder))?.path())
 }
 
+/// How long it may take to unpack a package.
+const UNPACK_WITHIN: Duration = Duration::from_secs(60);
+
 /// Writes the kernel of a package to `image`, without unpacking its thousands of modules.
 fn unpack_image(deb: &Path, image: &Path) -> Result<()> {
     let failed = |what: &str| Error::new(ErrorKind::Unavailable, format!("{}: {what}", deb.display()));
@@ -243,13 +246,13 @@ fn unpack_image(deb: &Path, image: &Path) -> Result<()> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| failed(&format!("dpkg-deb: {error}")))?;
-    let status = Command::new("tar")
+    let tar = Command::new("tar")
         .args(["-x", "-O", "--wildcards", "./boot/vmlinu*"])
         .stdin(archive.stdout.take().map_or_else(Stdio::null, Stdio::from))
         .stdout(file)
-        .status();
-    let unpacked = process::wait(&mut archive, Duration::from_secs(60)) == Some(true);
-    if !unpacked || !status.is_ok_and(|status| status.success()) {
+        .spawn();
+    let unpacked = tar.is_ok_and(|mut tar| process::wait(&mut tar, UNPACK_WITHIN) == Some(true));
+    if process::wait(&mut archive, UNPACK_WITHIN) != Some(true) || !unpacked {
         return Err(failed("has no kernel"));
     }
     Ok(())

@@ -49,7 +49,7 @@ pub fn time(project: &Project) -> Result<Duration> {
         let _ = terminal.write_all(b"exit\r");
     }
     let ended = process::wait(&mut child, if after.is_some() { AT_MOST } else { Duration::ZERO });
-    let messages = messages.join().unwrap_or_default();
+    let messages = messages.text();
     match (after, ended) {
         (Some(after), Some(_)) => Ok(after),
         (None, _) => Err(failure("no prompt", &seen, &messages)),
@@ -70,6 +70,8 @@ fn open_terminal() -> rustix::io::Result<(File, OwnedFd)> {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
     let theirs = rustix::fs::open(name.as_c_str(), flags, rustix::fs::Mode::empty())?;
     tcsetwinsize(&ours, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 })?;
+    // What poll has seen may be gone when it is read: nothing here waits for a terminal without an end.
+    rustix::io::ioctl_fionbio(&ours, true)?;
     Ok((File::from(ours), theirs))
 }
 
@@ -94,6 +96,15 @@ fn has_prompt(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_on_which_nothing_is_said_is_not_waited_for() {
+        let (mut terminal, theirs) = open_terminal().unwrap();
+        assert_eq!(terminal.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+        // Nobody reads what is typed.
+        assert!(terminal.write_all("x\n".repeat(1 << 19).as_bytes()).is_err());
+        drop(theirs);
+    }
 
     #[test]
     fn prompts_are_told_from_other_lines() {

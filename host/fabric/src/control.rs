@@ -25,6 +25,10 @@ use crate::{HostPool, state, vm_console::Session};
 const NAME: &str = "motet-";
 /// Who asks and then says nothing is left after so long.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Whoever is asked answers within so long ...
+const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
+/// ... or, if an island is to boot first, within this. The machine's own limit (`--boot-timeout`) is shorter.
+const RESTARTED_WITHIN: Duration = Duration::from_secs(3600);
 /// The longest line of a question, or first one of an answer.
 const LINE_MAX: usize = 100;
 /// First line of an answer.
@@ -272,6 +276,10 @@ pub fn ask(process: u32, request: &str) -> Result<String> {
 pub(crate) fn begin(process: u32, request: &str) -> Result<UnixStream> {
     let gone = |_| Error::new(ErrorKind::Unavailable, format!("the machine of process {process} does not answer"));
     let mut stream = address(process).and_then(|address| UnixStream::connect_addr(&address)).map_err(gone)?;
+    // A machine that has been stopped by a signal does not answer.
+    let at_most = if request.starts_with("restart ") { RESTARTED_WITHIN } else { ANSWERED_WITHIN };
+    stream.set_read_timeout(Some(at_most)).host("a socket")?;
+    stream.set_write_timeout(Some(at_most)).host("a socket")?;
     // Who refuses may have answered and gone without having read what is asked: neither end of the connection is then an error.
     let _ = writeln!(stream, "{request}");
     match read_line(&mut stream).unwrap_or_default().as_str() {

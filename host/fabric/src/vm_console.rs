@@ -165,6 +165,8 @@ pub enum Outcome {
 /// The machine has gone, or refuses: there is no such virtual machine, or another one uses its console; the host refuses something.
 pub fn attach(process: u32, id: u32, begins: impl FnOnce(bool)) -> Result<Outcome> {
     let mut connection = control::begin(process, &format!("console {id}"))?;
+    // From now on it is polled.
+    connection.set_read_timeout(None).host("a socket")?;
     let signals = Signals::new()?;
     let stdin = rustix::stdio::stdin();
     let raw_mode = RawMode::enter();

@@ -62,7 +62,7 @@ pub fn watch(command: &mut Command, programs: usize, at_most: Duration, private:
         }
     }
     let ended = process::wait(&mut child, Duration::from_secs(10).min(at_most));
-    let said = stderr.join().unwrap_or_default();
+    let said = stderr.text();
     match (begin, end) {
         (Some(begin), Some(end)) if verified == programs && ended == Some(true) => {
             Ok(Watched { began: begin, seconds: end.duration_since(begin).as_secs_f64(), memory_bytes })
