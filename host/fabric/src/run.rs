@@ -367,12 +367,13 @@ impl<'a> Run<'a> {
                 recorder.drain();
             }
             self.show_clocks(&outputs, &mut last_reading);
-            if let Some(exit) = self.exit_code()
-                && !outputs.iter().any(Output::has_bytes)
-            {
-                drop(raw_mode);
-                self.say_last(&outputs, ring);
-                return Ok(Outcome::Exited(exit));
+            if !outputs.iter().any(Output::has_bytes) {
+                if let Some(exit) = self.exit_code() {
+                    drop(raw_mode);
+                    self.say_last(&outputs, ring);
+                    return Ok(Outcome::Exited(exit));
+                }
+                self.check_time()?;
             }
             if self.boot_clock.is_none() && last_ping.elapsed() >= self.options.hang_timeout / PINGS_MAX {
                 last_ping = Instant::now();

@@ -25,11 +25,11 @@ use motet_error::{Context, Error, ErrorKind, Result};
 use motet_layout::CORES_PER_ISLAND_MAX;
 use motet_machine::{IslandSpec, MachineSpec, PluginArguments, PointArguments};
 use motet_record::{Accesses, Passages, Record};
-use motet_timing::{ClockRegion, Settings, host};
+use motet_timing::{ClockRegion, Settings, TIME_END_PS, host};
 
 use crate::{Doorbells, HostPool, qemu};
 pub use measured::Measured;
-pub use motet_record::{Passage, Point};
+pub use motet_record::{POINTS_MAX, Passage, Point};
 pub use watch::{Symptom, Watch};
 
 /// The path of the plugin's library below the folder of build results.
@@ -250,6 +250,11 @@ impl Clocks {
             sum
         });
         ClockReading { time_ps: self.region.now_ps.load(Relaxed), islands: islands.collect() }
+    }
+
+    /// Whether simulated time has come to its end. Nobody wakes any more.
+    pub fn are_at_end(&self) -> bool {
+        self.region.now_ps.load(Relaxed) >= TIME_END_PS
     }
 }
 

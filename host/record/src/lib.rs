@@ -19,7 +19,7 @@ mod words;
 
 pub use accesses::Accesses;
 pub use name::{NAME_MAX, Name};
-pub use passages::{Passage, Passages, Point};
+pub use passages::{POINTS_MAX, Passage, Passages, Point};
 pub use probe::{COLUMNS, ClockCounts, Executing, Probe, Row, Snapshot, column_names, memory_counts};
 pub use regions::{OTHERS, REGIONS_MAX, Region};
 pub use samples::{ROWS_MAX, Samples, sampled_names};

@@ -7,6 +7,9 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+/// Points that a run can watch: their numbers have 16 bits.
+pub const POINTS_MAX: usize = 1 << 16;
+
 const WORDS: usize = 3;
 const CORE_BITS: u32 = 16;
 

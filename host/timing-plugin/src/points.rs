@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::OnceLock};
 
 use motet_plugin_api::{Guest, Instruction, Vcpu};
-use motet_record::{Passage, Passages, Point};
+use motet_record::{POINTS_MAX, Passage, Passages, Point};
 
 use crate::{PLUGIN, Plugin, operands};
 
@@ -16,7 +16,7 @@ pub struct Points {
 }
 
 /// Bits of a call's data for a point's number.
-const NUMBER_BITS: u32 = 16;
+const NUMBER_BITS: u32 = POINTS_MAX.ilog2();
 /// Names of registers, by a point's number.
 static REGISTERS: OnceLock<BTreeMap<usize, String>> = OnceLock::new();
 
@@ -24,12 +24,15 @@ impl Points {
     /// From lines as [`Point`] writes them, whose numbers count from 0.
     ///
     /// # Errors
-    /// A line is something else.
+    /// A line is something else, or there are too many.
     pub fn new(text: &str, island: usize, passages: Passages<'static>) -> Result<Self, String> {
         let mut points = BTreeMap::new();
         for (number, line) in text.lines().enumerate() {
             let point = Point::read(line, |word| word.parse().ok()).ok_or_else(|| format!("points: {line}"))?;
-            if point.island == island && number < 1 << NUMBER_BITS {
+            if number >= POINTS_MAX {
+                return Err(format!("points: more than {POINTS_MAX}"));
+            }
+            if point.island == island {
                 points.insert(point.address, (number, point.register));
             }
         }

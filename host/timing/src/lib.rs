@@ -24,3 +24,6 @@ pub use rules::{Bells, Next, Timing};
 
 /// Picoseconds in a nanosecond.
 pub const PS_PER_NS: u64 = 1000;
+
+/// Where simulated time ends: after 213 days. Clocks are picoseconds in 64 bits, which last for half a day more.
+pub const TIME_END_PS: u64 = 213 * 86_400 * 1_000_000_000 * PS_PER_NS;

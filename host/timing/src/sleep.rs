@@ -8,7 +8,7 @@ use motet_layout::{
     },
 };
 
-use crate::{Bells, PS_PER_NS, Timing, pace::View, region::PACE_NONE, rules::bump};
+use crate::{Bells, PS_PER_NS, TIME_END_PS, Timing, pace::View, region::PACE_NONE, rules::bump};
 
 impl<B: Bells> Timing<B> {
     /// A core falls asleep. Never waits.
@@ -128,14 +128,18 @@ impl<B: Bells> Timing<B> {
             let Some(&first) = self.cores.iter().min_by_key(|&&core| alarm(core)) else { return };
             let alarm_ns = alarm(first);
             let now_ps = self.region.now_ps.load(SeqCst);
-            let next = self.next_of_devices(now_ps, alarm_ns.saturating_mul(PS_PER_NS));
+            let next = self.next_of_devices(now_ps, alarm_ns.saturating_mul(PS_PER_NS).min(TIME_END_PS));
             let Some(at_ps) = next else { break (first, alarm_ns) };
             self.region.now_ps.fetch_max(at_ps, SeqCst);
             self.run_devices(own, at_ps);
         };
         if alarm_ns != u64::MAX {
-            self.region.now_ps.fetch_max(alarm_ns.saturating_mul(PS_PER_NS), SeqCst);
-            self.ring_alarm(first);
+            let alarm_ps = alarm_ns.saturating_mul(PS_PER_NS).min(TIME_END_PS);
+            self.region.now_ps.fetch_max(alarm_ps, SeqCst);
+            // At the end, all sleep on until the run is ended.
+            if alarm_ps < TIME_END_PS {
+                self.ring_alarm(first);
+            }
         }
     }
 

@@ -26,8 +26,9 @@ const BESIDE: usize = 4;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
         ("timed::sleeping_takes_simulated_time_only", sleeping),
+        ("timed::simulated_time_has_an_end_that_is_told", end_of_time),
         ("timed::polling_cores_take_their_alarms", polling),
         ("timed::statistics_that_cannot_be_written_are_refused_before_the_run", unwritable_stats),
         ("timed::statistics_of_an_interrupted_run_say_so", interrupted),
@@ -74,6 +75,16 @@ fn sleeping() -> Result<(), String> {
         return Err(format!("{core:?} ends before the run, at {} ps", stats.time_ps));
     }
     Ok(())
+}
+
+fn end_of_time() -> Result<(), String> {
+    let ended =
+        Motet::run(["--timed", "--", "on riscv64 sleep 18000000; echo slept; sleep 18000000; echo again"]).wait();
+    ended
+        .expect_code(70)?
+        .expect_output("slept\n")?
+        .expect_errors(&["the simulated time ends after 213 days"])
+        .map(drop)
 }
 
 fn interrupted() -> Result<(), String> {

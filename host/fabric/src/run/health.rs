@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use motet_error::{Error, ErrorKind, Result};
 use motet_layout::{ISLAND_FAILED, ISLAND_JOINED, IslandId, IslandRecord};
 use motet_protocol::rejoin;
+use motet_timing::{PS_PER_NS, TIME_END_PS};
 
 use super::{Event, Mode, PINGS_MAX, Run};
 use crate::{
@@ -135,6 +136,17 @@ impl Run<'_> {
         let seconds = self.options.hang_timeout.as_secs_f64();
         let location = self.location(island, vcpu);
         Err(self.failure(island, &format!("hangs: core {core}: {what} for {seconds} s ({location})")))
+    }
+
+    /// Ends a timed machine whose command sleeps, or runs, beyond the end of simulated time.
+    pub(super) fn check_time(&self) -> Result<()> {
+        let Some((clocks, _)) = &self.clocks else { return Ok(()) };
+        if !clocks.are_at_end() {
+            return Ok(());
+        }
+        let days = TIME_END_PS / PS_PER_NS / 1_000_000_000 / 86_400;
+        let message = format!("the simulated time ends after {days} days, and the command has not ended by then");
+        Err(Error::new(ErrorKind::Software, message))
     }
 
     /// Where a virtual CPU of an island is; all of them when it is not known which.

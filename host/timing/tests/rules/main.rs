@@ -13,7 +13,7 @@ use motet_layout::{
     CALL_GIVEN, CORE_AWAKE, CORE_IDLE, CORE_OUT, CORE_POLLING, CoreRecord, DMA_ANSWER, DMA_CALL, DMA_HOME, DMA_NONE,
     sync::Ordering::SeqCst,
 };
-use motet_timing::{Bells, PS_PER_NS, Settings};
+use motet_timing::{Bells, PS_PER_NS, Settings, TIME_END_PS};
 use world::{Handle, QUANTUM_PS, Side, World};
 
 const US: u64 = 1000 * PS_PER_NS;
@@ -268,6 +268,22 @@ fn when_all_sleep_time_jumps_to_the_first_alarm() {
         assert_eq!(world.bells.rung(), [16]);
         assert_eq!(world.timing.boundary(16, US).now_ps, 3000 * US);
         assert_eq!(world.region.now_ps.load(SeqCst), 3000 * US);
+    }
+}
+
+#[test]
+fn time_stops_at_its_end_and_wakes_nobody() {
+    for side in [Side::BySide, Side::InTurns] {
+        let world = World::started(&[1, 1], side);
+        for (core, alarm_ns) in [(0, TIME_END_PS / PS_PER_NS), (16, u64::MAX - 1)] {
+            world.record(core).alarm_ns.store(alarm_ns, SeqCst);
+            if side == Side::InTurns {
+                world.timing.boundary(core, US);
+            }
+            world.record(core).state.store(CORE_IDLE, SeqCst);
+            world.timing.sleep(core, US);
+        }
+        assert_eq!((world.region.now_ps.load(SeqCst), world.bells.rung()), (TIME_END_PS, vec![]));
     }
 }
 
