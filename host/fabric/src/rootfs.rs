@@ -3,7 +3,7 @@
 //! ```text
 //! /isa/ISA/bin   programs of that instruction set (busybox and a name for each of its applets, and `motet`)
 //! /bin           the same of island 0's instruction set; `on ISA[,EXTENSION...] COMMAND` runs COMMAND with another one's
-//! /usr/bin, /usr/sbin, /sbin -> /bin
+//! /usr/bin, /usr/sbin, /sbin -> /bin (with `--root` of a distribution, the programs are in /usr/bin, and /bin leads there)
 //! /etc /root /tmp /dev /proc /in /out
 //! ```
 
@@ -129,14 +129,30 @@ const DEVICES: [(&str, u32, u32, u32); 15] = [
 /// Major number of accelerators.
 const ACCELERATORS: u32 = 241;
 
-const TEXT_FILES: [(&str, &str, u32); 6] = [
-    ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0o644),
-    ("etc/group", "root:x:0:\ntty:x:5:\n", 0o644),
+const TEXT_FILES: [(&str, &str, u32); 8] = [
+    ("etc/passwd", PASSWD, 0o644),
+    ("etc/group", "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n", 0o644),
     ("etc/hostname", "motet\n", 0o644),
+    ("etc/motd", MOTD, 0o644),
+    ("etc/os-release", OS_RELEASE, 0o644),
     ("etc/profile", "PS1='motet:\\w\\$ '\n. /etc/motet\n", 0o644),
     ("etc/motet", SHELL_SETTINGS, 0o644),
     ("bin/on", ON_SCRIPT, 0o755),
 ];
+
+const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
+
+const MOTD: &str =
+    "Motet: `on ISA COMMAND` runs a command with programs of another instruction set; /proc/cpuinfo shows the cores.\n";
+
+/// os-release(5).
+const OS_RELEASE: &str = concat!(
+    "NAME=Motet\nID=motet\nVERSION_ID=",
+    env!("CARGO_PKG_VERSION"),
+    "\nPRETTY_NAME=\"Motet ",
+    env!("CARGO_PKG_VERSION"),
+    "\"\n"
+);
 
 /// Read by the first shell. A busybox shell prefers its own applets to what is on `PATH`; functions come before both.
 const SHELL_SETTINGS: &str = "ps() { /bin/ps \"$@\"; }\n";

@@ -238,7 +238,15 @@ fn attributes_in_and_out() -> Result<(), String> {
 fn laid_over_the_root() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let make = || -> std::io::Result<()> {
-        for (path, text) in [("usr/bin/greet", "#!/bin/sh\ncat /lib/greeting\n"), ("usr/lib/greeting", "hello\n")] {
+        let own = "#!/bin/sh\ncat $(dirname $(realpath $0))/../libexec/part\n";
+        let files = [
+            ("usr/bin/greet", "#!/bin/sh\ncat /lib/greeting\n"),
+            ("usr/lib/greeting", "hello\n"),
+            // As GCC finds its parts; and there is an applet of that name.
+            ("usr/bin/tac", own),
+            ("usr/libexec/part", "part\n"),
+        ];
+        for (path, text) in files {
             let path = folder.path().join(path);
             fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
             fs::write(&path, text)?;
@@ -247,9 +255,10 @@ fn laid_over_the_root() -> Result<(), String> {
         std::os::unix::fs::symlink("usr/bin", folder.path().join("bin"))
     };
     make().map_err(|error| error.to_string())?;
-    let motet =
-        Motet::run(["--root".as_ref(), folder.path().as_os_str(), "--".as_ref(), "greet; on riscv64 greet".as_ref()]);
-    motet.wait().expect_code(0)?.expect_output("hello\nhello\n").map(drop)
+    let command =
+        "greet; on riscv64 greet; tac; /usr/sbin/tac; id -u nobody; . /etc/os-release; echo $ID; wc -l < /etc/motd";
+    let motet = Motet::run(["--root".as_ref(), folder.path().as_os_str(), "--".as_ref(), command.as_ref()]);
+    motet.wait().expect_code(0)?.expect_output("hello\nhello\npart\npart\n65534\nmotet\n1\n").map(drop)
 }
 
 fn shell_on_a_terminal() -> Result<(), String> {

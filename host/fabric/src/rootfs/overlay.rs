@@ -1,13 +1,18 @@
 //! A folder of the host laid over the guest's root: programs of a distribution find their libraries where it puts them.
 
-use std::{fs, os::unix::ffi::OsStrExt, path::Path};
+use std::{collections::BTreeSet, fs, os::unix::ffi::OsStrExt, path::Path};
 
 use motet_error::{Context, Error, ErrorKind, Result};
 
-use super::{Entry, Tree};
+use super::{Entry, Node, Tree, split};
 
 /// What the kernels, or other options, have their own of.
 const OWN: [&str; 6] = ["dev", "in", "isa", "out", "proc", "sys"];
+/// Folders of programs.
+const BIN: &[u8] = b"bin";
+const BIN_BELOW_USR: &[u8] = b"usr/bin";
+/// Commands that every shell has its own of; and the shell.
+const BUILTINS: [&str; 8] = ["echo", "false", "kill", "printf", "pwd", "sh", "test", "true"];
 /// Folders that are links to those of the same name below `usr`, in distributions that have merged them; packages do not bring the links.
 const MERGED: [&str; 4] = ["lib", "lib32", "lib64", "libx32"];
 
@@ -19,7 +24,11 @@ impl Tree {
     /// It is no folder; what is in it cannot be read, or is neither file, folder nor link; a file has the name of a system's folder, or the
     /// other way round.
     pub fn add_root(&mut self, folder: &Path) -> Result<()> {
+        if folder.join("usr/bin").is_dir() {
+            self.move_programs_below_usr();
+        }
         self.lay(b"", folder)?;
+        self.prefer_what_is_laid_over();
         for name in MERGED {
             let below_usr = [b"usr/", name.as_bytes()].concat();
             if self.directory_at(&below_usr).is_some() && !self.nodes.contains_key(name.as_bytes()) {
@@ -27,6 +36,47 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Distributions that have merged their folders keep programs in `/usr/bin`, to which `/bin` leads. Programs look for what belongs to
+    /// them beside the folder that they really are in (GCC: `../libexec`), so the system's own go there, too.
+    fn move_programs_below_usr(&mut self) {
+        if self.nodes.get(BIN).is_none_or(|node| node.entry != Entry::Directory) {
+            return;
+        }
+        let programs: Vec<Vec<u8>> = self.nodes.keys().filter(|path| path.starts_with(b"bin/")).cloned().collect();
+        for path in programs {
+            if let Some(node) = self.nodes.remove(&path) {
+                self.nodes.insert([b"usr/", &path[..]].concat(), node);
+            }
+        }
+        self.set("usr/bin", Entry::Directory, 0o755);
+        for (link, target) in [("bin", "usr/bin"), ("sbin", "usr/bin"), ("usr/sbin", "bin")] {
+            self.set(link, Entry::Symlink(target.into()), 0o777);
+        }
+    }
+
+    /// A busybox shell prefers its own applets to programs on `PATH`, so the first shell gets functions for those that a folder has laid
+    /// others over. (Its builtins are every shell's own.)
+    fn prefer_what_is_laid_over(&mut self) {
+        let is_host_s = |path: &[u8]| {
+            self.nodes.get(path).is_some_and(|node| matches!(node.entry, Entry::HostFile(_) | Entry::Symlink(_)))
+        };
+        let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let applets: BTreeSet<&str> = self
+            .nodes
+            .iter()
+            .filter(|(path, node)| path.starts_with(b"isa/") && matches!(node.entry, Entry::HardLink(_)))
+            .filter_map(|(path, _)| std::str::from_utf8(split(path).1).ok())
+            .filter(|name| is_name(name) && !BUILTINS.contains(name))
+            .collect();
+        let laid_over = applets.into_iter().filter(|name| {
+            [BIN, BIN_BELOW_USR].iter().any(|folder| is_host_s(&[*folder, b"/", name.as_bytes()].concat()))
+        });
+        let functions: String = laid_over.map(|name| format!("{name}() {{ /bin/{name} \"$@\"; }}\n")).collect();
+        if let Some(Node { entry: Entry::Bytes(text), .. }) = self.nodes.get_mut(&b"etc/motet"[..]) {
+            text.extend(functions.into_bytes());
+        }
     }
 
     /// Lays a folder over the guest's folder at `key`.
@@ -86,7 +136,14 @@ mod tests {
             tree.set(path, Entry::Directory, 0o755);
         }
         tree.set("usr/bin", Entry::Symlink(b"/bin".to_vec()), 0o777);
-        tree.set("bin/sort", Entry::Bytes(b"its own".to_vec()), 0o755);
+        for program in ["bin/head", "bin/sort"] {
+            tree.set(program, Entry::Bytes(b"its own".to_vec()), 0o755);
+        }
+        for applet in ["head", "run-parts", "sort", "test"] {
+            tree.set(&format!("isa/riscv64/bin/{applet}"), Entry::HardLink("isa/riscv64/bin/busybox".into()), 0);
+        }
+        tree.set("sbin", Entry::Symlink(b"bin".to_vec()), 0o777);
+        tree.set("etc/motet", Entry::Bytes(b"first\n".to_vec()), 0o644);
         tree
     }
 
@@ -102,17 +159,45 @@ mod tests {
 
     #[test]
     fn files_come_where_links_lead() {
-        let (mut tree, folder) = (tree(), folder(&["usr/bin/sort", "usr/lib64/ld.so", "etc/motd", "proc/version"]));
+        let (mut tree, folder) = (
+            tree(),
+            folder(&[
+                "usr/bin/run-parts",
+                "usr/bin/sort",
+                "usr/bin/test",
+                "usr/lib64/ld.so",
+                "etc/motd",
+                "proc/version",
+            ]),
+        );
         std::os::unix::fs::symlink("usr/bin", folder.path().join("bin")).unwrap();
         tree.add_root(folder.path()).unwrap();
         let entry = |path: &str| tree.nodes.get(path.as_bytes()).map(|node| node.entry.clone());
         let file = |path: &str| Some(Entry::HostFile(folder.path().join(path)));
-        assert_eq!(entry("bin/sort"), file("usr/bin/sort"));
-        assert_eq!(entry("bin"), Some(Entry::Directory));
+        // Where the folder has its programs, the machine's are, too.
+        assert_eq!((entry("usr/bin/sort"), entry("bin/sort")), (file("usr/bin/sort"), None));
+        assert_eq!(entry("usr/bin/head"), Some(Entry::Bytes(b"its own".to_vec())));
+        assert_eq!(entry("usr/bin"), Some(Entry::Directory));
+        let links = ["bin", "sbin", "usr/sbin"].map(entry);
+        let leads = |target: &[u8]| Some(Entry::Symlink(target.to_vec()));
+        assert_eq!(links, [leads(b"usr/bin"), leads(b"usr/bin"), leads(b"bin")]);
+        // The shell has no applet instead of it.
+        let Some(Entry::Bytes(settings)) = entry("etc/motet") else { panic!("no settings") };
+        assert_eq!(String::from_utf8(settings).unwrap(), "first\nsort() { /bin/sort \"$@\"; }\n");
         assert_eq!(entry("etc/motd"), file("etc/motd"));
         assert_eq!(entry("usr/lib64/ld.so"), file("usr/lib64/ld.so"));
         assert_eq!(entry("lib64"), Some(Entry::Symlink(b"usr/lib64".to_vec())));
         assert_eq!((entry("lib"), entry("proc/version")), (None, None));
+    }
+
+    #[test]
+    fn folders_that_are_not_merged_are() {
+        let (mut tree, folder) = (tree(), folder(&["bin/sort", "sbin/init", "usr/bin/gcc", "usr/sbin/useradd"]));
+        tree.add_root(folder.path()).unwrap();
+        for (at, from) in [("sort", "bin"), ("init", "sbin"), ("gcc", "usr/bin"), ("useradd", "usr/sbin")] {
+            let node = tree.nodes.get(format!("usr/bin/{at}").as_bytes()).unwrap();
+            assert_eq!(node.entry, Entry::HostFile(folder.path().join(from).join(at)));
+        }
     }
 
     #[test]
