@@ -159,6 +159,12 @@ counters! {
     combined_stores,
     /// Time that reads waited for a link that was in use, and stores for room before it. It is in none of the times above.
     stall_link_ps,
+    /// Lines that this core got back after others had had them out of turn: earlier or later than its own accesses say
+    /// ([`Core::note_clock`](crate::Core::note_clock)).
+    doubtful_exchanges,
+    /// Time in which this core used such lines as if nobody else had, or was told too early of what others did. It is in none of the
+    /// times above.
+    doubtful_ps,
 }
 
 /// What is counted once where several counts would go up together, in words behind theirs.

@@ -128,7 +128,9 @@ impl<'a> Core<'a> {
     #[inline(never)]
     fn directory_of_many(&self, miss: &Miss<'_, '_>) -> (u64, u64) {
         let (_locks, others) = self.model.lock_askers(self.domain, miss.probe.line, self.number);
-        self.decide(miss, others)
+        let (cost, state) = self.decide(miss, others);
+        self.has_met_others(miss.probe.line, cost);
+        (cost, state)
     }
 
     /// Decides about an access, and does what was decided. `others`: a bit for each of the other last-level caches that may
@@ -191,6 +193,9 @@ impl<'a> Core<'a> {
             self.count(if instruction { Count::l3i_misses } else { Count::l3d_misses }, 1);
             cost += self.served_by_memory(segment, instruction);
         }
+        if others != 0 {
+            self.has_met_others(probe.line, cost);
+        }
         entry.sharers |= self.bit;
         let exclusive = others == 0 && entry.has(ALONE) && !instruction;
         if exclusive {
@@ -234,6 +239,9 @@ impl<'a> Core<'a> {
                 self.served_by_memory(segment, false)
             }
         };
+        if peers != 0 {
+            self.has_met_others(probe.line, cost);
+        }
         entry.flags |= ALONE | OWNED;
         entry.sharers = self.bit;
         if !upgrade {
@@ -337,6 +345,8 @@ impl<'a> Core<'a> {
                 if self.take(entry.domain, core, probe, 0) {
                     self.l2_write_back(&mut entry);
                 }
+                // Nobody has asked for it.
+                self.model.cores[core].doubt.forget(line);
             }
             cost += self.model.config.back_invalidate_ps;
         }
@@ -446,6 +456,7 @@ impl<'a> Core<'a> {
             other.l1i.set(probe.line).change(probe, 0, racing);
         }
         drop(set_lock);
+        other.doubt.lose(probe.line, self.state.doubt.now_ps());
         let received = if state == 0 { Count::invalidations_received } else { Count::downgrades_received };
         bump_shared(other.counters, received, racing);
         Together::LostLines.count_shared(other.counters, racing);

@@ -17,6 +17,7 @@ pub mod config;
 mod core;
 mod counters;
 mod directory;
+mod doubt;
 mod elsewhere;
 mod engine;
 mod error;

@@ -12,6 +12,7 @@ use crate::bandwidth::{Queue, Sender};
 use crate::config::{Config, DomainConfig, IslandConfig};
 use crate::core::Core;
 use crate::counters::{COUNTER_WORDS, CounterWords, Counters};
+use crate::doubt::{DOUBT_WORDS, Doubt};
 use crate::elsewhere::{StaleLines, StalePage, StalePages};
 use crate::keep;
 use crate::locks::Askers;
@@ -19,7 +20,7 @@ use crate::locks::Askers;
 /// "motetcoh", read as a little-endian word.
 const MAGIC: u64 = 0x686f_6374_6574_6f6d;
 /// Changes with the layout of the region.
-const VERSION: u64 = 11;
+const VERSION: u64 = 12;
 /// Words before everything else: magic, version, fingerprint, length, sharing, keeping.
 const HEADER_WORDS: usize = 8;
 /// The header's words that are 1 if threads may meet, and if cores may keep their directories.
@@ -61,6 +62,8 @@ pub(crate) struct CoreState<'a> {
     pub(crate) times_kept: &'a AtomicU64,
     /// Its transfers over links with a bandwidth.
     pub(crate) sender: Sender<'a>,
+    /// Its clock, and what others took from it.
+    pub(crate) doubt: Doubt<'a>,
     pub(crate) island: usize,
 }
 
@@ -164,7 +167,7 @@ impl<'a> Model<'a> {
     pub fn region_words(config: &Config) -> usize {
         let core = |island: &IslandConfig| {
             let caches = [&island.l1i, &island.l1d, &island.l2].map(array::words).iter().sum::<usize>();
-            island.cores * (caches + COUNTER_WORDS + OWN_WORDS + APART_WORDS)
+            island.cores * (caches + COUNTER_WORDS + OWN_WORDS + APART_WORDS + DOUBT_WORDS)
         };
         let cores: usize = config.islands.iter().map(core).sum();
         let directories = config.domains.iter().filter(|domain| !is_solo(config, domain));
@@ -195,6 +198,7 @@ impl<'a> Model<'a> {
             core.counters.iter().for_each(|word| word.store(0, Relaxed));
             [core.claim, core.inside, core.times_kept].into_iter().for_each(|word| word.store(0, Relaxed));
             core.sender.reset();
+            core.doubt.reset();
         }
         model.domains.iter().for_each(|domain| domain.kept.store(keep::NOBODY, Relaxed));
         for (index, domain) in model.domains.iter().enumerate().filter(|(_, domain)| !domain.solo) {
@@ -258,6 +262,7 @@ impl<'a> Model<'a> {
                     l1i: Array::take(&island.l1i, &mut rest),
                     l1d: Array::take(&island.l1d, &mut rest),
                     l2: Array::take(&island.l2, cut_apart(&mut rest)),
+                    doubt: Doubt::new(cut(&mut rest, DOUBT_WORDS)),
                     island: index,
                 });
             }

@@ -52,6 +52,7 @@ pub fn begin_step(plugin: &'static Plugin, vcpu: &mut Vcpu, core_number: usize) 
     }
     let Some((core, time)) = CORES.get(vcpu) else { return };
     core.caches.set_now(time.now_ps());
+    core.caches.note_clock(time.now_ps());
     core.caches.settle();
     if core.caches.losses() != time.losses {
         time.forget_lost(&core.caches);
@@ -60,6 +61,13 @@ pub fn begin_step(plugin: &'static Plugin, vcpu: &mut Vcpu, core_number: usize) 
         // So that nothing counts any more.
         core.pages.clear();
         time.recent_data.clear();
+    }
+}
+
+/// A core's clock shows this time, and others may look at it.
+pub fn note_clock(vcpu: &mut Vcpu, now_ps: u64) {
+    if let Some((core, _)) = CORES.get(vcpu) {
+        core.caches.note_clock(now_ps);
     }
 }
 
@@ -79,6 +87,7 @@ pub fn has_exchanged(vcpu: &mut Vcpu) -> bool {
 pub fn fetched(vcpu: &mut Vcpu, line: usize) {
     let Some((core, time)) = counting(vcpu) else { return };
     let costs = &core.plugin.costs;
+    core.caches.note_clock(time.now_ps());
     let cost_ps = core.caches.access(Kind::Fetch, line as u64, LINE_SIZE as u32).0;
     if core.caches.losses() == time.losses {
         time.recent_lines[costs.recent(line as u64)] = line as u64 + 1;
@@ -388,7 +397,10 @@ fn accessed_slowly(kind: Kind, vcpu: &mut Vcpu, access: &Access<'_>, translated:
             match (service, fpga) {
                 (Some(service), _) => core.access_service(service, index, kind, physical, time.now_ps()),
                 (None, Some(fpga)) => core.access_fpga(fpga, index, kind, physical, time.now_ps()),
-                (None, None) => core.caches.access_at(time.now_ps(), kind, physical, size),
+                (None, None) => {
+                    core.caches.note_clock(time.now_ps());
+                    core.caches.access_at(time.now_ps(), kind, physical, size)
+                }
             }
         }
         Some(Physical::Device(register)) => {
@@ -484,6 +496,7 @@ impl TimedCore {
     /// The model is told of an access within a line. `stored`: its page is known for stores.
     #[inline(always)]
     fn access(&mut self, time: &mut VcpuTime, kind: Kind, address: u64, physical: u64, stored: bool) {
+        self.caches.note_clock(time.now_ps());
         let (cost, held) = self.caches.access_other(kind, physical);
         self.caches.settle();
         if self.caches.losses() == time.losses {

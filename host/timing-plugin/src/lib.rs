@@ -418,6 +418,7 @@ fn boundary(vcpu: &mut Vcpu, _data: usize) {
         return; // it comes again before the next block
     }
     let (settings, now_ps) = (plugin.timing.settings(), plugin.now_ps(vcpu));
+    caches::note_clock(vcpu, now_ps);
     if settings.grows() && caches::has_exchanged(vcpu) {
         plugin.timing.note_exchange(now_ps);
     }
@@ -442,6 +443,7 @@ fn fell_asleep(vcpu: &mut Vcpu) {
     let Some(plugin) = PLUGIN.get() else { return };
     let Some(core) = plugin.core(vcpu) else { return firmware::fell_asleep(plugin, vcpu) };
     let now_ps = plugin.account(vcpu, core);
+    caches::note_clock(vcpu, now_ps);
     // Before others have their turn, who may take lines from this core.
     plugin.sample(core, now_ps);
     plugin.timing.sleep(core, now_ps);

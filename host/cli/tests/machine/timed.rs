@@ -37,6 +37,7 @@ pub fn trials() -> Vec<Trial> {
         ("timed::a_core_that_rings_does_not_wait_for_who_is_rung", ringing),
         ("timed::counters_that_programs_read_show_simulated_time", counters),
         ("timed::a_quantum_grows", growing_quantum),
+        ("timed::cores_that_use_the_same_lines_within_a_quantum_are_reported", sharing),
         ("timed::untimed_runs_load_no_plugin", no_plugin),
         ("timed::a_core_that_stops_is_named", stopped_island),
     ];
@@ -189,6 +190,27 @@ fn growing_quantum() -> Result<(), String> {
     }
     let turns = Motet::run(["--timed", "--deterministic", "--quantum", "10:1000", "--", "true"]).wait();
     turns.expect_code(64)?.expect_errors(&["--deterministic needs a fixed --quantum"]).map(drop)
+}
+
+/// Two cores add to words of one line, or of two.
+fn sharing() -> Result<(), String> {
+    let programs = compiled("sharing", &["-O2"])?;
+    let stats = programs.path.join("stats.json");
+    for mode in [&["--timed", "--deterministic", "--quantum", "10"][..], &["--timed", "--quantum", "10"]] {
+        for (stride, is_shared) in [(1, true), (16, false)] {
+            let motet = Motet::run(mode).argument("--stats").argument(&stats);
+            let ended = motet.argument("--in").argument(programs.path.join("sharing"));
+            let ended = ended.arguments(["--", &format!("/in/sharing {stride}")]).wait();
+            ended.expect_code(0)?.expect_output("50000 50000\n")?;
+            let told = |text: &str| text.contains("TIMES CANNOT BE TRUSTED in region sharing");
+            let warnings = stats_of(&stats)?.warnings;
+            let all = [told(&ended.errors), warnings.iter().any(|warning| told(warning))];
+            if all != [is_shared; 2] {
+                return Err(format!("{mode:?}, {stride} words apart: {warnings:?}\n{}", ended.errors));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn equal_runs() -> Result<(), String> {

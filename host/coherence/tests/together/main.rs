@@ -4,6 +4,7 @@ mod analytic;
 mod bandwidth;
 mod common;
 mod contrib;
+mod doubt;
 mod elsewhere;
 mod engine;
 mod gem5;

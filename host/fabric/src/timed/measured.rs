@@ -69,8 +69,10 @@ impl Clocks {
         let end = probe.at(time_ps);
         let cores = self.core_stats(&end.rows);
         let stale_read_addresses = self.stale_pages();
-        let told = self.record.warnings().into_iter().map(|warning| warning.to_string()).chain(link_errors(&cores));
-        let told = told.chain(stale_pages_sentence(&stale_read_addresses)).collect();
+        let regions = self.regions(&end);
+        let told = doubts(settings.quantum_ps, &cores, &regions).into_iter();
+        let told = told.chain(self.record.warnings().into_iter().map(|warning| warning.to_string()));
+        let told = told.chain(link_errors(&cores)).chain(stale_pages_sentence(&stale_read_addresses)).collect();
         Stats {
             schema: stats::SCHEMA,
             motet: env!("CARGO_PKG_VERSION").into(),
@@ -87,7 +89,7 @@ impl Clocks {
             unsettled: self.region.unsettled.load(Relaxed),
             host: (!settings.deterministic).then(|| self.host_stats(&cores)).flatten(),
             cores,
-            regions: self.regions(&end),
+            regions,
             samples: self.samples(&end),
             stale_read_addresses,
             warnings: told,
@@ -171,6 +173,36 @@ impl Clocks {
         };
         rows.iter().enumerate().map(one).collect()
     }
+}
+
+/// Cores that exchanged lines out of turn for so much of their time awake are told, in percent.
+const DOUBT_PERCENT_MIN: f64 = 2.0;
+/// So few exchanges are not: threads that begin, or meet once, make some.
+const DOUBTS_MIN: u64 = 10;
+
+/// Where the order in which cores shared lines was not the machine's, in the whole run and in regions.
+fn doubts(quantum_ps: u64, cores: &[CoreStats], regions: &[RegionStats]) -> Vec<String> {
+    let of = |what: String, cores: &[CoreStats]| {
+        let is_doubtful = |core: &&CoreStats| {
+            core.doubt_percent() >= DOUBT_PERCENT_MIN && core.count("doubtful_exchanges") >= DOUBTS_MIN
+        };
+        let doubtful = cores.iter().filter(is_doubtful);
+        let of_core = |core: &CoreStats| {
+            let (percent, exchanges) = (core.doubt_percent(), core.count("doubtful_exchanges"));
+            format!("{} for {percent:.0} % of its time ({exchanges} exchanges)", core.label())
+        };
+        let all: Vec<String> = doubtful.map(of_core).collect();
+        (!all.is_empty()).then(|| {
+            let quantum_us = quantum_ps as f64 / 1e6;
+            format!(
+                "TIMES CANNOT BE TRUSTED{what}: within a quantum of {quantum_us} us, cores used the same lines in an order that is not the \
+                 machine's: {}. Results may differ by a multiple of that; a shorter --quantum is closer to the truth",
+                all.join(", ")
+            )
+        })
+    };
+    let of_regions = regions.iter().map(|region| of(format!(" in region {}", region.name), &region.cores));
+    std::iter::once(of(String::new(), cores)).chain(of_regions).flatten().collect()
 }
 
 /// What the software of each core did that hardware does not do dependably where islands do not cache each other's memory.

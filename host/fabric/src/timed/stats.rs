@@ -280,6 +280,12 @@ impl CoreStats {
         self.instructions as f64 / self.cycles.max(1) as f64
     }
 
+    /// Part of the time awake in which others were out of turn with lines that it used, in percent.
+    pub fn doubt_percent(&self) -> f64 {
+        let awake_ps = self.time_ps.saturating_sub(self.idle_ps).max(1);
+        self.count("doubtful_ps") as f64 * 100.0 / awake_ps as f64
+    }
+
     /// Share of the time awake that memory took, 0 to 1.
     pub fn stall_share(&self) -> f64 {
         self.stall_ps as f64 / self.time_ps.saturating_sub(self.idle_ps).max(1) as f64
