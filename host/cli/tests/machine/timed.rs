@@ -26,7 +26,7 @@ const BESIDE: usize = 4;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 12] = [
+    let tests: [(&str, Test); 13] = [
         ("timed::sleeping_takes_simulated_time_only", sleeping),
         ("timed::simulated_time_has_an_end_that_is_told", end_of_time),
         ("timed::polling_cores_take_their_alarms", polling),
