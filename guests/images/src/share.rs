@@ -36,7 +36,7 @@ pub fn run(boot: Boot) -> ! {
     interrupts::enable();
     let again = boot.number("again", 0) as u32;
     match own {
-        0 => (1..=again).for_each(|begun| notice(begun)),
+        0 => (1..=again).for_each(notice),
         _ if share::load(BEGUN) < again => begin_again(),
         _ => {}
     }
