@@ -226,8 +226,12 @@ fn place<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, spread: Option<&Spread>, re
         claimed.withdraw(cpu);
         return None;
     }
-    let made = caller::give(cpu, thread, space, target, claimed, || ready.begin(cpu))?;
-    request.count(cpu, target);
+    let begin = || {
+        ready.begin(cpu);
+        // Before it is made, so that what is called finds it counted.
+        request.count(cpu, target);
+    };
+    let made = caller::give(cpu, thread, space, target, claimed, begin)?;
     if reach.is_noncoherent() {
         cpu.crossing.turn().came(cpu.raw(thread));
         cpu.crossing.set_resumes(false);
