@@ -108,13 +108,14 @@ impl<B: Bells> Timing<B> {
     /// A core has written what another one would look at in a loop, and in fact sleeps for: that one sees it when the store has
     /// arrived there.
     pub fn note_write(&self, core: usize, now_ps: u64) {
-        let Some((island, target)) = self.target_of(core) else { return };
-        self.let_wake(self.record(core).ring_target.get() as usize);
+        let Some((receiver, target)) = self.target_of(core) else { return };
+        let island = receiver / CORES_PER_ISLAND_MAX;
+        self.let_wake(receiver);
         self.note_exchange(now_ps);
         let transit_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].transit_ns[island].get();
         note_first(&target.written_at_ns, now_ps / PS_PER_NS + u64::from(transit_ns));
         target.rings_received.fetch_add(1, SeqCst);
-        self.bells.ring(self.record(core).ring_target.get() as usize);
+        self.bells.ring(receiver);
     }
 
     /// A core's migration engine transfers a descriptor, a call or an answer. So many bytes take `transfer_ps`; `moved` is told what of a call or an
@@ -127,8 +128,9 @@ impl<B: Bells> Timing<B> {
         transfer_ps: impl Fn(u64) -> u64,
         mut moved: impl FnMut(u64, u64, u64),
     ) {
-        let Some((island, target)) = self.target_of(core) else { return };
-        self.let_wake(self.record(core).ring_target.get() as usize);
+        let Some((receiver, target)) = self.target_of(core) else { return };
+        let island = receiver / CORES_PER_ISLAND_MAX;
+        self.let_wake(receiver);
         self.note_exchange(now_ps);
         let (id, own) = (CoreId(core as u8), self.record(core));
         let (bytes, pieces) = (dma::bytes(id, own), dma::pieces(id, own));
@@ -137,7 +139,6 @@ impl<B: Bells> Timing<B> {
             return;
         }
         let record_at = |core: usize| offset_of!(PoolHeader, cores) + core * size_of::<CoreRecord>();
-        let receiver = own.ring_target.get() as usize;
         for (from, to, bytes) in pieces.into_iter().filter(|piece| piece.2 != 0) {
             moved((record_at(core) + from) as u64, (record_at(receiver) + to) as u64, bytes as u64);
         }
@@ -150,7 +151,7 @@ impl<B: Bells> Timing<B> {
         }
         target.rings_received.fetch_add(1, SeqCst);
         bump(&self.clock(core).transfers, 1);
-        self.bells.ring(self.record(core).ring_target.get() as usize);
+        self.bells.ring(receiver);
     }
 
     /// The frame of the pool that a core's kernel has leave the caches.
@@ -158,9 +159,9 @@ impl<B: Bells> Timing<B> {
         self.record(core).flush_addr.get()
     }
 
-    /// The core that a core's record names, and its island; `None`: the word is damaged.
+    /// The core that a core's record names; `None`: the word is damaged.
     fn target_of(&self, core: usize) -> Option<(usize, &'static CoreRecord)> {
         let target = self.record(core).ring_target.get() as usize;
-        Some((target / CORES_PER_ISLAND_MAX, self.header.cores.get(target)?))
+        Some((target, self.header.cores.get(target)?))
     }
 }

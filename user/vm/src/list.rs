@@ -51,7 +51,7 @@ pub fn show() -> u8 {
 fn image_of(process: u64) -> Option<String> {
     let path = format!("/proc/{process}/cmdline");
     let told = with_path(path.as_bytes(), read).ok()?;
-    let words = told.split(|&byte| byte == 0).skip(2).filter(|word| !word.is_empty());
+    let words = told.strip_suffix(&[0])?.split(|&byte| byte == 0).skip(2);
     Some(Options::parse(words).ok()?.image.escape_ascii().to_string())
 }
 

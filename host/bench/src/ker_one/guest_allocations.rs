@@ -3,7 +3,6 @@
 
 use std::{
     path::{Path as FilePath, PathBuf},
-    process::Command,
     time::Duration,
 };
 
@@ -14,6 +13,7 @@ use motet_machine::FpgaSpec;
 
 use super::{
     accelerators::Store,
+    build_guests,
     image::Image,
     paper::{OVERHEAD_US, PATHS, Path},
     vms::{QUANTUM_US, passage},
@@ -21,7 +21,6 @@ use super::{
 use crate::{
     flick::machines::Bench as Machines,
     motet::Described,
-    process,
     project::{self, Project, file_error},
     report::Measurement,
 };
@@ -69,9 +68,7 @@ struct Bench {
 pub fn measure(quick: bool) -> Result<Results> {
     let project = Project::find()?;
     let folder = project.scratch("ker-one-guests")?;
-    let mut guests = Command::new(project.motet());
-    guests.env("CARGO_TARGET_DIR", &project.target).args(["guests", Isa::RiscV64.name()]);
-    process::expect(&mut guests, AT_MOST)?;
+    build_guests(&project)?;
     let machines = Machines { project, folder };
     let embedded = machines.machine("embedded")?;
     let fpga = embedded.machine.fpga.clone().ok_or_else(|| damaged("no FPGA"))?;

@@ -14,12 +14,17 @@ mod vms;
 mod vms_figures;
 mod vms_page;
 
+use std::{process::Command, time::Duration};
+
 use clap::{Args, ValueEnum};
 use motet_error::Result;
+use motet_layout::Isa;
 
-use crate::{output::Output, project::Project, report::Collected};
+use crate::{output::Output, process, project::Project, report::Collected};
 
 use lines::Lines;
+
+const BUILT_WITHIN: Duration = Duration::from_secs(1200);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,6 +60,17 @@ enum Part {
     Neighbours,
     /// Lines of code that virtual machines must trust
     Lines,
+}
+
+/// Builds the guests that are measured, unless they are there.
+///
+/// # Errors
+/// The build fails.
+fn build_guests(project: &Project) -> Result<()> {
+    eprintln!("motet: building the guests");
+    let mut guests = Command::new(project.motet());
+    guests.env("CARGO_TARGET_DIR", &project.target).args(["guests", Isa::RiscV64.name()]);
+    process::expect(&mut guests, BUILT_WITHIN).map(drop)
 }
 
 /// Runs the experiment. A part that fails does not keep the others from being reported.

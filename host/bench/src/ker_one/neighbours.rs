@@ -1,16 +1,16 @@
 //! How late a real-time guest's thread answers its tick, by the guest's own clock, beside everything else that a machine may do meanwhile. Nothing is left
 //! out: a response that comes after a further tick counts, too.
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use motet_error::{Error, ErrorKind, Result};
-use motet_fabric::run::guest_path;
+use motet_fabric::run::{guest_path, target_of};
 use motet_layout::Isa;
 
-use super::vms::QUANTUM_US;
+use super::{build_guests, vms::QUANTUM_US};
 use crate::{
     flick::machines::Bench as Machines,
-    linux, process,
+    linux,
     project::{self, Project},
     report::Measurement,
 };
@@ -72,11 +72,10 @@ const NEIGHBOURS: [Neighbour; 6] = [
 pub fn measure(quick: bool) -> Result<Vec<Measurement>> {
     let project = Project::find()?;
     let folder = project.scratch("ker-one-neighbours")?;
-    let mut guests = Command::new(project.motet());
-    guests.env("CARGO_TARGET_DIR", &project.target).args(["guests", Isa::RiscV64.name()]);
-    process::expect(&mut guests, AT_MOST)?;
+    build_guests(&project)?;
     let guest = |name: &str| project.target.join(guest_path(Isa::RiscV64, name));
-    let tries = project.target.join("riscv64imac-unknown-none-elf/release/guest");
+    let tries: PathBuf =
+        [project.target.as_path(), target_of(Isa::RiscV64).as_ref(), "release/guest".as_ref()].iter().collect();
     let images = [guest("rtos"), guest("hostile"), tries, linux::image(&project, Isa::RiscV64)?];
     let machines = Machines { project, folder };
     let machine = machines.machine("ker-one")?;

@@ -3,7 +3,7 @@
 //! All are timed by instructions at which cores come by (`--points`): in the kernel where it is entered and left, in the guests where their
 //! handlers begin and where a thread reads the time.
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use motet_error::{Error, ErrorKind, Result};
 use motet_fabric::{
@@ -13,6 +13,7 @@ use motet_fabric::{
 use motet_layout::{Isa, marks};
 
 use super::{
+    build_guests,
     image::{self, Image},
     moments::{self, Moment, Spread, Ways, What},
     paper_vms::TESTS,
@@ -21,7 +22,6 @@ use super::{
 use crate::{
     flick::machines::Bench as Machines,
     motet::Described,
-    process,
     project::{self, Project, file_error},
 };
 
@@ -162,10 +162,7 @@ struct Bench {
 pub fn measure(quick: bool) -> Result<Results> {
     let project = Project::find()?;
     let folder = project.scratch("ker-one-vms")?;
-    eprintln!("motet: building the guests");
-    let mut guests = Command::new(project.motet());
-    guests.env("CARGO_TARGET_DIR", &project.target).args(["guests", Isa::RiscV64.name()]);
-    process::expect(&mut guests, AT_MOST)?;
+    build_guests(&project)?;
     let machines = Machines { project, folder };
     let machine = machines.machine("ker-one")?;
     let bench = Bench { machines, machine, lengths: if quick { QUICK } else { LONG } };

@@ -313,12 +313,18 @@ fn the_end_of_the_run_stops_time_and_lets_waiting_cores_go() {
     assert!(world.region.cores[16].clock_ps.load(SeqCst) < QUANTUM_PS);
 }
 
-#[test]
-fn in_turns_a_ring_is_settled_before_the_turn_begins() {
+/// Core 0 sleeps, and it is the turn of core 16.
+fn one_sleeps_in_turns() -> World {
     let world = World::started(&[1, 1], Side::InTurns);
     world.timing.boundary(0, US);
     world.timing.sleep(0, US);
     world.timing.boundary(16, US);
+    world
+}
+
+#[test]
+fn in_turns_a_ring_is_settled_before_the_turn_begins() {
+    let world = one_sleeps_in_turns();
     assert_eq!(world.bells.settled(), [0; 0]);
     world.ring(0, 3000);
     world.timing.sleep(16, 2 * US);
@@ -329,10 +335,7 @@ fn in_turns_a_ring_is_settled_before_the_turn_begins() {
 
 #[test]
 fn in_turns_a_turn_that_begins_with_a_ring_under_way_is_counted() {
-    let world = World::started(&[1, 1], Side::InTurns);
-    world.timing.boundary(0, US);
-    world.timing.sleep(0, US);
-    world.timing.boundary(16, US);
+    let world = one_sleeps_in_turns();
     world.bells.deaf.store(true, SeqCst);
     world.ring(0, 3000);
     world.timing.sleep(16, 2 * US);
@@ -342,10 +345,7 @@ fn in_turns_a_turn_that_begins_with_a_ring_under_way_is_counted() {
 
 #[test]
 fn in_turns_who_rings_a_core_that_wakes_waits_for_it() {
-    let world = World::started(&[1, 1], Side::InTurns);
-    world.timing.boundary(0, US);
-    world.timing.sleep(0, US);
-    world.timing.boundary(16, US);
+    let world = one_sleeps_in_turns();
     world.record(16).ring_target.set(0);
     // It sleeps and nothing has woken it: nobody waits.
     world.timing.note_ring(16, 2 * US);
@@ -364,10 +364,7 @@ fn in_turns_who_rings_a_core_that_wakes_waits_for_it() {
 
 #[test]
 fn in_turns_a_core_that_does_not_wake_when_it_is_rung_again_is_counted() {
-    let world = World::started(&[1, 1], Side::InTurns);
-    world.timing.boundary(0, US);
-    world.timing.sleep(0, US);
-    world.timing.boundary(16, US);
+    let world = one_sleeps_in_turns();
     world.record(16).ring_target.set(0);
     world.timing.note_ring(16, 2 * US);
     world.timing.note_ring(16, 3 * US);
