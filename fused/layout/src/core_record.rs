@@ -88,10 +88,10 @@ pool_struct! {
         /// Threads in the inbox, for placement decisions (approximate: may be too high for a moment): in the half (16 bits) of the
         /// [reclamation](crate::PoolHeader::reclamations) before which they were counted. In this line and not in the inbox's: calls go through that one.
         188 pub inbox_count: AtomicU32,
-        /// Lock of the timer list.
+        /// Lock of the deadlines.
         192 pub timer_lock: TimersLock,
-        /// First thread in the list of deadlines, earliest first (pool address).
-        200 pub timer_head: Cell64,
+        /// The tree of its deadlines: its top [`TimerNode`](crate::TimerNode) (pool address), 0: there are none.
+        200 pub timer_root: Cell64,
         /// Earliest deadline, in nanoseconds on the machine's clock; `u64::MAX` when none.
         208 pub timer_deadline_ns: AtomicU64,
         /// Timed machines: the core's simulated time in nanoseconds, stored by the simulator at the core's request (never 0

@@ -93,7 +93,8 @@ pool_struct! {
         372 pub mapped_privately: AtomicU32,
         /// Open files that were opened for writing it ([`FileRecord::is_writer`]). Too high if a core has died that was opening or closing one.
         376 pub writers: AtomicU32,
-        380 _pad1: Cell32,
+        /// How many byte ranges are locked. With `ranges`.
+        380 pub range_count: Cell32,
         /// The entry that named it last (pool address), if somebody still had it when that was removed; 0 otherwise. It goes with the inode.
         384 pub last_entry: AtomicU64,
         392 _pad2: [Cell64; 15],
@@ -210,7 +211,9 @@ pool_struct! {
         /// 1: it was opened for writing a regular file, by its name, whose [`InodeRecord::writers`] count it.
         72 pub is_writer: Cell32,
         76 _pad1: Cell32,
-        80 _pad2: [Cell64; 6],
+        /// Of a text that is made line by line: where a line begins, what it is of, and what both are mixed to; a hint.
+        80 pub text_place: [Cell64; 3],
+        104 _pad2: [Cell64; 3],
     }
 }
 

@@ -154,7 +154,13 @@ pool_struct! {
         11456 pub locks_recovered: [AtomicU64; 32],
         /// Not 0: the [`WatchRecord`](crate::WatchRecord) (pool address) that is being added to an interest list, or discarded. Under `epoll_lock`.
         11712 pub watch_changing: Cell64,
-        11720 _pad2: [Cell64; 71],
+        /// 1: frames of objects wait to go back ([`SlabCache::retired`](crate::SlabCache::retired)); a hint.
+        11720 pub slabs_retired: AtomicU32,
+        /// Lines for people that were left out, and not said to be yet.
+        11724 pub lines_left_out: AtomicU32,
+        /// When as many lines may have been said as were, in nanoseconds of the machine's clock: if that is far ahead, more are left out.
+        11728 pub lines_until_ns: AtomicU64,
+        11736 _pad2: [Cell64; 69],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are sixteen pages, in memory

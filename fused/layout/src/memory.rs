@@ -52,19 +52,28 @@ pool_struct! {
 }
 
 pool_struct! {
-    /// One class of fixed-size objects: see `motet_protocol::slab`.
+    /// One class of fixed-size objects: see `motet_protocol::slab`. Frames are by number, 0: none.
     pub struct SlabCache: size 64, align 64 {
-        /// Guards the free list.
+        /// Guards all this, and the records of the frames.
         0 pub lock: SlabLock,
-        /// First free object (pool address), linked through its first word.
-        8 pub free: Cell64,
+        /// First frame with free objects. The frame's record has the next one.
+        8 pub partial: Cell32,
+        /// Frames all of whose objects are free.
+        12 pub empty: Cell32,
         /// Object size in bytes.
         16 pub object_size: Cell32,
         /// Objects in use.
         20 pub in_use: Cell32,
         /// Objects that exist.
         24 pub total: Cell32,
-        28 _pad0: Cell32,
-        32 _pad1: [Cell64; 4],
+        /// First frame that is cut no more, and that a core may still look into.
+        28 pub retired: Cell32,
+        /// How many these are.
+        32 pub retired_count: Cell32,
+        /// First frame of those that go back once all cores have passed.
+        36 pub waiting: Cell32,
+        /// Who waits for that, as a lock names its holder.
+        40 pub waiter: Cell64,
+        48 _pad0: [Cell64; 2],
     }
 }

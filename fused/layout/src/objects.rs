@@ -31,12 +31,17 @@ pub const BLOCK_RESERVED: u32 = 0xff;
 
 pool_struct! {
     /// One frame: how many users it has, and which islands may execute from it.
-    pub struct FrameRecord: size 8, align 8 {
+    pub struct FrameRecord: size 16, align 8 {
         /// Page-table leaves, page caches and kernel structures that use it; 0: free.
         0 pub refs: AtomicU32,
         /// Bit per island that has synchronised its instruction fetches with the frame's present bytes. Of a page table that
-        /// is out of its tree: the next one (frame number), 0: none. Of one that is cut into objects: [`SLAB_FRAME`] and their class.
+        /// is out of its tree: the next one (frame number), 0: none. Of one that is cut into objects: [`SLAB_FRAME`], their class in the lowest
+        /// byte, above it how many are free, and above that the number of the first free one, under the class's lock.
         4 pub synced: AtomicU32,
+        /// Of a frame that is cut into objects, or was: the next one of its list (frame number), 0: none. Under the class's lock, as the next one.
+        8 pub next: Cell32,
+        /// The previous one.
+        12 pub prev: Cell32,
     }
 }
 
@@ -87,20 +92,22 @@ pub const NODE_WATCH: u32 = 1;
 pub const WAIT_NODES: usize = 8;
 
 pool_struct! {
-    /// A deadline in a core's timer list.
-    pub struct TimerNode: size 40, align 8 {
-        /// Next node, later or equal (pool address).
-        0 pub next: Cell64,
-        /// Previous node (pool address).
-        8 pub prev: Cell64,
+    /// A deadline of a core: a node of its tree of deadlines (`motet_protocol::timer`), under the core's lock of timers.
+    pub struct TimerNode: size 48, align 8 {
+        /// Below it: the top of what is earlier (pool address), 0: nothing.
+        0 pub left: Cell64,
+        /// Below it: the top of what is later or equal.
+        8 pub right: Cell64,
+        /// The node above it (pool address), 0: none.
+        16 pub above: Cell64,
         /// Nanoseconds on the machine's clock.
-        16 pub deadline_ns: Cell64,
-        /// 1 + index of the core whose list it is in; 0: in none.
-        24 pub core: AtomicU32,
+        24 pub deadline_ns: Cell64,
+        /// 1 + index of the core whose deadline it is; 0: of none.
+        32 pub core: AtomicU32,
         /// `TIMER_*`: what expires.
-        28 pub kind: Cell32,
+        36 pub kind: Cell32,
         /// The thread or process (pool address).
-        32 pub owner: Cell64,
+        40 pub owner: Cell64,
     }
 }
 
@@ -198,8 +205,6 @@ pool_struct! {
         2248 pub charged_at_ns: Cell64,
         /// Its wait's deadline.
         2256 pub timer: TimerNode,
-        /// Address of the fault being delivered as a signal.
-        2296 pub fault_address: Cell64,
         /// Its places in wait queues.
         2304 pub nodes: [WaitNode; 8],
         /// More of them while it waits in more queues ([`MoreNodes`], pool address), 0: there are none.
@@ -217,7 +222,11 @@ pool_struct! {
         2728 pub garbage: Cell64,
         /// Signals to groups that it, or the process it is making, may not have seen; a new process gets them (bit signal-1). Under the tree lock.
         2736 pub group_signals: Cell64,
-        2744 _pad3: [Cell32; 28],
+        /// Address of the fault being delivered as a signal.
+        2744 pub fault_address: Cell64,
+        /// Previous thread of the process (pool address), 0: it is the first one. Under the process-tree lock.
+        2752 pub sibling_before: Cell64,
+        2760 _pad3: [Cell32; 24],
         /// The call across instruction sets that it is in: its last [`CrossingRecord`](crate::CrossingRecord) (pool address), 0: none.
         2856 pub crossing: Cell64,
         /// By ISA code - 1: the top of its stack for that ISA, 0: none made (the program's own ISA: the stack it was
@@ -391,8 +400,6 @@ pool_struct! {
         264 pub vfork_waiters: WaitQueue,
         /// Real-time interval timer.
         296 pub alarm: TimerNode,
-        /// Its interval in nanoseconds.
-        336 pub alarm_interval_ns: Cell64,
         /// Nanoseconds of user and system time of finished threads.
         344 pub times_ns: [Cell64; 2],
         /// Nanoseconds of user and system time of waited-for children.
@@ -423,7 +430,9 @@ pool_struct! {
         680 pub signal_queue: Cell64,
         /// Its real user's [`UserRecord`] (pool address); 0: it is counted nowhere. Under the tree lock.
         688 pub user: Cell64,
-        696 _pad1: [Cell64; 16],
+        /// The interval of its interval timer in nanoseconds.
+        696 pub alarm_interval_ns: Cell64,
+        704 _pad1: [Cell64; 15],
         /// By whose rights it acts. Written under the process-tree lock by its own threads.
         824 pub credentials: CredentialsRecord,
     }

@@ -64,6 +64,17 @@ pub trait Context {
     /// can keep another core waiting for this one.
     fn relax(&self);
 
+    /// Carries out shoot-downs, where the actor holds no lock, has no thread in transit, and no reference that is not counted.
+    fn pass(&self)
+    where
+        Self: Sized,
+    {
+        shootdown::pass(self, || ());
+    }
+
+    /// Frames of objects that are free wait to go back: the actor calls [`slab::return_retired`] before it runs user code again.
+    fn objects_retired(&self) {}
+
     /// Interrupts a core. Orders earlier stores before the interrupt.
     fn ring(&self, target: CoreId);
 

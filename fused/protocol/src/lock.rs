@@ -90,13 +90,14 @@ pub fn is_left<const CLASS: u32>(context: &impl Context, lock: &Lock<CLASS>) -> 
     has_died(context, lock.word().load(Ordering::Relaxed))
 }
 
-fn holder_word(context: &impl Context) -> u64 {
+/// What a lock's word says of this core when it holds the lock.
+pub(crate) fn holder_word(context: &impl Context) -> u64 {
     u64::from(context.life()) << 32 | (u64::from(context.core().0) + 1)
 }
 
 /// Whether who a lock word names has died since: its island, more often than when it started. That word only grows, so a late look never takes a
 /// core that lives for dead.
-fn has_died(context: &impl Context, held: u64) -> bool {
+pub(crate) fn has_died(context: &impl Context, held: u64) -> bool {
     let core = CoreId::from_raw((held as u32).wrapping_sub(1)).filter(|&core| core != CoreId::HOST);
     core.is_some_and(|core| {
         let record = &context.pool().header().islands[core.island().index()];

@@ -58,6 +58,17 @@ pub fn forget_places(context: &impl Context) {
 /// Waits until every other core that lives has passed a place where it holds no lock and has no thread in transit. This core holds
 /// no lock.
 pub fn wait_for_all(context: &impl Context) {
+    until_all_pass(context, || ());
+    // Passing empties a core's inbox. This core does not pass: what dead ones have brought it has arrived, too.
+    collect(context);
+}
+
+/// As [`wait_for_all`], where this core may pass itself, and does: so cores that wait for each other all go on.
+pub fn pass_all(context: &impl Context) {
+    until_all_pass(context, || context.pass());
+}
+
+fn until_all_pass(context: &impl Context, meanwhile: impl Fn()) {
     let mut tickets = [0; CORES];
     let lives = |core: CoreId| {
         core != context.core()
@@ -73,11 +84,10 @@ pub fn wait_for_all(context: &impl Context) {
     for core in cores() {
         let passed = &core_record(context, core).shootdown_passed;
         while passed.load(Ordering::Acquire) < tickets[core.index()] && lives(core) {
+            meanwhile();
             context.relax();
         }
     }
-    // Passing empties a core's inbox. This core does not pass: what dead ones have brought it has arrived, too.
-    collect(context);
 }
 
 /// Settles calls between dead cores and living ones. Every core that lives has passed.

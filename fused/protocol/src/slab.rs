@@ -1,20 +1,35 @@
 //! Fixed-size kernel objects, one cache per type, shared by all islands.
 //!
-//! Memory is type-stable: a frame once cut into objects of a class stays with it, so a stale reference still finds an
-//! object of the right type. Free objects are linked through their first word.
+//! A frame is cut into objects of one class; its record says how many are free, and which is the first. Free objects name the next one of their frame in their
+//! first word. Frames with free objects are in a list of their class, so all here takes the same time whatever there is.
+//!
+//! Memory is type-stable for as long as a core may look into it: a stale reference still finds an object of the right type. So a frame all of whose objects
+//! are free is first *retired*: it is cut no more, and waits. It goes back when every core has [passed](crate::shootdown::pass) a place where it has no
+//! reference, once for many frames ([`return_retired`]). Each class keeps a few empty frames ([`KEPT`]), so that who takes and gives back objects in turn
+//! takes and gives back no frames.
 
 use motet_layout::{
     Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord,
-    FilesRecord, Frame, InodeRecord, MoreNodes, PAGE_SIZE, PipeRecord, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal,
+    FilesRecord, Frame, InodeRecord, MoreNodes, PAGE_SIZE, PipeRecord, Pool, PoolSafe, ProcessRecord, QueuedSignal,
     RangeNode, RangeRecord, SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord, ThreadRecord, UserRecord,
     VcpuRecord, VmRecord, VmaRecord, WatchRecord, in_order, sync::Ordering,
 };
 
 use crate::{
     Context,
-    lock::lock,
-    memory::{alloc_common_zeroed_frame, frame_record},
+    lock::{has_died, holder_word, lock},
+    memory::{alloc_common_zeroed_frame, frame_record, release_frame},
+    orphans::pass_all,
 };
+
+/// Empty frames that a class keeps. Models, and hosted islands that schedule at each operation, have few objects.
+pub const KEPT: u32 = if cfg!(motet_model) { 1 } else { 32 };
+/// So many retired frames of a class are worth that an idle core waits for all others.
+pub const RETURNED_AT_ONCE: u32 = if cfg!(motet_model) { 1 } else { 32 };
+/// And so many, that a core does which has something else to do.
+pub const RETURNED_IN_BETWEEN: u32 = if cfg!(motet_model) { 2 } else { 512 };
+/// Frames that go back while the class is locked once.
+const RELEASED_AT_ONCE: u32 = 16;
 
 /// A type with a cache of its own.
 pub trait SlabObject: PoolSafe {
@@ -60,17 +75,60 @@ classes! {
     24 VcpuRecord;
 }
 
+/// What the record of a frame that is cut into objects says of these.
+#[derive(Clone, Copy)]
+struct Cut {
+    /// How many are free.
+    free: u32,
+    /// The number of the first free one, if there is any.
+    first: u32,
+}
+
+const CLASS: u32 = 0xff;
+const FREE_SHIFT: u32 = 8;
+const FIRST_SHIFT: u32 = 16;
+const NUMBER: u32 = 0xff;
+/// No class has more objects in a frame: their numbers, and how many there are, have eight bits.
+const OBJECTS_MAX: u64 = 64;
+
+impl Cut {
+    #[inline(always)]
+    const fn of(word: u32) -> Self {
+        Self { free: word >> FREE_SHIFT & NUMBER, first: word >> FIRST_SHIFT & NUMBER }
+    }
+
+    #[inline(always)]
+    const fn word<T: SlabObject>(self) -> u32 {
+        mark::<T>() | self.free << FREE_SHIFT | self.first << FIRST_SHIFT
+    }
+}
+
+/// Objects of a type in a frame.
+const fn per_frame<T: SlabObject>() -> u32 {
+    const { assert!(size_of::<T>() as u64 >= PAGE_SIZE / OBJECTS_MAX && size_of::<T>() as u64 <= PAGE_SIZE) };
+    PAGE_SIZE as u32 / size_of::<T>() as u32
+}
+
 /// A new object, zeroed (but for [`SlabObject::DIRTY_LEN`]); `None` when memory is exhausted.
 pub fn alloc<T: SlabObject>(context: &impl Context) -> Option<&'static T> {
     let pool = context.pool();
     let cache = &pool.header().slabs[T::CLASS];
     let guard = lock(context, &cache.lock);
-    if cache.free.get() == 0 {
-        refill::<T>(context)?;
-    }
-    let addr = PoolAddr(cache.free.get());
-    cache.free.set(pool.at::<Cell64>(addr).get());
+    let (frame, cut) = match first_partial::<T>(pool, cache) {
+        Some(found) => found,
+        None => refill::<T>(context)?,
+    };
+    let addr = frame.addr().add(u64::from(cut.first) * size_of::<T>() as u64);
+    let next = pool.at::<Cell64>(addr).get() as u32 & NUMBER;
+    frame_record(pool, frame).synced.store(Cut { free: cut.free - 1, first: next }.word::<T>(), Ordering::Relaxed);
+    in_order();
     cache.in_use.set(cache.in_use.get() + 1);
+    if cut.free == per_frame::<T>() {
+        cache.empty.set(cache.empty.get() - 1);
+    }
+    if cut.free == 1 {
+        unlink(pool, cache, frame);
+    }
     drop(guard);
     pool.zero(addr.add(T::DIRTY_LEN as u64), size_of::<T>() - T::DIRTY_LEN);
     Some(pool.at(addr))
@@ -81,22 +139,59 @@ pub fn free<T: SlabObject>(context: &impl Context, object: &'static T) {
     let pool = context.pool();
     let cache = &pool.header().slabs[T::CLASS];
     let addr = pool.addr_of(object);
-    let _guard = lock(context, &cache.lock);
-    pool.at::<Cell64>(addr).set(cache.free.get());
+    let frame = Frame((addr.0 / PAGE_SIZE) as u32);
+    let record = frame_record(pool, frame);
+    let guard = lock(context, &cache.lock);
+    let word = record.synced.load(Ordering::Relaxed);
+    let cut = Cut::of(word);
+    if word & (SLAB_FRAME | CLASS) != mark::<T>() || cut.free >= per_frame::<T>() {
+        // It is no object of this type, or free already: another island has written that.
+        drop(guard);
+        return context.damaged(addr.0);
+    }
+    pool.at::<Cell64>(addr).set(u64::from(cut.first));
     in_order();
-    cache.free.set(addr.0);
+    let first = (addr.0 % PAGE_SIZE / size_of::<T>() as u64) as u32;
+    record.synced.store(Cut { free: cut.free + 1, first }.word::<T>(), Ordering::Relaxed);
+    in_order();
     cache.in_use.set(cache.in_use.get() - 1);
+    let is_empty = cut.free + 1 == per_frame::<T>();
+    if is_empty && cache.empty.get() >= KEPT {
+        if cut.free != 0 {
+            unlink(pool, cache, frame);
+        }
+        let retired = retire::<T>(pool, cache, frame);
+        drop(guard);
+        return tell_of_retired(context, retired);
+    }
+    if is_empty {
+        cache.empty.set(cache.empty.get() + 1);
+    }
+    if cut.free == 0 {
+        link(pool, cache, frame);
+    }
 }
 
-/// All objects of a type, in use or not; those that are not have had their first words changed. For repairs.
+/// All objects of a type, in use or not; those that are not have had their first words changed. For repairs. The caller does not
+/// [pass](crate::shootdown::pass) while it has one of them.
 pub fn all<T: SlabObject>(context: &impl Context) -> impl Iterator<Item = &'static T> {
     let pool = context.pool();
-    let frames = (0..(pool.len() / PAGE_SIZE) as u32).map(Frame);
-    let of_type = move |frame: &Frame| frame_record(pool, *frame).synced.load(Ordering::Relaxed) == mark::<T>();
     let size = size_of::<T>() as u64;
-    frames
-        .filter(of_type)
+    frames_of(pool, mark::<T>())
         .flat_map(move |frame| (0..PAGE_SIZE / size).map(move |index| pool.at(frame.addr().add(index * size))))
+}
+
+/// The frames that are cut into objects of a class.
+fn frames_of(pool: Pool, mark: u32) -> impl Iterator<Item = Frame> {
+    let is_of_class =
+        move |frame: &Frame| frame_record(pool, *frame).synced.load(Ordering::Relaxed) & (SLAB_FRAME | CLASS) == mark;
+    (0..(pool.len() / PAGE_SIZE) as u32).map(Frame).filter(is_of_class)
+}
+
+/// How many objects are free in a frame of a class (by its number), of which it has so many; `None`: it is not cut into such. For who looks whether all is well.
+pub fn free_in(pool: Pool, class: usize, frame: Frame) -> Option<u32> {
+    let word = frame_record(pool, frame).synced.load(Ordering::Relaxed);
+    (word & (SLAB_FRAME | CLASS) == SLAB_FRAME | class as u32).then(|| Cut::of(word).free)
 }
 
 /// What the record of a frame says that is cut into objects of a type.
@@ -104,33 +199,181 @@ const fn mark<T: SlabObject>() -> u32 {
     SLAB_FRAME | T::CLASS as u32
 }
 
-/// Repairs a cache whose lock a dead core held and this one has now. The list is whole at any time; how many are in use is counted again. An
-/// object that was just taken out or given back, or the rest of a frame that was just cut, is lost.
-pub(crate) fn recover(context: &impl Context, cache: &SlabCache) {
-    let (mut free, mut at) = (0, cache.free.get());
-    while let Some(next) = context.pool().get::<Cell64>(PoolAddr(at)).filter(|_| free < cache.total.get()) {
-        free += 1;
-        at = next.get();
-    }
-    cache.in_use.set(cache.total.get() - free);
+/// Gives retired frames back, of all classes, when all cores have passed. This core is at such a place, too. `true`: there were some.
+#[inline(always)]
+pub fn return_retired(context: &impl Context) -> bool {
+    context.pool().header().slabs_retired.load(Ordering::Relaxed) != 0 && return_all(context)
 }
 
-/// Cuts a frame into objects. The cache's lock is held.
 #[cold]
-fn refill<T: SlabObject>(context: &impl Context) -> Option<()> {
-    const { assert!(size_of::<T>() <= PAGE_SIZE as usize) };
+#[inline(never)]
+fn return_all(context: &impl Context) -> bool {
+    let header = context.pool().header();
+    header.slabs_retired.store(0, Ordering::Relaxed);
+    let mut taken = 0_u32;
+    for (class, cache) in header.slabs.iter().enumerate() {
+        if cache.retired.get() != 0 || cache.waiting.get() != 0 {
+            taken |= u32::from(begin_waiting(context, cache)) << class;
+        }
+    }
+    if taken == 0 {
+        return false;
+    }
+    pass_all(context);
+    header
+        .slabs
+        .iter()
+        .enumerate()
+        .filter(|(class, _)| taken >> class & 1 != 0)
+        .for_each(|(_, cache)| while release_some(context, cache) {});
+    true
+}
+
+/// From now on this core waits for what is retired. `false`: another one that lives waits for others.
+fn begin_waiting(context: &impl Context, cache: &SlabCache) -> bool {
+    let _guard = lock(context, &cache.lock);
+    let is_new = cache.waiting.get() == 0;
+    if !is_new && !has_died(context, cache.waiter.get()) {
+        return false;
+    }
+    // First: what waits belongs to whom this names.
+    cache.waiter.set(holder_word(context));
+    in_order();
+    if is_new {
+        cache.waiting.set(cache.retired.get());
+        in_order();
+        cache.retired.set(0);
+        cache.retired_count.set(0);
+    }
+    true
+}
+
+/// All cores have passed. `false`: there is nothing left that waits.
+fn release_some(context: &impl Context, cache: &SlabCache) -> bool {
+    let pool = context.pool();
+    let _guard = lock(context, &cache.lock);
+    for _ in 0..RELEASED_AT_ONCE {
+        let frame = Frame(cache.waiting.get());
+        if frame.is_none() {
+            return false;
+        }
+        cache.waiting.set(frame_record(pool, frame).next.get());
+        in_order();
+        release_frame(context, frame);
+    }
+    true
+}
+
+/// A frame is cut no more; how many these are now. It is in no list.
+#[cold]
+fn retire<T: SlabObject>(pool: Pool, cache: &SlabCache, frame: Frame) -> u32 {
+    let record = frame_record(pool, frame);
+    // From now on, who goes through all objects does not find these.
+    record.synced.store(0, Ordering::Relaxed);
+    cache.total.set(cache.total.get() - per_frame::<T>());
+    record.next.set(cache.retired.get());
+    in_order();
+    cache.retired.set(frame.0);
+    cache.retired_count.set(cache.retired_count.get() + 1);
+    cache.retired_count.get()
+}
+
+#[cold]
+fn tell_of_retired(context: &impl Context, retired: u32) {
+    if retired.is_multiple_of(RETURNED_AT_ONCE) {
+        context.pool().header().slabs_retired.store(1, Ordering::Relaxed);
+    }
+    if retired.is_multiple_of(RETURNED_IN_BETWEEN) {
+        context.objects_retired();
+    }
+}
+
+/// The first frame with free objects.
+#[inline(always)]
+fn first_partial<T: SlabObject>(pool: Pool, cache: &SlabCache) -> Option<(Frame, Cut)> {
+    let frame = Frame(cache.partial.get());
+    if frame.is_none() {
+        return None;
+    }
+    let word = frame_record(pool, frame).synced.load(Ordering::Relaxed);
+    let cut = Cut::of(word);
+    if word & (SLAB_FRAME | CLASS) != mark::<T>() || cut.free == 0 || cut.first >= per_frame::<T>() {
+        cache.partial.set(0); // another island has written that
+        return None;
+    }
+    Some((frame, cut))
+}
+
+/// Puts a frame first in its class's list.
+fn link(pool: Pool, cache: &SlabCache, frame: Frame) {
+    let (record, next) = (frame_record(pool, frame), cache.partial.get());
+    record.prev.set(0);
+    record.next.set(next);
+    if next != 0 {
+        frame_record(pool, Frame(next)).prev.set(frame.0);
+    }
+    cache.partial.set(frame.0);
+}
+
+/// Takes a frame out of its class's list.
+fn unlink(pool: Pool, cache: &SlabCache, frame: Frame) {
+    let record = frame_record(pool, frame);
+    let (prev, next) = (record.prev.get(), record.next.get());
+    match prev {
+        0 => cache.partial.set(next),
+        prev => frame_record(pool, Frame(prev)).next.set(next),
+    }
+    if next != 0 {
+        frame_record(pool, Frame(next)).prev.set(prev);
+    }
+}
+
+/// Repairs a cache whose lock a dead core held and this one has now. Which objects are free, the frames say; their list and all numbers are made anew. An
+/// object that was just taken out or given back, or a frame that was just cut or retired, is lost.
+pub(crate) fn recover(context: &impl Context, cache: &SlabCache) {
+    let pool = context.pool();
+    let first = pool.header().slabs.each_ref();
+    let Some(class) = first.iter().position(|other| core::ptr::eq(*other, cache)) else { return };
+    let per_frame = (PAGE_SIZE as u32).checked_div(cache.object_size.get()).unwrap_or(0);
+    let (mut total, mut free, mut empty) = (0, 0, 0);
+    cache.partial.set(0);
+    for frame in frames_of(pool, SLAB_FRAME | class as u32) {
+        let cut = Cut::of(frame_record(pool, frame).synced.load(Ordering::Relaxed));
+        (total, free, empty) = (total + per_frame, free + cut.free, empty + u32::from(cut.free == per_frame));
+        if cut.free != 0 {
+            link(pool, cache, frame);
+        }
+    }
+    cache.total.set(total);
+    cache.in_use.set(total - free.min(total));
+    cache.empty.set(empty);
+    if cache.retired.get() == cache.waiting.get() {
+        cache.retired.set(0); // it had just begun to wait for them
+    }
+    let (mut retired, mut at) = (0, cache.retired.get());
+    while at != 0 && retired < pool.header().memory.block_count.get() * pool.header().memory.block_frames.get() {
+        (retired, at) = (retired + 1, frame_record(pool, Frame(at)).next.get());
+    }
+    cache.retired_count.set(retired);
+}
+
+/// Cuts a frame into objects, and puts it into the list. The cache's lock is held.
+#[cold]
+fn refill<T: SlabObject>(context: &impl Context) -> Option<(Frame, Cut)> {
     let pool = context.pool();
     let cache = &pool.header().slabs[T::CLASS];
     // Of zeroes, for who goes through all objects.
     let frame = alloc_common_zeroed_frame(context)?;
-    frame_record(pool, frame).synced.store(mark::<T>(), Ordering::Relaxed);
     cache.object_size.set(size_of::<T>() as u32);
-    for index in 0..PAGE_SIZE / size_of::<T>() as u64 {
-        let addr = frame.addr().add(index * size_of::<T>() as u64);
-        pool.at::<Cell64>(addr).set(cache.free.get());
-        cache.total.set(cache.total.get() + 1);
-        in_order();
-        cache.free.set(addr.0);
+    for index in 1..u64::from(per_frame::<T>()) {
+        pool.at::<Cell64>(frame.addr().add((index - 1) * size_of::<T>() as u64)).set(index);
     }
-    Some(())
+    in_order();
+    let cut = Cut { free: per_frame::<T>(), first: 0 };
+    frame_record(pool, frame).synced.store(cut.word::<T>(), Ordering::Relaxed);
+    in_order();
+    cache.total.set(cache.total.get() + per_frame::<T>());
+    cache.empty.set(cache.empty.get() + 1);
+    link(pool, cache, frame);
+    Some((frame, cut))
 }

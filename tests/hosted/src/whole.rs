@@ -7,10 +7,14 @@ use motet_layout::sync::Ordering;
 use motet_layout::{
     BLOCK_RESERVED, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILE_DMA, FILE_EPOLL, FILE_PIPE_BOTH,
     FILE_PIPE_READ, FILE_PIPE_WRITE, FILES_CLOEXEC, FileRecord, FilesRecord, Frame, InodeRecord, Lock, MoreNodes,
-    PIPE_CAPACITY, PipeRecord, Pool, PoolAddr, PoolSafe, ProcessRecord, SOCKET_LISTENING, SocketRecord, SpaceRecord,
-    THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
+    PAGE_SIZE, PIPE_CAPACITY, PipeRecord, Pool, PoolAddr, PoolSafe, ProcessRecord, SOCKET_LISTENING, SocketRecord,
+    SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
 };
-use motet_protocol::{Context, hand, lock, memory::block, rejoin, slab, threads};
+use motet_protocol::{
+    Context, hand, lock,
+    memory::{block, frame_record},
+    rejoin, slab, threads,
+};
 
 /// Who looks.
 struct Look(Pool);
@@ -80,9 +84,31 @@ fn chain<T: PoolSafe>(pool: Pool, first: u64, next: impl Fn(&T) -> u64) -> Vec<&
 }
 
 fn slabs(look: &Look, found: &mut Vec<String>) {
-    for (class, cache) in look.pool().header().slabs.iter().enumerate().filter(|(_, cache)| is_free(&cache.lock)) {
-        let free = chain::<Cell64>(look.pool(), cache.free.get(), Cell64::get).len() as u32;
-        same(found, || format!("class {class}"), cache.in_use.get() + free, cache.total.get());
+    let pool = look.pool();
+    let frames = || (0..(pool.len() / PAGE_SIZE) as u32).map(Frame);
+    for (class, cache) in pool.header().slabs.iter().enumerate().filter(|(_, cache)| is_free(&cache.lock)) {
+        let Some(per_frame) = (PAGE_SIZE as u32).checked_div(cache.object_size.get()) else { continue };
+        let free: Vec<u32> = frames().filter_map(|frame| slab::free_in(pool, class, frame)).collect();
+        let what = |what| move || format!("{what} of class {class}");
+        same(found, what("objects"), cache.total.get(), free.len() as u32 * per_frame);
+        same(found, what("objects in use"), cache.in_use.get(), cache.total.get() - free.iter().sum::<u32>());
+        let empty = free.iter().filter(|&&free| free == per_frame).count();
+        same(found, what("empty frames"), cache.empty.get(), empty as u32);
+        let list = |first: u32| {
+            let next = |&at: &u32| Some(frame_record(pool, Frame(at)).next.get());
+            std::iter::successors(Some(first), next).take_while(|&at| at != 0).take(1 << 20).collect::<Vec<u32>>()
+        };
+        let partial = list(cache.partial.get());
+        let with_free = free.iter().filter(|&&free| free != 0).count();
+        same(found, what("frames in the list"), partial.len(), with_free);
+        let has_free = |&at: &u32| slab::free_in(pool, class, Frame(at)).is_some_and(|free| free != 0);
+        same(
+            found,
+            what("frames with free objects in the list"),
+            partial.iter().filter(|at| has_free(at)).count(),
+            with_free,
+        );
+        same(found, what("retired frames"), list(cache.retired.get()).len() as u32, cache.retired_count.get());
     }
 }
 
@@ -124,21 +150,26 @@ fn frames(look: &Look, found: &mut Vec<String>) {
 fn timers(look: &Look, found: &mut Vec<String>) {
     let pool = look.pool();
     for (index, core) in pool.header().cores.iter().enumerate().filter(|(_, core)| is_free(&core.timer_lock)) {
-        let list = chain::<TimerNode>(pool, core.timer_head.get(), |node| node.next.get());
-        let mut before = 0;
-        for node in &list {
-            same(found, || format!("previous on core {index}"), node.prev.get(), before);
+        let (list, mut before_ns) = (tree_of_timers(pool, core.timer_root.get()), 0);
+        for (node, above) in &list {
+            same(found, || format!("what is above on core {index}"), node.above.get(), *above);
             same(found, || format!("core of one on core {index}"), node.core.load(Ordering::Relaxed), index as u32 + 1);
-            before = look.raw(*node);
+            same(
+                found,
+                || format!("order on core {index}"),
+                node.deadline_ns.get().max(before_ns),
+                node.deadline_ns.get(),
+            );
+            before_ns = node.deadline_ns.get();
         }
         let process = |thread: &ThreadRecord| pool.get(PoolAddr(thread.process.load(Ordering::Relaxed)));
         let of_processes = threads::all(look).filter_map(process).map(|process: &ProcessRecord| &process.alarm);
         let nodes = threads::all(look).map(|thread| &thread.timer).chain(of_processes);
         for node in nodes.filter(|node| node.core.load(Ordering::Relaxed) == index as u32 + 1) {
-            let is_listed = list.iter().any(|listed| std::ptr::eq(*listed, node));
+            let is_listed = list.iter().any(|(listed, _)| std::ptr::eq(*listed, node));
             same(found, || format!("whether {:#x} is on core {index}", look.raw(node)), is_listed, true);
         }
-        if let Some(first) = list.first() {
+        if let Some((first, _)) = list.first() {
             same(
                 found,
                 || format!("deadline of core {index}"),
@@ -146,6 +177,20 @@ fn timers(look: &Look, found: &mut Vec<String>) {
                 first.deadline_ns.get(),
             );
         }
+    }
+}
+
+/// The timers of a tree in order, each with what is above it, until they come back.
+fn tree_of_timers(pool: Pool, root: u64) -> Vec<(&'static TimerNode, u64)> {
+    let (mut list, mut seen, mut open, mut at) = (Vec::new(), BTreeSet::new(), Vec::new(), (root, 0));
+    loop {
+        while let Some(node) = pool.get::<TimerNode>(PoolAddr(at.0)).filter(|_| seen.insert(at.0)) {
+            open.push((node, at));
+            at = (node.left.get(), at.0);
+        }
+        let Some((node, (raw, above))) = open.pop() else { return list };
+        list.push((node, above));
+        at = (node.right.get(), raw);
     }
 }
 

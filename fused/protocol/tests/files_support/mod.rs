@@ -2,7 +2,7 @@
 
 use std::alloc::{Layout, alloc_zeroed};
 
-use motet_layout::{CoreId, InodeRecord, PAGE_SIZE, Pool, sync::Ordering};
+use motet_layout::{CoreId, InodeRecord, PAGE_SIZE, Pool, SlabCache, sync::Ordering};
 use motet_protocol::{Context, memory};
 
 /// An actor on a test pool.
@@ -45,8 +45,8 @@ impl Actor {
             .iter()
             .map(|share| share.owned_frames.load(Ordering::Relaxed) - share.free_frames.load(Ordering::Relaxed));
         let slabs = header.slabs.iter().filter(|cache| cache.object_size.get() != 0);
-        used.sum::<u32>()
-            - slabs.map(|cache| cache.total.get() / (PAGE_SIZE as u32 / cache.object_size.get())).sum::<u32>()
+        let cut = |cache: &SlabCache| cache.total.get() / (PAGE_SIZE as u32 / cache.object_size.get());
+        used.sum::<u32>() - slabs.map(|cache| cut(cache) + cache.retired_count.get()).sum::<u32>()
     }
 
     /// Slab objects in use, of all classes.

@@ -28,6 +28,7 @@ mod residency;
 mod runs;
 mod service;
 mod shoot_down;
+mod slabs;
 mod stacked;
 mod stamp;
 mod taken;

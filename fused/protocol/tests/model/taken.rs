@@ -56,7 +56,7 @@ fn model(take: fn(&Core, &'static ThreadRecord) -> bool) -> impl Fn() + Clone + 
             let record = core_record(&first, first.core());
             assert!(!run_queue::has_ready(record), "it was handed over, too");
             assert_eq!(thread.state.load(Ordering::Relaxed), THREAD_RUNNING);
-            assert_eq!((queue.head.load(Ordering::Relaxed), record.timer_head.get()), (0, 0));
+            assert_eq!((queue.head.load(Ordering::Relaxed), record.timer_root.get()), (0, 0));
         });
     }
 }

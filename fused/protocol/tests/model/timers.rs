@@ -8,20 +8,23 @@ use motet_protocol::{Context, cores::core_record, timer};
 
 use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, quietly, together};
 
-/// Core 0 arms three timers and takes what has expired; another island disarms one of them (or two do).
+/// Core 0 arms six timers and takes what has expired; another island disarms one of them (or two do).
 fn model(disarm: fn(&Core, &'static TimerNode)) -> impl Fn() + Clone + Send + Sync + 'static {
+    // The tree has another form in each run.
+    let runs = Arc::new(std::sync::atomic::AtomicU64::new(0));
     move || {
         let (pool, base) = fresh_pool(2);
+        quietly(|| pool.header().seed[0].set(runs.fetch_add(1, Ordering::Relaxed) << 20));
         let objects = Objects::new(pool, base);
         let bells = Arc::new(Bells::default());
         let home = Core::new(pool, 0, &bells);
-        let nodes: Vec<&'static TimerNode> = (0..3).map(|_| objects.make()).collect();
-        let expired: Vec<&'static AtomicU32> = (0..3).map(|_| objects.make()).collect();
+        let nodes: Vec<&'static TimerNode> = (0..6).map(|_| objects.make()).collect();
+        let expired: Vec<&'static AtomicU32> = (0..6).map(|_| objects.make()).collect();
         let mut actors: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
         let (own_nodes, own_expired) = (nodes.clone(), expired.clone());
         let owner = home.clone();
         actors.push(Box::new(move || {
-            for (node, deadline) in own_nodes.iter().zip([30, 10, 20]) {
+            for (node, deadline) in own_nodes.iter().zip([30, 10, 20, 12, 35, 25]) {
                 timer::arm(&owner, node, deadline);
             }
             let mut last = 0;
@@ -43,7 +46,7 @@ fn model(disarm: fn(&Core, &'static TimerNode)) -> impl Fn() + Clone + Send + Sy
         together(actors);
         quietly(|| {
             let record = core_record(&home, home.core());
-            assert_eq!(record.timer_head.get(), 0, "a timer stayed in the list");
+            assert_eq!(record.timer_root.get(), 0, "a timer stayed in the list");
             assert_eq!(record.timer_deadline_ns.load(Ordering::Relaxed), u64::MAX);
             for (index, count) in expired.iter().enumerate() {
                 let count = count.load(Ordering::Relaxed);
@@ -68,18 +71,7 @@ fn disarming_without_a_second_look_is_caught() {
             if armed_on == 0 {
                 return;
             }
-            let record = core_record(core, CoreId::new(IslandId(0), 0));
-            let _guard = motet_protocol::lock::lock(core, &record.timer_lock);
-            match core.object::<TimerNode>(node.prev.get()) {
-                Some(prev) => prev.next.set(node.next.get()),
-                None => record.timer_head.set(node.next.get()),
-            }
-            if let Some(next) = core.object::<TimerNode>(node.next.get()) {
-                next.prev.set(node.prev.get());
-            }
-            node.core.store(0, Ordering::Release);
-            let first = core.object::<TimerNode>(record.timer_head.get());
-            record.timer_deadline_ns.store(first.map_or(u64::MAX, |first| first.deadline_ns.get()), Ordering::Relaxed);
+            timer::disarm_without_look(core, CoreId::new(IslandId(0), 0), node);
         }),
     );
 }
@@ -108,7 +100,7 @@ fn move_between_cores() {
         quietly(|| {
             timer::disarm(&cores[2], node);
             for core in &cores {
-                assert_eq!(core_record(core, core.core()).timer_head.get(), 0, "a timer stayed in a list");
+                assert_eq!(core_record(core, core.core()).timer_root.get(), 0, "a timer stayed in a list");
             }
         });
     });
@@ -201,7 +193,7 @@ fn moved(move_all: fn(&Core, CoreId)) -> impl Fn() + Clone + Send + Sync + 'stat
                     last = node.deadline_ns.get();
                     left += 1;
                 }
-                assert_eq!(core_record(core, core.core()).timer_head.get(), 0, "a timer stayed in a list");
+                assert_eq!(core_record(core, core.core()).timer_root.get(), 0, "a timer stayed in a list");
             }
             assert_eq!(left, 3, "not all but the one that was disarmed");
         });

@@ -107,6 +107,17 @@ impl<M: Machine> Context for Cpu<M> {
         self.machine.relax();
     }
 
+    fn pass(&self) {
+        Self::pass(self);
+    }
+
+    #[cold]
+    fn objects_retired(&self) {
+        if let Some(thread) = self.object::<ThreadRecord>(self.own.current_thread.load(Ordering::Relaxed)) {
+            thread.attention.store(1, Ordering::Release);
+        }
+    }
+
     fn ring(&self, target: CoreId) {
         if self.is_timed() {
             self.own.ring_target.set(u32::from(target.0));

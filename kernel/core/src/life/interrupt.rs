@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::ThreadRecord;
-use motet_protocol::{Context, count, noncoherent, run_queue, timer, trace::Kind};
+use motet_protocol::{Context, count, noncoherent, run_queue, slab, timer, trace::Kind};
 
 use super::removed;
 use crate::{
@@ -28,6 +28,7 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
     if interrupts != Interrupts::EMPTY {
         take_interrupts(cpu, interrupts);
     }
+    slab::return_retired(cpu);
     cpu.pass();
 }
 

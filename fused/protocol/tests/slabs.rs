@@ -1,0 +1,93 @@
+//! Memory of objects goes back, whatever order they are freed in, and what is free and in use agrees with a list of what was given.
+
+mod files_support;
+
+use files_support::Actor;
+use motet_layout::{EntryRecord, InodeRecord, PAGE_SIZE, RangeRecord, SlabCache, ThreadRecord};
+use motet_protocol::{
+    Context, memory,
+    slab::{self, KEPT, SlabObject, alloc, free},
+};
+use proptest::prelude::*;
+
+const POOL: u64 = 64 << 20;
+
+fn cache<T: SlabObject>(actor: &Actor) -> &'static SlabCache {
+    &actor.pool().header().slabs[T::CLASS]
+}
+
+/// Frames that are cut into objects of a type.
+fn cut<T: SlabObject>(actor: &Actor) -> u32 {
+    cache::<T>(actor).total.get() / (PAGE_SIZE as u32 / size_of::<T>() as u32)
+}
+
+/// Makes as many as fill so many frames, and frees them in an order; then only what a class keeps is left, whatever there was before.
+fn all_go_back<T: SlabObject>(frames: usize, order: impl Fn(usize, usize) -> usize) {
+    let actor = Actor::new(POOL);
+    let count = frames * (PAGE_SIZE as usize / size_of::<T>());
+    let objects: Vec<&'static T> = (0..count).map(|_| alloc(&actor).unwrap()).collect();
+    assert_eq!(cut::<T>(&actor), frames as u32);
+    let (free_before, _) = memory::usage(actor.pool());
+    let mut is_free = vec![false; count];
+    for step in 0..count {
+        let index = order(step, count);
+        assert!(!std::mem::replace(&mut is_free[index], true), "the order names one twice");
+        free(&actor, objects[index]);
+    }
+    assert!(slab::return_retired(&actor), "nothing goes back");
+    assert_eq!((cache::<T>(&actor).in_use.get(), cut::<T>(&actor)), (0, KEPT));
+    assert_eq!(memory::usage(actor.pool()).0, free_before + (frames as u64 - u64::from(KEPT)) * PAGE_SIZE);
+    assert_eq!(actor.frames_in_use(), 0);
+}
+
+#[test]
+fn what_many_objects_took_goes_back_in_any_order() {
+    // As they came, the other way round, and one of each frame after the other.
+    all_go_back::<InodeRecord>(1000, |step, _| step);
+    all_go_back::<EntryRecord>(1000, |step, count| count - 1 - step);
+    all_go_back::<RangeRecord>(1000, |step, count| step % 1000 * 64 + step / 1000 % (count / 1000));
+    all_go_back::<ThreadRecord>(1000, |step, _| step);
+}
+
+/// Whoever takes and gives back objects in turn takes and gives back no frames.
+#[test]
+fn taking_and_giving_back_in_turn_costs_no_frames() {
+    let actor = Actor::new(POOL);
+    let some: Vec<&'static ThreadRecord> = (0..40).map(|_| alloc(&actor).unwrap()).collect();
+    some.into_iter().for_each(|thread| free(&actor, thread));
+    slab::return_retired(&actor);
+    let before = (cut::<ThreadRecord>(&actor), cache::<ThreadRecord>(&actor).retired_count.get());
+    for _ in 0..100 {
+        let some: Vec<&'static ThreadRecord> = (0..KEPT).map(|_| alloc(&actor).unwrap()).collect();
+        some.into_iter().for_each(|thread| free(&actor, thread));
+    }
+    assert_eq!((cut::<ThreadRecord>(&actor), cache::<ThreadRecord>(&actor).retired_count.get()), before);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// No object is given twice, new ones are zero, and frames are never more than what is in use needs by much.
+    #[test]
+    fn objects_are_given_once(steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..3000)) {
+        let actor = Actor::new(POOL);
+        let mut given: Vec<&'static EntryRecord> = Vec::new();
+        for (gives_back, which) in steps {
+            if gives_back && !given.is_empty() {
+                free(&actor, given.swap_remove(which.index(given.len())));
+            } else {
+                let entry: &'static EntryRecord = alloc(&actor).unwrap();
+                prop_assert!(given.iter().all(|other| !std::ptr::eq(*other, entry)));
+                prop_assert_eq!((entry.bucket_next.get(), entry.inode.get(), entry.position.get()), (0, 0, 0));
+                for word in [&entry.bucket_next, &entry.inode, &entry.position] {
+                    word.set(u64::MAX);
+                }
+                given.push(entry);
+            }
+            prop_assert_eq!(cache::<EntryRecord>(&actor).in_use.get() as usize, given.len());
+        }
+        given.into_iter().for_each(|entry| free(&actor, entry));
+        slab::return_retired(&actor);
+        prop_assert!(cut::<EntryRecord>(&actor) <= KEPT);
+    }
+}
