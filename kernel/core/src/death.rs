@@ -33,7 +33,7 @@ use crate::{
     file, fpga,
     kinds::service,
     mm,
-    process::{self, exit},
+    process::exit,
     signal,
     tree::{self, lock_tree},
 };
@@ -102,7 +102,7 @@ fn dead_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> 
 fn discard_unborn<M: Machine>(cpu: &Cpu<M>) {
     let is_orphaned = |thread: &&'static ThreadRecord| {
         let process = tree::process_of(cpu, thread);
-        let is_in_tree = process.pid.get() != 0 && process::recover::is_listed(cpu, process, thread);
+        let is_in_tree = process.pid.get() != 0 && tree::is_listed(cpu, process, thread);
         thread.state.load(Ordering::SeqCst) == THREAD_FREE && dead_core(cpu, thread).is_some() && !is_in_tree
     };
     let next = || {

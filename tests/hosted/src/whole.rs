@@ -208,6 +208,10 @@ fn processes(look: &Look, found: &mut Vec<String>) {
         let pid = process.pid.get();
         let threads = chain::<ThreadRecord>(pool, process.threads.get(), |thread| thread.sibling.get());
         same(found, || format!("threads of {pid}"), process.thread_count.load(Ordering::Relaxed), threads.len() as u32);
+        for (index, thread) in threads.iter().enumerate() {
+            let before = index.checked_sub(1).map_or(0, |before| look.raw(threads[before]));
+            same(found, || format!("thread before one of {pid}"), thread.sibling_before.get(), before);
+        }
         tasks += threads.len().max(1) as u32;
         let children = chain::<ProcessRecord>(pool, process.first_child.get(), |child| child.next_sibling.get());
         let mut before = 0;

@@ -24,8 +24,6 @@ use crate::{
     tree::{self, adopt, disown, for_each_thread, lock_tree, parent_of, users},
 };
 
-/// What passing a thread costs on the way to another one of its process (`call::cost`).
-const PASSED: u64 = 10;
 /// Children that are given away while the tree is locked once.
 const CHILDREN_AT_ONCE: usize = 16;
 
@@ -175,7 +173,7 @@ fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'sta
     process.thread_count.fetch_sub(1, Ordering::AcqRel);
     process.times_ns[0].set(process.times_ns[0].get() + thread.user_ns.get());
     process.times_ns[1].set(process.times_ns[1].get() + thread.system_ns.get());
-    unlink_thread(cpu, process, thread);
+    tree::unlink_thread(cpu, process, thread);
     signal::discard_pending(cpu, thread, last.then_some(process));
     thread.state.store(THREAD_DEAD, Ordering::Relaxed);
     let is_leader = thread.tid.get() == process.pid.get();
@@ -325,22 +323,5 @@ fn end_run<M: Machine>(cpu: &Cpu<M>, status: u32) {
     let header = cpu.pool.header();
     if header.exit.compare_exchange(0, 1 + code, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
         cpu.machine.ring_host();
-    }
-}
-
-fn unlink_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, thread: &'static ThreadRecord) {
-    let raw = cpu.raw(thread);
-    if process.threads.get() == raw {
-        process.threads.set(thread.sibling.get());
-        return;
-    }
-    let mut at = cpu.object::<ThreadRecord>(process.threads.get());
-    while let Some(other) = at {
-        if other.sibling.get() == raw {
-            other.sibling.set(thread.sibling.get());
-            return;
-        }
-        due::spend_locked(cpu, PASSED);
-        at = cpu.object(other.sibling.get());
     }
 }

@@ -352,8 +352,7 @@ fn enter<M: Machine>(
         return Err(Errno::EAGAIN);
     }
     let process = child.unwrap_or(call.process);
-    thread.sibling.set(process.threads.get());
-    process.threads.set(cpu.raw(thread));
+    tree::link_thread(cpu, process, thread);
     match child {
         Some(child) => {
             let parent = match parent_of(cpu, call.process) {

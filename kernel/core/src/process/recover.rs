@@ -7,20 +7,19 @@
 use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
-use motet_layout::{
-    PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, THREAD_DEAD, THREAD_ENDING, ThreadRecord, UserRecord,
-};
+use motet_layout::{PROCESS_ALIVE, PROCESS_ZOMBIE, THREAD_DEAD, THREAD_ENDING, ThreadRecord, UserRecord};
 use motet_protocol::{Context, slab, threads};
 
 use super::exit;
 use crate::{
     cpu::Cpu,
-    tree::{adopt, for_each, for_each_thread, parent_of, process_of},
+    tree::{adopt, for_each, for_each_thread, is_listed, link_thread, parent_of, process_of, repair_threads},
 };
 
 /// Repairs the tree, whose lock a dead core held and this one has now.
 pub fn recover<M: Machine>(cpu: &Cpu<M>) {
     repair_table(cpu);
+    for_each(cpu, |process| repair_threads(cpu, process));
     for thread in threads::all(cpu) {
         repair_thread(cpu, thread);
     }
@@ -56,8 +55,7 @@ fn repair_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     match thread.state.load(Ordering::SeqCst) {
         // Whoever ends the threads of dead cores lets it leave again.
         THREAD_ENDING if !is_listed(cpu, process, thread) => {
-            thread.sibling.set(process.threads.get());
-            process.threads.set(cpu.raw(thread));
+            link_thread(cpu, process, thread);
         }
         THREAD_DEAD if thread.tid.get() != process.pid.get() => {
             threads::unregister(cpu, thread.tid.get());
@@ -65,13 +63,6 @@ fn repair_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
         }
         _ => {}
     }
-}
-
-/// Whether a thread is in its process's list.
-pub fn is_listed<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, thread: &ThreadRecord) -> bool {
-    let mut found = false;
-    for_each_thread(cpu, process, |other| found |= core::ptr::eq(other, thread));
-    found
 }
 
 /// Who is whose child its parent's address says.

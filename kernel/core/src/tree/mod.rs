@@ -8,7 +8,7 @@ pub use limits::{STACK_DEFAULT, hard_limit_of, limit_of};
 use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
-use motet_layout::{PoolAddr, ProcessRecord, ThreadRecord};
+use motet_layout::{PoolAddr, ProcessRecord, ThreadRecord, in_order};
 use motet_protocol::{
     Context,
     lock::{Guard, lock},
@@ -59,6 +59,49 @@ pub fn for_each_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, mut ea
         each(thread);
         due::spend_locked(cpu, cost::OBJECT);
     }
+}
+
+/// Makes a thread the first one of its process. The tree lock is held, as for all that follow.
+pub fn link_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, thread: &'static ThreadRecord) {
+    let next = process.threads.get();
+    thread.sibling_before.set(0);
+    thread.sibling.set(next);
+    in_order();
+    process.threads.set(cpu.raw(thread));
+    if let Some(next) = cpu.object::<ThreadRecord>(next) {
+        next.sibling_before.set(cpu.raw(thread));
+    }
+}
+
+/// Takes a thread out of its process's list, if it is there.
+pub fn unlink_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, thread: &'static ThreadRecord) {
+    if !is_listed(cpu, process, thread) {
+        return;
+    }
+    let (before, next) = (thread.sibling_before.get(), thread.sibling.get());
+    match cpu.object::<ThreadRecord>(before) {
+        Some(before) => before.sibling.set(next),
+        None => process.threads.set(next),
+    }
+    in_order();
+    if let Some(next) = cpu.object::<ThreadRecord>(next) {
+        next.sibling_before.set(before);
+    }
+}
+
+/// Whether a thread is in its process's list.
+pub fn is_listed<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, thread: &'static ThreadRecord) -> bool {
+    let before = cpu.object::<ThreadRecord>(thread.sibling_before.get());
+    before.map_or(process.threads.get(), |before| before.sibling.get()) == cpu.raw(thread)
+}
+
+/// Makes the links back of a process's list of threads anew, by those forward.
+pub fn repair_threads<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
+    let mut before = 0;
+    for_each_thread(cpu, process, |thread| {
+        thread.sibling_before.set(before);
+        before = cpu.raw(thread);
+    });
 }
 
 /// The children of a process. The tree lock is held.
