@@ -241,7 +241,7 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
         Kind::Proc(node) => {
             // Not locked: making the text may take long. Of two readers at once, both may get the same part.
             let (_, position) = position(call, file, at);
-            let read = proc::read(call, node, position, into)?;
+            let read = proc::read(call, node, file.record(), position, into)?;
             if at.is_none() {
                 file.offset.store(position + read, Ordering::Relaxed);
             }

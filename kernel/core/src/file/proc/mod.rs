@@ -15,7 +15,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{FilesRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, ThreadRecord};
+use motet_layout::{FileRecord, FilesRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, ThreadRecord};
 use motet_protocol::{Context, hand, threads};
 
 use super::{
@@ -34,7 +34,7 @@ use crate::{
     permission::{self, FileRights, Identity},
     realtime, tree as processes, vm,
 };
-use text::Text;
+use text::{Place, Text};
 use tree::{DIRECTORY, Entry, Entry as E, TABLE};
 pub use tree::{ProcNode, ROOT, SYSFS_ROOT};
 
@@ -286,8 +286,14 @@ pub fn path_text(node: ProcNode, into: &mut [u8]) -> usize {
     line.len
 }
 
-/// Reads from a file at `position`; returns the bytes read.
-pub fn read<M: Machine>(call: &Call<M>, node: ProcNode, position: u64, into: &mut Cursor<M>) -> SysResult {
+/// Reads from a file at `position`, by an open file, which keeps where that was; returns the bytes read.
+pub fn read<M: Machine>(
+    call: &Call<M>,
+    node: ProcNode,
+    file: &FileRecord,
+    position: u64,
+    into: &mut Cursor<M>,
+) -> SysResult {
     if is_directory(node) {
         return Err(Errno::EISDIR.into());
     }
@@ -299,9 +305,12 @@ pub fn read<M: Machine>(call: &Call<M>, node: ProcNode, position: u64, into: &mu
         E::ProcessVectors => return vectors::read(call, node.id, position, into),
         _ => {}
     }
-    let mut text = Text::new(into, position);
+    let mut text = Text::new(into, position).been_at(Place::of(file));
     // An error means that the buffer is full or bad; `finish` knows which.
     let _ = generate(call, node, &mut text);
+    if let Some(place) = text.place() {
+        place.keep(file);
+    }
     text.finish()
 }
 

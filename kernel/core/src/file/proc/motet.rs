@@ -86,11 +86,16 @@ pub fn counters<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
 
 /// `/proc/motet-ps`: every process, and where it runs (or ran last).
 pub fn processes<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
-    let [pid, parent, user, state, island, core] = ["PID", "PPID", "USER", "STAT", "ISLAND", "CORE"];
-    writeln!(out, "{pid:>5} {parent:>5} {user:<8} {state:<4} {island:<10} {core:>4} {:>8} COMMAND", "TIME")?;
-    let mut from = 1;
-    while let Some(pid) = next_thread(cpu, from, |thread, process| thread.tid.get() == process.pid.get()) {
-        from = pid + 1;
+    let mut from = out.begin_lines();
+    if from == 0 {
+        let [pid, parent, user, state, island, core] = ["PID", "PPID", "USER", "STAT", "ISLAND", "CORE"];
+        writeln!(out, "{pid:>5} {parent:>5} {user:<8} {state:<4} {island:<10} {core:>4} {:>8} COMMAND", "TIME")?;
+        from = 1;
+    }
+    while out.begin_line(from)
+        && let Some(pid) = next_thread(cpu, from as u32, |thread, process| thread.tid.get() == process.pid.get())
+    {
+        from = u64::from(pid) + 1;
         // It may have ended meanwhile.
         let Some(summary) = Summary::of(cpu, pid, true) else { continue };
         let core = CoreId::from_raw(summary.core).unwrap_or(cpu.id);

@@ -214,8 +214,10 @@ pub fn limits<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult
 /// `maps`. Each line is copied out of the address space by itself, so user memory is not touched with it locked.
 pub fn maps<M: Machine>(call: &Call<M>, id: u32, out: &mut Text<M>) -> FmtResult {
     let Some(space) = SpaceOf::new(call.cpu, id) else { return Ok(()) };
-    let mut at = 0;
-    while let Some(line) = MapLine::next(call.cpu, space.space, at) {
+    let mut at = out.begin_lines();
+    while out.begin_line(at)
+        && let Some(line) = MapLine::next(call.cpu, space.space, at)
+    {
         at = line.end;
         let flag = |bit, set, clear| if line.flags & bit != 0 { set } else { clear };
         let [r, w, x, s] = [

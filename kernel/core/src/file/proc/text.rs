@@ -1,9 +1,13 @@
 //! Generated text on its way to user memory: the part in front of the reader's position is dropped, and generating stops
 //! when the reader's buffer is full.
+//!
+//! A long text has lines that each are of something, by a number (a first address, a process id). The open file keeps where the last line began and what it is of
+//! ([`Place`]), so the next read does not make again what was read before. It gives way to other work after each line.
 
 use core::fmt;
 
 use motet_hal::Machine;
+use motet_layout::FileRecord;
 
 use crate::{
     call::{Stop, SysResult},
@@ -16,6 +20,35 @@ const BYTE_COST: u64 = 15;
 /// Bytes collected before they are copied.
 const BUFFER: usize = 256;
 
+/// The beginning of a line.
+#[derive(Clone, Copy, Default)]
+pub struct Place {
+    /// Bytes of text before it.
+    position: u64,
+    /// What it is of; 0: it is the first one.
+    key: u64,
+}
+
+impl Place {
+    /// What an open file has kept: the beginning of the text, if two readers have kept something at once.
+    pub fn of(file: &FileRecord) -> Self {
+        let [position, key, mixed] = file.text_place.each_ref().map(motet_layout::Cell64::get);
+        let kept = Self { position, key };
+        if kept.mixed() == mixed { kept } else { Self::default() }
+    }
+
+    /// Keeps it.
+    pub fn keep(self, file: &FileRecord) {
+        for (word, value) in file.text_place.iter().zip([self.position, self.key, self.mixed()]) {
+            word.set(value);
+        }
+    }
+
+    fn mixed(self) -> u64 {
+        (self.position ^ self.key.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
 /// A `fmt::Write` into user memory. Who writes to it holds no lock: what is due on the core is done meanwhile.
 pub struct Text<'x, 'a, 'c, M: Machine> {
     cursor: &'x mut Cursor<'a, 'c, M>,
@@ -23,12 +56,57 @@ pub struct Text<'x, 'a, 'c, M: Machine> {
     buffer: [u8; BUFFER],
     len: usize,
     failed: Option<Stop>,
+    /// Where the reader has been, and since [`begin_lines`](Self::begin_lines) the line that is being made.
+    place: Place,
+    has_lines: bool,
+    /// Bytes of text so far, those that were dropped included.
+    made: u64,
+    /// Something else is due, and a line ends here.
+    gives_way: bool,
 }
 
 impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
     /// Text from `position` on.
     pub fn new(cursor: &'x mut Cursor<'a, 'c, M>, position: u64) -> Self {
-        Self { cursor, skip: position, buffer: [0; BUFFER], len: 0, failed: None }
+        Self {
+            cursor,
+            skip: position,
+            buffer: [0; BUFFER],
+            len: 0,
+            failed: None,
+            place: Place::default(),
+            has_lines: false,
+            made: 0,
+            gives_way: false,
+        }
+    }
+
+    /// Where the reader has been.
+    pub fn been_at(mut self, place: Place) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// Where the line begins at which the text ends now, if it has such.
+    pub fn place(&self) -> Option<Place> {
+        self.has_lines.then_some(self.place)
+    }
+
+    /// From here on it has lines. What the first one is of that the reader wants, or one before; 0: the whole text's first.
+    pub fn begin_lines(&mut self) -> u64 {
+        self.has_lines = true;
+        if self.place.position > self.skip {
+            self.place = Place::default();
+        }
+        self.skip -= self.place.position;
+        self.made = self.place.position;
+        self.place.key
+    }
+
+    /// A line begins. `false`: something else is due, and the reader gets what there is.
+    pub fn begin_line(&mut self, key: u64) -> bool {
+        self.place = Place { position: self.made, key };
+        !self.gives_way
     }
 
     /// Copies the rest; the bytes that reached user memory.
@@ -37,6 +115,8 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
         let _ = self.flush();
         match self.failed {
             Some(stop) if self.cursor.done() == 0 => Err(stop),
+            // It goes on where it is now.
+            None if self.cursor.done() == 0 && self.gives_way => Err(Stop::Again),
             _ => Ok(self.cursor.done()),
         }
     }
@@ -59,8 +139,14 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
 
 impl<M: Machine> fmt::Write for Text<'_, '_, '_, M> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.cursor.call().serve_due(PIECE_COST + BYTE_COST * text.len() as u64);
+        let cost = PIECE_COST + BYTE_COST * text.len() as u64;
+        if self.has_lines {
+            self.gives_way |= self.cursor.call().pauses(cost);
+        } else {
+            self.cursor.call().serve_due(cost);
+        }
         let mut bytes = text.as_bytes();
+        self.made += bytes.len() as u64;
         let skipped = self.skip.min(bytes.len() as u64);
         self.skip -= skipped;
         bytes = &bytes[skipped as usize..];
