@@ -19,7 +19,7 @@ use core::ops::Deref;
 use motet_layout::sync::Ordering;
 
 use motet_abi::Errno;
-use motet_layout::{EntryRecord, InodeRecord, PipeRecord};
+use motet_layout::{EntryRecord, InodeRecord, PipeRecord, RangeRecord};
 
 pub use contents::{
     FILE_SIZE_MAX, Piece, for_each_run, give_back, punch, punch_some, read_bytes, reserve, transfer, truncate,
@@ -269,4 +269,7 @@ pub(crate) fn recover(context: &impl Context, inode: &'static InodeRecord) {
     if is_directory(inode) {
         directory::recover(context, inode);
     }
+    let first = context.object::<RangeRecord>(inode.ranges.get());
+    let ranges = core::iter::successors(first, |range| context.object(range.next.get()));
+    inode.range_count.set(ranges.count() as u32);
 }

@@ -2,7 +2,8 @@
 //!
 //! An inode has a list of the ranges that are locked, each with its owner: a descriptor table (the threads of a process), or
 //! an open file. A table's go when any descriptor of the file is closed in it, as POSIX has it; an open file's go with
-//! its last descriptor. Both look for locks only if they have ever had one. Deadlocks are not looked for.
+//! its last descriptor. Both look for locks only if they have ever had one. Deadlocks are not looked for. Who sets a lock looks at all of the file, so a file
+//! has no more than [`RANGES_MAX`].
 
 use motet_abi::{Errno, file::*, wire::Wire};
 use motet_hal::Machine;
@@ -18,6 +19,9 @@ use crate::{
 
 /// What looking at a lock costs.
 const RANGE_COST: u64 = 25;
+
+/// Locked ranges of a file. Linux has no such limit, but looks at all of them, too: there, a hundred thousand locks take minutes.
+const RANGES_MAX: u32 = 4096;
 
 /// What is asked for: bytes `start..=end`, of an owner.
 #[derive(Clone, Copy)]
@@ -139,17 +143,29 @@ fn test<M: Machine>(call: &Call<M>, file: &OpenFile<M>, wanted: Wanted) -> Resul
 /// Exchanges what the owner has of the range for what it wants. `false`: another's lock stands in the way.
 ///
 /// # Errors
-/// `ENOLCK`: there is no memory.
+/// `ENOLCK`: the file has too many locks, or there is no memory.
 fn set<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) -> Result<bool, Errno> {
     let guard = lock(cpu, &inode.lock);
-    if wanted.kind != F_UNLCK && ranges(cpu, inode).any(|range| conflicts(range, wanted)) {
+    let (mut divided, mut has_own, mut is_in_the_way) = (None, false, false);
+    for range in ranges(cpu, inode) {
+        is_in_the_way |= wanted.kind != F_UNLCK && conflicts(range, wanted);
+        if range.owner.get() == wanted.owner {
+            has_own = true;
+            // One that reaches over both ends of the range becomes two.
+            if range.start.get() < wanted.start && wanted.end < range.end.get() {
+                divided = Some(range);
+            }
+        }
+    }
+    if is_in_the_way {
         return Ok(false);
     }
-    let own = || ranges(cpu, inode).filter(|range| range.owner.get() == wanted.owner);
-    // One that reaches over both ends of the range becomes two.
-    let divided = own().find(|range| range.start.get() < wanted.start && wanted.end < range.end.get());
-    if wanted.kind == F_UNLCK && divided.is_none() && own().next().is_none() {
+    if wanted.kind == F_UNLCK && !has_own {
         return Ok(true);
+    }
+    let more = u32::from(divided.is_some()) + u32::from(wanted.kind != F_UNLCK);
+    if more != 0 && inode.range_count.get() + more > RANGES_MAX {
+        return Err(Errno::ENOLCK);
     }
     let rest = divided.map(|_| slab::alloc::<RangeRecord>(cpu).ok_or(Errno::ENOLCK)).transpose()?;
     let new = if wanted.kind == F_UNLCK {
@@ -194,6 +210,7 @@ fn cut<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) {
                     Some(before) => before.next.set(range.next.get()),
                     None => inode.ranges.set(range.next.get()),
                 }
+                inode.range_count.set(inode.range_count.get().saturating_sub(1));
                 slab::free(cpu, range);
                 continue;
             }
@@ -218,6 +235,7 @@ fn ranges<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord) -> impl Iterator<Item =
 fn link<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord, range: &'static RangeRecord) {
     range.next.set(inode.ranges.get());
     inode.ranges.set(cpu.raw(range));
+    inode.range_count.set(inode.range_count.get() + 1);
 }
 
 /// A record in the words of `fcntl`.
