@@ -22,24 +22,17 @@ pub fn may_host_have_rung<M: Machine>(cpu: &Cpu<M>) -> bool {
         || streams::may_wake(header)
 }
 
-/// Says a line to the user: on the terminal, or on the command's standard error.
+/// Says a line to the user: on the terminal, or on the command's standard error. Lines that find no room are dropped, and so are those that come too fast
+/// ([`Cpu::say`]).
 pub fn kernel_message<M: Machine>(cpu: &Cpu<M>, message: fmt::Arguments<'_>) {
-    struct Output<'a, M: Machine>(&'a Cpu<M>);
-    impl<M: Machine> fmt::Write for Output<'_, M> {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            let header = self.0.pool.header();
-            if header.interactive.get() == CONSOLE_TERMINAL {
-                tty::put(self.0, text.as_bytes());
-            } else {
-                let moved =
-                    stream::produce_bytes(self.0, Side::Machine, &header.console_err, Part::Fitting, text.as_bytes());
-                ring_host_if(self.0, moved);
-            }
-            Ok(())
+    cpu.say(message, |line| {
+        let header = cpu.pool.header();
+        if header.interactive.get() == CONSOLE_TERMINAL {
+            tty::put(cpu, line);
+        } else {
+            ring_host_if(cpu, stream::produce_bytes(cpu, Side::Machine, &header.console_err, Part::Whole, line));
         }
-    }
-    // Output that finds no room is dropped; nothing here fails.
-    let _ = fmt::write(&mut Output(cpu), format_args!("motet: {message}\n"));
+    });
 }
 
 /// The run is over: the host is told that no more output comes.

@@ -21,6 +21,7 @@ mod handover;
 mod islands;
 mod life;
 mod mm;
+mod say;
 mod stacked;
 mod tracer;
 
@@ -205,14 +206,6 @@ impl<M: Machine> Cpu<M> {
 
     /// Writes a line to the island's diagnostic console.
     pub fn log(&self, line: core::fmt::Arguments<'_>) {
-        struct Console<'a, M: Machine>(&'a M);
-        impl<M: Machine> core::fmt::Write for Console<'_, M> {
-            fn write_str(&mut self, text: &str) -> core::fmt::Result {
-                self.0.log(text.as_bytes());
-                Ok(())
-            }
-        }
-        // Writing to the console cannot fail.
-        let _ = core::fmt::write(&mut Console(self.machine), format_args!("motet: {line}\n"));
+        self.say(line, |bytes| self.machine.log(bytes));
     }
 }
