@@ -72,6 +72,12 @@ pub trait Context {
         shootdown::pass(self, || ());
     }
 
+    /// Whether the actor acts for a user who is not the superuser, and so leaves the last memory to that.
+    #[inline(always)]
+    fn is_limited(&self) -> bool {
+        false
+    }
+
     /// Frames of objects that are free wait to go back: the actor calls [`slab::return_retired`] before it runs user code again.
     fn objects_retired(&self) {}
 

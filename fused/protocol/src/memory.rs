@@ -36,10 +36,14 @@ pub const POOL_LEN_MIN: u64 = 32 << 20;
 /// Frames in a block unless the machine description says otherwise (4 MiB).
 pub const BLOCK_FRAMES_DEFAULT: u32 = 1024;
 /// Files leave this share of the pool to everything else: a full disk is an error that programs survive, memory that
-/// cannot be touched is not.
+/// cannot be touched is not. Those of users leave more, of which they can start processes.
 const FILES_LEAVE: u64 = 32;
+const FILES_LEAVE_USERS: u64 = 24;
 /// New processes leave this share to those that run, for the same reason; a full disk leaves room for some.
 const PROCESSES_LEAVE: u64 = 64;
+const PROCESSES_LEAVE_USERS: u64 = 36;
+/// Users other than the superuser leave this share to it, whatever they need memory for: so it can still look, start processes and end others.
+const USERS_LEAVE: u64 = 40;
 
 /// [`distance`]: near to the island.
 pub const NEAR: usize = 0;
@@ -162,6 +166,9 @@ pub fn set_private(pool: Pool, index: u32, islands: u32) {
 pub fn alloc_frame_on(context: &impl Context, island: usize) -> Option<Frame> {
     let pool = context.pool();
     let state = &pool.header().memory;
+    if !may_take(context, state) {
+        return None;
+    }
     let share = &state.islands[island];
     let guard = lock(context, &share.lock);
     let owned = u64::from(share.owned_frames.load(Ordering::Relaxed));
@@ -181,6 +188,9 @@ pub fn alloc_frame_on(context: &impl Context, island: usize) -> Option<Frame> {
 pub fn alloc_frame_within(context: &impl Context, island: usize, blocks: Range<u32>) -> Option<Frame> {
     let pool = context.pool();
     let state = &pool.header().memory;
+    if !may_take(context, state) {
+        return None;
+    }
     let share = &state.islands[island];
     let _guard = lock(context, &share.lock);
     let is_own = |index: &u32| block(pool, *index).owner.load(Ordering::Relaxed) == island as u32 + 1;
@@ -196,6 +206,20 @@ pub fn alloc_frame_within(context: &impl Context, island: usize, blocks: Range<u
     share.free_frames.fetch_sub(1, Ordering::Relaxed);
     begin_use(pool, frame);
     Some(frame)
+}
+
+/// Whether who asks may have memory: if it gets scarce, what is left is the superuser's.
+#[inline(always)]
+fn may_take(context: &impl Context, state: &MemoryState) -> bool {
+    u64::from(state.free_blocks.load(Ordering::Relaxed)) * USERS_LEAVE > u64::from(state.block_count.get())
+        || may_take_last(context)
+}
+
+#[cold]
+#[inline(never)]
+fn may_take_last(context: &impl Context) -> bool {
+    let pool = context.pool();
+    !context.is_limited() || has_free(pool, pool.len() / USERS_LEAVE)
 }
 
 /// A frame that was free gets its first reference.
@@ -222,12 +246,16 @@ pub fn alloc_zeroed_frame_on(context: &impl Context, island: usize) -> Option<Fr
 /// As [`alloc_zeroed_frame`], for what a file holds: `None` also when little else is left.
 pub fn alloc_file_frame(context: &impl Context) -> Option<Frame> {
     let pool = context.pool();
-    if has_free(pool, left_by_files(pool)) { alloc_common_zeroed_frame(context) } else { None }
+    let has_room = has_free(pool, pool.len() / FILES_LEAVE_USERS)
+        || !context.is_limited() && has_free(pool, pool.len() / FILES_LEAVE);
+    if has_room { alloc_common_zeroed_frame(context) } else { None }
 }
 
 /// Whether a new process leaves enough to those that run.
-pub fn has_room_for_process(pool: Pool) -> bool {
-    has_free(pool, pool.len() / PROCESSES_LEAVE)
+pub fn has_room_for_process(context: &impl Context) -> bool {
+    let pool = context.pool();
+    let share = if context.is_limited() { PROCESSES_LEAVE_USERS } else { PROCESSES_LEAVE };
+    has_free(pool, pool.len() / share)
 }
 
 /// Whether this many bytes are free.
@@ -322,13 +350,9 @@ fn return_from_list(context: &impl Context, state: &MemoryState, share: &IslandM
     returned
 }
 
-/// Bytes free for files.
-pub fn free_for_files(pool: Pool) -> u64 {
-    usage(pool).0.saturating_sub(left_by_files(pool))
-}
-
-fn left_by_files(pool: Pool) -> u64 {
-    pool.len() / FILES_LEAVE
+/// Bytes free for files: of the superuser, and of other users.
+pub fn free_for_files(pool: Pool) -> [u64; 2] {
+    [FILES_LEAVE, FILES_LEAVE_USERS].map(|share| usage(pool).0.saturating_sub(pool.len() / share))
 }
 
 /// Bytes free and in total, over all islands and the global allocator.

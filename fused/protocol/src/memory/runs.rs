@@ -8,7 +8,8 @@ use motet_layout::sync::Ordering;
 use motet_layout::{Frame, IslandMemory, Pool};
 
 use super::{
-    DISTANCES, FAR, NEUTRAL, PRESSURE_PERCENT, begin_use, bitmap_word, block, distance, subtract, take_block, usage,
+    DISTANCES, FAR, NEUTRAL, PRESSURE_PERCENT, begin_use, bitmap_word, block, distance, may_take, subtract, take_block,
+    usage,
 };
 use crate::{Context, lock::lock};
 
@@ -43,6 +44,9 @@ pub fn alloc_run_on(context: &impl Context, island: usize, count: u32, alignment
     let block_frames = state.block_frames.get();
     if count == 0 || !alignment.is_power_of_two() || count.max(alignment) > block_frames {
         return Err(NoRun::Impossible);
+    }
+    if !may_take(context, state) {
+        return Err(NoRun::Exhausted);
     }
     let run = Run { count, alignment };
     let share = &state.islands[island];

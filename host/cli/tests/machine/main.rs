@@ -48,6 +48,7 @@ mod random_vectors;
 mod realtime;
 mod regions;
 mod restart;
+mod scaling;
 mod scripts;
 mod service;
 mod shares;
@@ -131,6 +132,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(accel_looks::trials());
     trials.extend(accel_stores::trials());
     trials.extend(accel_vms::trials());
+    trials.extend(scaling::trials());
     trials.extend(service::trials());
     trials.extend(shares::trials());
     trials.extend(transfers::trials());

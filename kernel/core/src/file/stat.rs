@@ -168,7 +168,7 @@ fn of_inode(inode: &InodeRecord) -> Stat {
 }
 
 fn write_statfs<M: Machine>(call: &Call<M>, node: &Node<M>, out: u64) -> SysResult {
-    let (free, total) = (memory::free_for_files(call.cpu.pool), memory::usage(call.cpu.pool).1);
+    let ([free, free_for_users], total) = (memory::free_for_files(call.cpu.pool), memory::usage(call.cpu.pool).1);
     let mut result = Statfs {
         f_bsize: PAGE_SIZE as i64,
         f_frsize: PAGE_SIZE as i64,
@@ -179,7 +179,7 @@ fn write_statfs<M: Machine>(call: &Call<M>, node: &Node<M>, out: u64) -> SysResu
         Node::Inode(_) => {
             result.f_type = TMPFS_MAGIC;
             result.f_blocks = total / PAGE_SIZE;
-            (result.f_bfree, result.f_bavail) = (free / PAGE_SIZE, free / PAGE_SIZE);
+            (result.f_bfree, result.f_bavail) = (free / PAGE_SIZE, free_for_users / PAGE_SIZE);
             // As many as the free memory could hold.
             result.f_ffree = free / size_of::<InodeRecord>() as u64;
             result.f_files = result.f_ffree + u64::from(call.cpu.pool.header().last_inode.load(Ordering::Relaxed));

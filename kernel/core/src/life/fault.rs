@@ -8,12 +8,13 @@ use motet_protocol::fpga::InterfaceId;
 use super::{
     call::{block, pause_outside},
     page,
+    scarce::{Scarce, make_room},
 };
 use crate::{
     call::Stop,
     cpu::Cpu,
     crossing::{self, Fetch},
-    fpga,
+    fpga, handover,
     kinds::accel,
     mm::{self, ToRegisters},
     registers::look::{Looked, look},
@@ -57,6 +58,14 @@ pub fn serve_fault<M: Machine>(
             ToRegisters::Possible => Some(()),
             ToRegisters::Asked(id) => look_for_registers(cpu, thread, process, address, id),
             ToRegisters::Unknown => wait_to_store(cpu, thread, process, address),
+        },
+        Err(Stop::Error(Errno::ENOMEM)) => match make_room(cpu, process) {
+            // Who ends may be on this core.
+            Scarce::Again => {
+                handover::yield_core(cpu, thread);
+                None
+            }
+            Scarce::Ends => Some(()),
         },
         Err(stop) => {
             signal::memory_fault(cpu, thread, address, stop.unless_waiting());

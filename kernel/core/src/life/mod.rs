@@ -9,6 +9,7 @@
 //! | `guests` | switches from guest to guest |
 //! | `stacked` | a guest runs above another one, and the two take turns |
 //! | `rounds` | guests of equal threads take turns |
+//! | `scarce` | memory is used up |
 //! | `interrupt` | interrupts, and how each is served |
 //! | `idle` | nothing to run |
 //! | `removed` | out of use |
@@ -27,6 +28,7 @@ mod interrupt;
 mod page;
 mod removed;
 mod rounds;
+mod scarce;
 mod stacked;
 mod stores;
 

@@ -249,7 +249,7 @@ fn new_process<M: Machine>(
 ) -> Result<&'static ProcessRecord, Errno> {
     let (cpu, parent) = (call.cpu, call.process);
     signal::begin_to_make(cpu, call.thread, parent);
-    if !memory::has_room_for_process(cpu.pool) {
+    if !memory::has_room_for_process(cpu) {
         return Err(Errno::ENOMEM);
     }
     let child = slab::alloc::<ProcessRecord>(cpu).ok_or(Errno::ENOMEM)?;

@@ -1,0 +1,80 @@
+//! One user cannot take the machine, and what is done for many takes about as long for each as for few.
+
+use std::{fs, time::Duration};
+
+use crate::{
+    crossing::compiled,
+    process::Motet,
+    trial::{Trial, trial},
+};
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("scaling::a_user_who_takes_all_memory_leaves_the_superuser_some", hogs),
+        trial("scaling::four_times_as_much_takes_four_times_as_long", growth),
+        trial("scaling::memory_of_files_and_threads_goes_back", slabs),
+        trial("scaling::lines_about_programs_that_crash_are_limited", lines),
+    ]
+}
+
+fn machine(size: &str, cores: u32) -> Result<(tempfile::TempDir, std::path::PathBuf), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = folder.path().join("machine.toml");
+    let text = format!("[pool]\nsize = \"{size}\"\n[[island]]\nname = \"x86\"\nisa = \"x86_64\"\ncores = {cores}\n");
+    fs::write(&path, text).map_err(|error| error.to_string())?;
+    Ok((folder, path))
+}
+
+fn hogs() -> Result<(), String> {
+    let programs = compiled("hog", &["-O2"])?;
+    let (_folder, machine) = machine("128MiB", 2)?;
+    let ended = Motet::run(["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()])
+        .arguments(["--", "/in/programs/hog"])
+        .limit(Duration::from_secs(300))
+        .wait();
+    let ways = ["files", "folders", "names", "sockets", "pages", "tables", "areas"];
+    let wanted: String = ways.iter().map(|way| format!("{way}: root goes on\n")).collect();
+    ended
+        .expect_code(0)?
+        .expect_output(&wanted)?
+        .expect_errors(&["of user 1000 is killed: memory is used up ("])
+        .map(drop)
+}
+
+fn growth() -> Result<(), String> {
+    let programs = compiled("growth", &["-O2"])?;
+    let (_folder, machine) = machine("128MiB", 1)?;
+    let ended = Motet::run(["--timed", "--quiet", "--machine"])
+        .arguments([machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()])
+        .arguments(["--", "/in/programs/growth"])
+        .limit(Duration::from_secs(300))
+        .wait();
+    ended.expect_code(0)?.expect_output("maps: linear\nsleepers: no matter\n").map(drop)
+}
+
+/// What is left in `Slab:` is little, once what needed it has gone.
+fn slabs() -> Result<(), String> {
+    let programs = compiled("crowd", &["-O2"])?;
+    let (_folder, machine) = machine("256MiB", 2)?;
+    let ended = Motet::run(["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()])
+        .arguments(["--", "/in/programs/crowd"])
+        .limit(Duration::from_secs(300))
+        .wait();
+    ended
+        .expect_code(0)?
+        .expect_output("files: memory has gone back\n4096 locks: no more\nthreads: memory has gone back\n")
+        .map(drop)
+}
+
+/// A program that is refused again and again: at first each time is said, and then how many were not.
+fn lines() -> Result<(), String> {
+    let command = "printf '\\177ELFdamaged' > /tmp/bad; chmod +x /tmp/bad; n=0; \
+        while [ $n -lt 700 ]; do /tmp/bad 2>/dev/null; n=$((n + 1)); done; sleep 1; /tmp/bad 2>/dev/null; echo end";
+    let ended = Motet::command(command).limit(Duration::from_secs(300)).wait();
+    ended.expect_code(0)?.expect_output("end\n")?;
+    let said = ended.errors.lines().filter(|line| line.starts_with("motet: /tmp/bad: ")).count();
+    let is_whole = ended.errors.lines().all(|line| line.matches("motet: ").count() <= 1);
+    let is_counted = ended.errors.contains(" lines were left out: too many came at once\n");
+    if (200..700).contains(&said) && is_whole && is_counted { Ok(()) } else { Err(ended.describe()) }
+}
