@@ -154,9 +154,27 @@ static void opened_again(void) {
         close(clients[opened].fd);
 }
 
+// Registers that a program maps executable are fetched by nobody, whether they have been mapped before or not.
+static void not_executed(volatile struct registers *registers) {
+    for (int mapped = 0; mapped < 2; mapped++) {
+        pid_t child = fork();
+        if (child == 0) {
+            if (mapped)
+                (void)registers->stat;
+            mprotect((void *)registers, 4096, PROT_READ | PROT_EXEC);
+            ((void (*)(void))registers)();
+            _exit(0);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV, "registers that are executed");
+    }
+}
+
 static void refused(void) {
     struct client client = come("fft512");
     opened_again();
+    not_executed(client.registers);
     expect(client.registers->stat == 0 && client.registers->over == 0, "registers that nobody has stored to");
     begin(&client, 0, 6);
     await(&client);

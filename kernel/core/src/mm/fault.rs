@@ -256,8 +256,11 @@ fn give_registers<M: Machine>(
     access: Access,
     interface: InterfaceId,
 ) -> Result<(), Errno> {
-    let allowed = Kind::Shared.allowing(attr_of(vma));
-    let executes = vma.flags.get() & VMA_EXECUTE != 0;
+    if access == Access::Execute {
+        // Registers hold no instructions, whatever the mapping says.
+        return Err(Errno::EFAULT);
+    }
+    let allowed = Kind::Shared.allowing(attr_of(vma).without(Attr::EXECUTE));
     let leaf = home.leaf(page);
     let may_write = access == Access::Write && fpga::may_write(cpu, interface);
     let attr = match &leaf {
@@ -266,10 +269,10 @@ fn give_registers<M: Machine>(
         None => allowed.without(Attr::WRITE),
     };
     match leaf {
-        Some(leaf) => residency::fill(cpu, space, home, page, Leaf { frame: leaf.frame, attr }, executes),
+        Some(leaf) => residency::fill(cpu, space, home, page, Leaf { frame: leaf.frame, attr }, false),
         None => {
             let frame = fpga::registers_frame(cpu, interface)?;
-            residency::insert(cpu, space, home, page, (frame, attr), executes)
+            residency::insert(cpu, space, home, page, (frame, attr), false)
         }
     }
     .map_err(|_: OutOfFrames| Errno::ENOMEM)?;
