@@ -16,6 +16,9 @@ use super::{
 /// Longest time that idle cores may poll. They take no interrupts meanwhile.
 const POLL_US_MAX: i64 = 1000;
 
+/// Models of QEMU's `virt` that know AArch32 alone: on them not even a kernel's first instructions run. QEMU refuses the others itself.
+const NO_AARCH64: [&str; 2] = ["cortex-a7", "cortex-a15"];
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct IslandTable {
@@ -61,6 +64,11 @@ impl IslandTable {
             let valid = |c: char| c.is_ascii_alphanumeric() || "-_.+=,".contains(c);
             if cpu.get_ref().is_empty() || !cpu.get_ref().chars().all(valid) {
                 return Err(fault(text, cpu.span(), "cpu: letters, digits and -_.+=, only"));
+            }
+            let model = cpu.get_ref().split(',').next().unwrap_or_default();
+            if isa == Isa::AArch64 && NO_AARCH64.contains(&model) {
+                let message = format!("cpu: {model} has 32 bits, and does not execute AArch64's instructions");
+                return Err(fault(text, cpu.span(), &message));
             }
         }
         let extensions = by_core(text, isa, cores, &self.extensions, &self.core)?;

@@ -56,6 +56,11 @@ fn semantic_errors_name_key_and_position() {
         ("64MiB", "64 megs", "2:8: pool.size: \"64 megs\" is not a memory size"),
         ("cores = 1", "cores = 17", "6:9: cores: 17, an island has 1 to 16"),
         ("cores = 1", "cores = -1", "6:9: cores: -1"),
+        (
+            "isa = \"x86_64\"",
+            "isa = \"aarch64\"\ncpu = \"cortex-a15\"",
+            "6:7: cpu: cortex-a15 has 32 bits, and does not execute AArch64's instructions",
+        ),
         ("[pool]", "crossing = \"flock\"\n[pool]", "1:12: crossing: unknown way \"flock\"; known: direct, flick"),
         (
             "cores = 1\n",

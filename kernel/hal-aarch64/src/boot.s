@@ -26,6 +26,16 @@ motet_boot:                     // Linux `Image` header (Documentation/arch/arm6
 
 1:  msr daifset, #0xf
     mov x19, x0                 // device tree, 0 when QEMU started the ELF file
+    mrs x0, id_aa64isar0_el1
+    ubfx x0, x0, #20, #4
+    cmp x0, #2                  // FEAT_LSE: kernels are compiled with its instructions
+    adr x1, lacks_atomics
+    b.lo refuse
+    mrs x0, id_aa64mmfr0_el1
+    ubfx x0, x0, #28, #4
+    cmp x0, #15                 // TGran4: not there
+    adr x1, lacks_pages
+    b.eq refuse
     bl take_level
     adr x20, motet_boot         // physical address of the image
     address x0, motet_bss_start
@@ -144,6 +154,19 @@ enable_mmu:
     msr sctlr_el1, x2
     isb
     ret
+
+// Says why this kernel does not start, to the serial port of QEMU's `virt`, which the host reads. x1: the text.
+refuse:
+    mov x2, #0x09000000         // PL011, data register
+5:  ldrb w0, [x1], #1
+    cbz w0, motet_hang
+    str w0, [x2]
+    b 5b
+lacks_atomics:
+    .asciz "motet: refused: the processor lacks the atomic instructions of Armv8.1 (FEAT_LSE), with which kernels are compiled\n"
+lacks_pages:
+    .asciz "motet: refused: the processor lacks pages of 4 KiB\n"
+.balign 4
 
 .globl motet_hang
 motet_hang:

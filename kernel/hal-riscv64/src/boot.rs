@@ -72,6 +72,19 @@ global_asm!(
     ".globl _start",
     "_start:",
     "csrw sie, zero",
+    // Kernels are compiled with M, A and C: without one of them, this is an illegal instruction.
+    ".option push",
+    ".option arch, +m, +a",
+    ".option norvc",
+    "lla t0, 6f",
+    "csrw stvec, t0",
+    "mul t0, t0, t0",
+    "lla t0, __bss_start",
+    "amoor.w zero, zero, (t0)",
+    ".option rvc",
+    "c.nop",
+    "c.nop",
+    ".option pop",
     // The firmware enters on whichever hart won its lottery. That one lets hart 0 boot, entered here in the same way, and
     // stops itself (SBI, hart state management), so that core 0 is the same hart in every run. If there is no hart 0: on.
     "beqz a0, 4f",
@@ -113,6 +126,9 @@ global_asm!(
     "csrw stvec, t1",
     "sfence.vma",
     "csrw satp, t0",
+    // The fetch of this has faulted, unless harts do not know the mode: then nothing has been written.
+    "lla s0, 13f",
+    "j 7f",
     ".balign 4",
     "2: lla sp, {stack}+{stack_len}",
     "lla tp, {per_core}",
@@ -120,6 +136,22 @@ global_asm!(
     "lla t0, motet_trap",
     "csrw stvec, t0",
     "tail {boot}",
+    // Says why this kernel does not start, by the firmware's console (SBI, "Console Putchar"), which the host reads. s0: the text.
+    ".option push",
+    ".option norvc",
+    ".balign 4",
+    "6: lla s0, 12f",
+    "7: lbu a0, (s0)",
+    "beqz a0, 8f",
+    "li a7, 1",
+    "ecall",
+    "addi s0, s0, 1",
+    "j 7b",
+    "8: wfi",
+    "j 8b",
+    "12: .asciz \"motet: refused: its harts lack M, A or C, with which kernels are compiled\\n\"",
+    "13: .asciz \"motet: refused: its harts lack Sv48, page tables of four levels\\n\"",
+    ".option pop",
     // A core that `start_core` started: a1 is the physical address of its PerCore.
     ".balign 4",
     ".globl motet_secondary_start",
@@ -241,6 +273,9 @@ pub fn init_user_mode(zicboz: bool) {
 fn prepare(hart: u64, device_tree_phys: u64) -> Result<Parts, &'static str> {
     let (platform, frames) = read_device_tree(hart, device_tree_phys)?;
     console::set_port(platform.serial);
+    if !platform.harts().iter().all(|hart| hart.has_letter('f') && hart.has_letter('d')) {
+        return Err("its harts lack F and D, the floating-point registers of programs");
+    }
     let args = BootArgs::parse(platform.command_line)?;
     let header_range = PhysRange { start: args.pool_phys, len: size_of::<PoolHeader>() as u64 };
     if !args.pool_phys.is_multiple_of(PAGE_SIZE) || !platform.is_memory(header_range) {

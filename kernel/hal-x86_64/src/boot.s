@@ -43,6 +43,7 @@ boot_long_pointer:
 
 .set EFER, 0xc0000080
 .set EFER_SCE_LME_NXE, 0x901
+.set CPUID_LM_NX, 0x20100000
 .set CR4_PAE, 0x20
 .set CR0_PG_WP_PE, 0x80010001
 .set CR0_CD_NW, 0x60000000
@@ -75,9 +76,35 @@ boot_long_pointer:
 motet_pvh_start:
     cli
     cld
+    mov esi, ebx                        # CPUID changes it
+    mov eax, 0x80000000
+    cpuid
+    cmp eax, 0x80000001
+    jb boot_refuse
+    mov eax, 0x80000001
+    cpuid
+    and edx, CPUID_LM_NX
+    cmp edx, CPUID_LM_NX
+    jne boot_refuse
+    mov ebx, esi
     turn_paging_on
     lgdt [boot_gdt_pointer]
     jmp fword ptr [boot_long_pointer]
+# To the serial port, which the host reads.
+boot_refuse:
+    mov esi, offset boot_refusal
+    mov dx, 0x3f8
+boot_refuse_next:
+    lodsb
+    test al, al
+    jz boot_refused
+    out dx, al
+    jmp boot_refuse_next
+boot_refused:
+    hlt
+    jmp boot_refused
+boot_refusal:
+    .asciz "\nmotet: refused: the processor lacks 64-bit mode or NX\n"
 .code64
 boot_long:
     clear_segments

@@ -164,11 +164,18 @@ impl Run<'_> {
     /// An error about an island, with the last lines of its console.
     pub(super) fn failure(&mut self, index: usize, what: &str) -> Error {
         self.drain_consoles();
-        let name = &self.options.machine.islands[index].name;
-        let mut message = format!("island {name} {what}");
+        let island = &self.options.machine.islands[index];
+        let name = &island.name;
+        // What it is made of, as long as that may be why.
+        let cpu = island.cpu.as_deref().filter(|_| self.boot_clock.is_some());
+        let cpu = cpu.map_or_else(String::new, |cpu| format!(" (cpu = \"{cpu}\")"));
+        let mut message = format!("island {name}{cpu} {what}");
         let lines = self.islands[index].qemu.console.last_lines();
         if lines.is_empty() {
             message.push_str("\nits console is empty");
+            if !cpu.is_empty() {
+                message.push_str(": firmware or kernel need something that this cpu has not (docs/machines.md)");
+            }
         } else {
             message.push_str("\nthe last lines of its console:");
         }
