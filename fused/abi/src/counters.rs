@@ -1,4 +1,5 @@
-//! Instructions by which programs read a counter of the hardware: what they read, and where it goes.
+//! Instructions by which programs read a counter of the hardware, or a word of it that not all cores have alike: what they read, and where
+//! it goes.
 
 use motet_layout::{Isa, UserFrame};
 
@@ -18,6 +19,8 @@ pub enum Counter {
     BoardTime,
     /// How many of these there are in a second: AArch64's `CNTFRQ_EL0`.
     Frequency,
+    /// No counter: lines of caches, AArch64's `CTR_EL0`.
+    CacheType,
 }
 
 /// Such an instruction.
@@ -42,7 +45,7 @@ enum To {
 
 /// The instruction at the beginning of `code`, if it reads a counter.
 ///
-/// Intel SDM 2B "RDTSC", "RDTSCP"; ARM DDI 0487 C6.2 "MRS", D24 "CNTVCT_EL0"; RISC-V unprivileged architecture, "Zicntr".
+/// Intel SDM 2B "RDTSC", "RDTSCP"; ARM DDI 0487 C6.2 "MRS", D24 "CNTVCT_EL0", "CTR_EL0"; RISC-V unprivileged architecture, "Zicntr".
 pub fn decode(isa: Isa, code: &[u8]) -> Option<Read> {
     if isa == Isa::X86_64 {
         let of = |size, to| Some(Read { counter: Counter::Cycles, size, to });
@@ -58,6 +61,7 @@ pub fn decode(isa: Isa, code: &[u8]) -> Option<Read> {
             let counter = match word & !0x1f {
                 0xd53b_e040 | 0xd53b_e0c0 => Counter::Time, // CNTVCT_EL0, CNTVCTSS_EL0
                 0xd53b_e000 => Counter::Frequency,
+                0xd53b_0020 => Counter::CacheType,
                 _ => return None,
             };
             (counter, word & 0x1f, 31)
@@ -111,6 +115,7 @@ mod tests {
         assert_eq!(read(Isa::AArch64, 0xd53b_e043), Some((Counter::Time, 4, To::Register(3))));
         assert_eq!(read(Isa::AArch64, 0xd53b_e0df), Some((Counter::Time, 4, To::Nowhere)));
         assert_eq!(read(Isa::AArch64, 0xd53b_e01e), Some((Counter::Frequency, 4, To::Register(30))));
+        assert_eq!(read(Isa::AArch64, 0xd53b_0021), Some((Counter::CacheType, 4, To::Register(1))));
         for other in [0xd51b_e043, 0xd53b_e023, 0xd53b_e063] {
             assert_eq!(read(Isa::AArch64, other), None, "{other:#x}"); // a write; the physical counter; what does not exist
         }

@@ -33,6 +33,7 @@ pub mod system;
 mod tables;
 pub mod terminal;
 pub mod time;
+pub mod visible;
 pub mod vm;
 pub mod wire;
 

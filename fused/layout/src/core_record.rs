@@ -164,8 +164,8 @@ pool_struct! {
         3624 pub vector_bytes: Cell32,
         /// 1: it has an extension that another core of its instruction set lacks. Written by the first core, before any program starts.
         3628 pub scarce: Cell32,
-        /// 1: every core of its instruction set has vector registers, as long as its own. Written as the field before.
-        3632 pub common_vectors: Cell32,
+        /// `AT_LOAD_*`: what it does before it loads a thread's registers first. Written as the field before.
+        3632 pub at_load: Cell32,
         /// How many threads that it has sent to hidden harts are not home (docs/firmware.md): it serves shoot-downs even if it sleeps. The
         /// highest bit: threads of it wait for a place there. Written by the core.
         3636 pub away: AtomicU32,
@@ -225,6 +225,11 @@ pool_struct! {
         128 pub floats: [Cell64; 8],
     }
 }
+
+/// [`CoreRecord::at_load`], a bit: every core of its instruction set has vector registers, as long as its own, so they stay open.
+pub const AT_LOAD_OPEN: u32 = 1;
+/// The same: it hides what its instruction set's islands differ in ([`IslandRecord::hides`](crate::IslandRecord)).
+pub const AT_LOAD_HIDE: u32 = 2;
 
 /// [`CoreRecord::ready_changed`], a bit: a real-time thread has been pushed onto the inbox.
 pub const READY_URGENT: u32 = 1;

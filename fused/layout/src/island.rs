@@ -55,6 +55,25 @@ pool_struct! {
     }
 }
 
+/// Words of [`IslandRecord::visible`].
+pub const VISIBLE_WORDS: usize = 3;
+
+/// Words of [`IslandRecord::visible`], and bits of them.
+pub mod visible_words {
+    /// AArch64: CTR_EL0, of lines of caches.
+    pub const CACHE_TYPE: usize = 0;
+    /// AArch64: the block that `DC ZVA` zeroes, DCZID_EL0.BS. RISC-V: that of `cbo.zero` in bytes; 0: it has none.
+    pub const ZEROED_BLOCK: usize = 1;
+    /// AArch64: CNTFRQ_EL0.
+    pub const FREQUENCY: usize = 2;
+    /// x86-64: what decodes as something else on cores without it, a bit each: [`LZCNT`], [`TZCNT`].
+    pub const DECODED: usize = 0;
+    /// `lzcnt` is not `bsr`.
+    pub const LZCNT: u64 = 1;
+    /// `tzcnt` is not `bsf`.
+    pub const TZCNT: u64 = 2;
+}
+
 /// [`IslandRecord::state`]: nothing there.
 pub const ISLAND_ABSENT: u32 = 0;
 /// [`IslandRecord::state`]: described by the host, its kernel has not joined.
@@ -137,6 +156,13 @@ pool_struct! {
         1152 pub slot_owners: [AtomicU32; 128],
         /// The same: 1 if that core does not look for what this island writes for it, and is to be rung. Written by that core.
         1664 pub to_be_rung: [AtomicU32; 128],
-        2176 _pad4: [Cell64; 240],
+        /// Island-written, before it joins: what programs see of its cores (`motet_abi::visible`).
+        2176 pub visible: [Cell64; VISIBLE_WORDS],
+        /// What they are to see of them, as of all cores of its instruction set. Written by the machine's first core, before any program starts.
+        2200 pub shown: [Cell64; VISIBLE_WORDS],
+        /// Which words are hidden because islands of its instruction set differ in them, a bit each. Written as the field before.
+        2224 pub hides: Cell32,
+        2228 _pad7: Cell32,
+        2232 _pad4: [Cell64; 233],
     }
 }

@@ -270,7 +270,9 @@ pool_struct! {
         3144 pub displaced: Cell64,
         /// 1: it looks whether it has lost its turn at the service core when its system call ends. Its core's own.
         3152 pub looks_at_turn: Cell32,
-        3156 _pad4: Cell32,
+        /// 1: the program was told of vector registers that not all cores have, because it began with an affinity of cores that do: they are
+        /// open while it runs. Its core's own.
+        3156 pub promised: Cell32,
         /// `set_robust_list` head.
         3160 pub robust_list: Cell64,
         /// How long it runs while its equals wait, in nanoseconds; 0: as everybody.
@@ -282,7 +284,10 @@ pool_struct! {
         3184 pub guest: Cell64,
         /// The reference to the machine's open file that this call has meanwhile ([`FileRecord`](crate::FileRecord), pool address).
         3192 pub guest_file: Cell64,
-        3200 _pad2: [Cell64; 112],
+        /// Of the cores of `needs_isa`, those that have what it needs; none if it needs nothing. If its affinity has none of them, it runs on
+        /// these nevertheless. With `able`.
+        3200 pub only: [AtomicU64; 2],
+        3216 _pad2: [Cell64; 110],
     }
 }
 
@@ -381,7 +386,10 @@ pool_struct! {
         112 pub root: [Cell64; 2],
         /// File mode creation mask.
         128 pub umask: Cell32,
-        132 _pad2: [Cell32; 7],
+        /// How long its vector registers are, on all cores on which its threads use some: as those of the core where one of them did so first;
+        /// 0: none has. A byte for each instruction set, the first one lowest, in units of 8 bytes.
+        132 pub vector_lengths: AtomicU32,
+        136 _pad2: [Cell32; 6],
         /// The program's file (file-system node).
         160 pub exe: [Cell64; 2],
         /// [`Isa`](crate::Isa) of the program.

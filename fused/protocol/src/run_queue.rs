@@ -8,7 +8,10 @@
 //!
 //! Protocol page: `docs/protocols/wake-up.md`.
 
-use motet_layout::{handshake::then_look, sync::Ordering};
+use motet_layout::{
+    handshake::then_look,
+    sync::{AtomicU64, Ordering},
+};
 
 use motet_layout::{
     CORE_AWAKE, CORE_CALLED, CORE_IDLE, CORE_OFFLINE, CORE_OUT, CORE_POLLING, CORE_WAKING, CoreId, CoreRecord,
@@ -400,7 +403,22 @@ fn any_of(context: &impl Context, island: IslandId) -> CoreId {
 /// The cores that a thread may run on, by its affinity and by what it needs.
 #[inline]
 pub fn cores_of(thread: &ThreadRecord) -> [u64; 2] {
-    [0, 1].map(|word: usize| thread.affinity[word].load(Ordering::Relaxed) & thread.able[word].load(Ordering::Relaxed))
+    cores_within([0, 1].map(|word: usize| thread.affinity[word].load(Ordering::Relaxed)), thread)
+}
+
+/// As [`cores_of`], with another affinity. What the thread needs comes first: without any core that has it, an affinity does not hold.
+#[inline]
+pub fn cores_within(affinity: [u64; 2], thread: &ThreadRecord) -> [u64; 2] {
+    let read = |words: &[AtomicU64; 2]| [0, 1].map(|word: usize| words[word].load(Ordering::Relaxed));
+    let able = read(&thread.able);
+    if able == [u64::MAX; 2] {
+        // It needs nothing, as nearly all do: the line of `only` stays where it is.
+        return affinity;
+    }
+    let only = read(&thread.only);
+    let both = [affinity[0] & able[0], affinity[1] & able[1]];
+    let holds = both[0] & only[0] | both[1] & only[1] != 0;
+    if holds { both } else { [both[0] | only[0], both[1] | only[1]] }
 }
 
 /// Whether an affinity mask contains a core.

@@ -18,7 +18,7 @@ use rustix::{fs::MemfdFlags, io::FdFlags, pipe::PipeFlags, process::Signal};
 
 use crate::{console::Console, qmp::Qmp};
 use motet_error::{Context, Error, ErrorKind, Result};
-use motet_machine::{IslandSpec, local_ranges};
+use motet_machine::{IslandSpec, MachineSpec, local_ranges};
 
 /// Oldest QEMU that is known to work, (major, minor).
 pub const VERSION_MIN: (u64, u64) = (10, 0);
@@ -72,15 +72,79 @@ const fn board(isa: Isa) -> Option<Board> {
     })
 }
 
-/// The `-cpu` of an island whose description names one, or none: with what the kernel needs, unless that says something about it.
-fn cpu(board: &Board, named: Option<&str>) -> String {
+/// The `-cpu` of an island whose description names one, or none: with what the kernel needs, unless that says something about it, and without
+/// what it is not to have.
+fn cpu(board: &Board, named: Option<&str>, without: &[&str]) -> String {
     let mut cpu = named.unwrap_or(board.cpu).to_owned();
     for feature in board.needed {
         if !cpu.contains(feature) {
             cpu += &format!(",+{feature}");
         }
     }
+    without.iter().for_each(|feature| cpu += &format!(",-{feature}"));
     cpu
+}
+
+/// What x86-64's cores decode as something else without it, so that nobody notices: `lzcnt` is `bsr` then, and `tzcnt` is `bsf`.
+const DECODED: [&str; 2] = ["abm", "bmi1"];
+
+/// Which features no core of x86-64 is to have, because some have not got them and would silently do something else. QEMU is asked, if
+/// islands have different models.
+///
+/// # Errors
+/// QEMU is not installed, or the host refuses resources.
+pub fn unshared(machine: &MachineSpec) -> Result<Vec<&'static str>> {
+    let Some(board) = board(Isa::X86_64) else { return Ok(Vec::new()) };
+    let mut cpus: Vec<String> = Vec::new();
+    for island in machine.islands.iter().filter(|island| island.isa == Isa::X86_64) {
+        cpus.push(cpu(&board, island.cpu.as_deref(), &[]));
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    if cpus.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let (mut qmp, qmp_end) = Qmp::pair()?;
+    let mut command = Command::new(locate(Isa::X86_64)?);
+    command.args(["-machine", "none", "-nodefaults", "-no-user-config", "-display", "none"]);
+    command.args([
+        "-chardev",
+        &format!("socket,id=qmp,fd={}", qmp_end.as_raw_fd()),
+        "-mon",
+        "chardev=qmp,mode=control",
+    ]);
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    inherit(&mut command, &[qmp_end.as_fd()]);
+    let mut child = command.spawn().context(ErrorKind::Unavailable, || format!("cannot start {}", board.program))?;
+    // Of a model that QEMU does not know, it says so itself when the island starts.
+    let known = cpus.iter().filter_map(|cpu| {
+        let has = qmp.features_of(cpu.split(',').next()?, &DECODED)?;
+        Some(DECODED.iter().zip(has).map(|(feature, has)| has_feature(cpu, feature, has)).collect())
+    });
+    let known: Vec<Vec<bool>> = known.collect();
+    qmp.quit();
+    let _ = child.kill();
+    let _ = child.wait();
+    let differs = |index: &usize| known.iter().any(|has| has[*index] != known[0][*index]);
+    let mut without: Vec<_> = (0..DECODED.len()).filter(differs).map(|index| DECODED[index]).collect();
+    if without.contains(&"bmi1") {
+        // No processor has BMI2 without BMI1, and QEMU's would not know `bzhi` then.
+        without.push("bmi2");
+    }
+    Ok(without)
+}
+
+/// Whether a `-cpu` has a feature that its model has or has not: QEMU takes what is assigned first, then what is added, then what is taken away.
+fn has_feature(cpu: &str, feature: &str, of_model: bool) -> bool {
+    let changes = || cpu.split(',').skip(1);
+    if changes().any(|change| change.strip_prefix('-') == Some(feature)) {
+        return false;
+    }
+    if changes().any(|change| change.strip_prefix('+') == Some(feature)) {
+        return true;
+    }
+    let assigned = changes().filter_map(|change| change.strip_prefix(feature)?.strip_prefix('='));
+    assigned.last().map_or(of_model, |value| matches!(value, "on" | "true" | "yes"))
 }
 
 /// The `-cpu` of islands whose description names none; `None` for ISAs that QEMU does not run.
@@ -126,6 +190,8 @@ pub struct Launch<'a> {
     pub vectors: usize,
     /// The plugin that keeps the time of a timed machine.
     pub plugin: Option<&'a crate::timed::PluginLaunch<'a>>,
+    /// Features that cores of x86-64 are not to have ([`unshared`]).
+    pub without: &'a [&'static str],
     /// Arguments behind all others.
     pub further: &'a [String],
 }
@@ -322,7 +388,8 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
     let vectors = (island.hidden_harts > 0).then(|| format!("{},v=true", board.cpu));
     let keeps_time = island.isa == Isa::AArch64 && island.guests && launch.plugin.is_some();
     let own = vectors.as_deref().or(keeps_time.then_some(HIDES_TIME));
-    option("-cpu", cpu(&board, island.cpu.as_deref().or(own)));
+    let without = if island.isa == Isa::X86_64 { launch.without } else { &[] };
+    option("-cpu", cpu(&board, island.cpu.as_deref().or(own), without));
     option("-accel", "tcg,thread=multi".into());
     option("-smp", vcpus.to_string());
     option("-m", format!("{}M", (island.private + launch.map_len) >> 20));
@@ -375,7 +442,7 @@ pub fn start_bare(
     let size = island.private;
     let arguments = [
         ("-machine", "virt,memory-backend=private".to_owned()),
-        ("-cpu", cpu(&board(island.isa).expect("located"), island.cpu.as_deref())),
+        ("-cpu", cpu(&board(island.isa).expect("located"), island.cpu.as_deref(), &[])),
         ("-icount", format!("shift={shift},sleep=off")),
         ("-m", format!("{}M", size >> 20)),
         ("-object", format!("memory-backend-ram,id=private,size={size},reserve=off")),
@@ -414,7 +481,6 @@ fn inherit(command: &mut Command, fds: &[BorrowedFd<'_>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use motet_machine::MachineSpec;
     use std::os::unix::process::ExitStatusExt;
 
     #[test]
@@ -423,9 +489,23 @@ mod tests {
             let line = line(&format!("isa = \"{isa}\"\ncores = 1\ncpu = \"{cpu}\"\n"));
             line.split(' ').skip_while(|word| *word != "-cpu").nth(1).map(str::to_owned).unwrap()
         };
-        assert_eq!(cpu("x86_64", "Haswell"), "Haswell,+fsgsbase,+pdpe1gb");
-        assert_eq!(cpu("x86_64", "max,-pdpe1gb"), "max,-pdpe1gb,+fsgsbase", "the kernel says what is missing");
+        assert_eq!(cpu("x86_64", "Haswell"), "Haswell,+fsgsbase,+pdpe1gb,-abm");
+        assert_eq!(cpu("x86_64", "max,-pdpe1gb"), "max,-pdpe1gb,+fsgsbase,-abm", "the kernel says what is missing");
         assert_eq!(cpu("aarch64", "max"), "max");
+    }
+
+    #[test]
+    fn features_are_found_in_a_model_with_changes() {
+        for (cpu, of_model, has) in [
+            ("Haswell", true, true),
+            ("Haswell,-abm", true, false),
+            ("Nehalem,+abm", false, true),
+            ("Nehalem,+abm,-abm", false, false),
+            ("Nehalem,abm=on", false, true),
+            ("max,abm=on,abm=off,-abmx", true, false),
+        ] {
+            assert_eq!(has_feature(cpu, "abm", of_model), has, "{cpu}");
+        }
     }
 
     fn line(toml: &str) -> String {
@@ -450,6 +530,7 @@ mod tests {
             doorbell: null.try_clone().unwrap().into(),
             vectors: 2,
             plugin: None,
+            without: &["abm"],
             further: &[],
         };
         arguments(&launch, Descriptors { pool: 10, kernel: 11, firmware, doorbell: 12, qmp: 13 }).join(" ")

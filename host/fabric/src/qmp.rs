@@ -46,6 +46,14 @@ impl Qmp {
         answer.as_str().map(str::to_owned)
     }
 
+    /// Whether a model of `-cpu` has each of these features, without changes; `None` when QEMU does not answer, or knows no such model.
+    pub fn features_of(&mut self, model: &str, features: &[&str]) -> Option<Vec<bool>> {
+        let arguments = json!({ "type": "full", "model": { "name": model } });
+        let answer = self.execute("query-cpu-model-expansion", arguments)?;
+        let properties = answer.get("model")?.get("props")?;
+        features.iter().map(|feature| properties.get(feature)?.as_bool()).collect()
+    }
+
     /// Asks QEMU to end. It does so after the answer; plugins get their chance to write what they collected.
     pub fn quit(&mut self) -> bool {
         self.execute("quit", json!({})).is_some()

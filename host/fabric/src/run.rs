@@ -521,11 +521,13 @@ impl<'a> Run<'a> {
 
     fn read_consoles(&mut self) -> Result<()> {
         let mut refused = None;
+        let count = self.islands.len();
         for (index, island) in self.islands.iter_mut().enumerate() {
             for line in island.qemu.console.read() {
                 island.said = Instant::now();
                 self.hooks.event(Event::Line { island: index, line: &line });
                 if let Some((_, reason)) = line.split_once("motet: refused: ") {
+                    let (index, reason) = refusing(index, reason, count);
                     let what = format!("refuses to join: {reason}");
                     if island.restart.is_some() {
                         refused = Some((index, what));
@@ -572,6 +574,15 @@ impl<'a> Run<'a> {
         }
         (self.engines, self.service, self.fpga) = (None, None, None);
         self.drain_consoles();
+    }
+}
+
+/// Which island refuses, and why: the first one speaks for others, too.
+fn refusing(says: usize, reason: &str, islands: usize) -> (usize, &str) {
+    let other = reason.strip_prefix("island ").and_then(|rest| rest.split_once(": "));
+    match other.map(|(number, reason)| (number.parse(), reason)) {
+        Some((Ok(index), reason)) if index < islands => (index, reason),
+        _ => (says, reason),
     }
 }
 

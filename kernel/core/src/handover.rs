@@ -63,6 +63,7 @@ fn store_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 /// The thread's saved extended registers were changed: load them before it runs.
 pub fn reload_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     cpu.machine.load_ext(&thread.frame);
+    ability::keep_promise(cpu, thread);
 }
 
 /// Loads the thread's extended registers unless this core still holds them.

@@ -63,6 +63,8 @@ pub struct PerCore {
     pub vector_bytes: AtomicU32,
     /// User code may use SVE.
     pub vectors_open: AtomicBool,
+    /// Programs do not see what the cores of this ISA differ in.
+    pub hides: AtomicBool,
     /// TPIDR_EL1 of the guest that stopped last.
     pub guest_thread_pointer: AtomicU64,
     /// The timer of guests does not interrupt this core.
@@ -91,6 +93,7 @@ impl PerCore {
             faulted: AtomicU64::new(0),
             vector_bytes: AtomicU32::new(0),
             vectors_open: AtomicBool::new(false),
+            hides: AtomicBool::new(false),
             guest_thread_pointer: AtomicU64::new(0),
             is_guest_timer_off: AtomicBool::new(false),
             redistributor: AtomicU64::new(0),

@@ -6,7 +6,10 @@ use motet_hal::ivshmem::Ivshmem;
 use motet_hal::pool_map::PoolMap;
 use motet_hal::registers::Registers;
 use motet_hal::{Access, GuestException, Interrupts, Machine, Stage2, Trap};
-use motet_layout::{CoreId, DEVICE_VA, Frame, GuestSystem, Isa, PAGE_SIZE, Pool, UserFrame, VECTORS_AARCH64, marks};
+use motet_layout::{
+    CoreId, DEVICE_VA, Frame, GuestSystem, Isa, PAGE_SIZE, Pool, UserFrame, VECTORS_AARCH64, VISIBLE_WORDS, marks,
+    visible_words as words,
+};
 
 use crate::console;
 use crate::cpu::{self, CORES, INTERRUPTED, PerCore, barrier, read_register, write_register};
@@ -84,6 +87,21 @@ impl AArch64 {
         if let Some(doorbell) = &self.doorbell {
             barrier!("dsb st");
             doorbell.ring(peer, vector);
+        }
+    }
+
+    /// [`Machine::hide`], once on each core. Where blocks differ, DCZID_EL0 says that programs may not zero any, and `DC ZVA` traps.
+    #[cold]
+    fn hide_words(&self, words: u32) {
+        const ZERO_BLOCKS: u64 = 1 << 14; // SCTLR_EL1.DZE
+        const READ_CACHE_TYPE: u64 = 1 << 15; // UCT
+        let has = |word: usize| words & 1 << word != 0;
+        let taken = [(words::ZEROED_BLOCK, ZERO_BLOCKS), (words::CACHE_TYPE, READ_CACHE_TYPE)];
+        let taken = taken.into_iter().filter(|&(word, _)| has(word)).fold(0, |bits, (_, bit)| bits | bit);
+        write_register!("sctlr_el1", read_register!("sctlr_el1") & !taken);
+        barrier!("isb");
+        if has(words::FREQUENCY) {
+            self.hide_counters();
         }
     }
 
@@ -319,6 +337,21 @@ impl Machine for AArch64 {
     #[inline]
     fn hide_counters(&self) {
         cpu::hide_counters(if self.guests.is_some() { guest::HIDDEN_TIME } else { 0 });
+    }
+
+    fn visible(&self) -> [u64; VISIBLE_WORDS] {
+        let mut visible = [0; VISIBLE_WORDS];
+        visible[words::CACHE_TYPE] = read_register!("ctr_el0");
+        // Without DZP, which says whether programs may zero blocks.
+        visible[words::ZEROED_BLOCK] = read_register!("dczid_el0") & 0xf;
+        visible[words::FREQUENCY] = read_register!("cntfrq_el0");
+        visible
+    }
+
+    fn hide(&self, words: u32) {
+        if !PerCore::this().hides.swap(true, Ordering::Relaxed) {
+            self.hide_words(words);
+        }
     }
 
     fn relax(&self) {

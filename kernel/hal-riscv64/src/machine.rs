@@ -15,8 +15,8 @@ use motet_hal::{
     pool_map::PoolMap,
 };
 use motet_layout::{
-    CoreId, Frame, GuestSystem, Isa, IslandId, PAGE_SIZE, Pool, PoolSafe, UserFrame, VECTORS_RISCV64, is_vector_length,
-    marks, sync::AtomicU32,
+    CoreId, Frame, GuestSystem, Isa, IslandId, PAGE_SIZE, Pool, PoolSafe, UserFrame, VECTORS_RISCV64, VISIBLE_WORDS,
+    is_vector_length, marks, sync::AtomicU32, visible_words as words,
 };
 
 use crate::{
@@ -411,6 +411,12 @@ impl Machine for TheMachine {
 
     fn poll_interrupts(&self) -> Interrupts {
         interrupts::take(self)
+    }
+
+    fn visible(&self) -> [u64; VISIBLE_WORDS] {
+        let mut visible = [0; VISIBLE_WORDS];
+        visible[words::ZEROED_BLOCK] = self.platform.zeroed_block;
+        visible
     }
 
     fn hide_counters(&self) {

@@ -85,6 +85,8 @@ pub struct Platform {
     /// Harts by core index: the boot hart first.
     harts: [Hart; CORES_PER_ISLAND_MAX],
     hart_count: usize,
+    /// Bytes that `cbo.zero` zeroes on the boot hart; 0: it has none.
+    pub zeroed_block: u64,
     /// Ticks of the `time` register in a second.
     pub timebase_hz: u64,
     /// Physical address of the 16550 serial port.
@@ -108,6 +110,7 @@ impl Platform {
             memory_count: 0,
             harts: [Hart::NONE; CORES_PER_ISLAND_MAX],
             hart_count: 0,
+            zeroed_block: 0,
             timebase_hz: words(cpus, "timebase-frequency").next().ok_or("no timebase-frequency")?.into(),
             serial: compatible(soc, "ns16550a").and_then(first_reg).ok_or("no ns16550a serial port")?.start,
             pci: compatible(soc, "pci-host-ecam-generic").and_then(pci),
@@ -160,6 +163,10 @@ impl Platform {
         for hart in core::iter::once(boot).chain(others).take(CORES_PER_ISLAND_MAX) {
             self.harts[self.hart_count] = hart;
             self.hart_count += 1;
+        }
+        if boot.has("zicboz") {
+            let block = cpus.children().find_map(|cpu| words(cpu, "riscv,cboz-block-size").next());
+            self.zeroed_block = block.unwrap_or(0).into();
         }
         Ok(())
     }

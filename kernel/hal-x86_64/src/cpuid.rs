@@ -22,6 +22,10 @@ enum Register {
 
 /// 1 GiB pages.
 pub const PAGES_1G: Feature = Feature { leaf: 0x8000_0001, register: Register::Edx, bit: 26 };
+/// `lzcnt`, which is `bsr` without it.
+pub const LZCNT: Feature = Feature { leaf: 0x8000_0001, register: Register::Ecx, bit: 5 };
+/// `tzcnt` (BMI1), which is `bsf` without it.
+pub const TZCNT: Feature = Feature { leaf: 7, register: Register::Ebx, bit: 3 };
 /// Execute-disable.
 pub const NX: Feature = Feature { leaf: 0x8000_0001, register: Register::Edx, bit: 20 };
 /// `rdfsbase` and company.

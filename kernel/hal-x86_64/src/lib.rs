@@ -40,7 +40,9 @@ use core::{
 };
 
 use motet_hal::{Interrupts, Machine, Text, Trap, ivshmem::Ivshmem, pool_map::PoolMap};
-use motet_layout::{CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, marks};
+use motet_layout::{
+    CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, VISIBLE_WORDS, marks, visible_words as words,
+};
 use x86_64::{VirtAddr, instructions::tlb};
 
 use crate::{clock::Clock, core_block::Core, paging::KernelMap};
@@ -282,6 +284,13 @@ impl Machine for TheMachine {
         // SAFETY: pending interrupts are taken after the first `nop`; the handler only remembers them, and changes rax.
         unsafe { asm!("sti", "nop", "nop", "cli", out("rax") _, options(nostack)) };
         Core::current().take_pending()
+    }
+
+    fn visible(&self) -> [u64; VISIBLE_WORDS] {
+        let bit = |feature: cpuid::Feature, bit| if feature.present() { bit } else { 0 };
+        let mut visible = [0; VISIBLE_WORDS];
+        visible[words::DECODED] = bit(cpuid::LZCNT, words::LZCNT) | bit(cpuid::TZCNT, words::TZCNT);
+        visible
     }
 
     #[inline(always)]

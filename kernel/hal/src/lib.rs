@@ -33,7 +33,8 @@ use motet_abi::{
     migration::{self, Handler},
 };
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, Frame, GuestSystem, Isa, IslandId, Pool, UserFrame, marks, sync::AtomicU32,
+    CORES_PER_ISLAND_MAX, CoreId, Frame, GuestSystem, Isa, IslandId, Pool, UserFrame, VISIBLE_WORDS, marks,
+    sync::AtomicU32,
 };
 
 /// How a faulting access touched memory.
@@ -521,6 +522,16 @@ pub trait Machine: Sync + 'static {
     /// From now on, reading a counter of the hardware in user mode is an illegal instruction (x86-64: a bad address) on this core:
     /// counters show the host's time, and a timed machine has its own.
     fn hide_counters(&self);
+
+    /// What programs see of this island's cores without a trap, beyond their extensions: words that mean something to the ISA alone
+    /// (`motet_abi::visible`).
+    fn visible(&self) -> [u64; VISIBLE_WORDS] {
+        [0; VISIBLE_WORDS]
+    }
+
+    /// From now on, programs on this core do not see these of the words, a bit each: reading them traps, or they say that there is nothing to
+    /// see. May be called again and again.
+    fn hide(&self, _words: u32) {}
 
     /// A hint that this core spins.
     fn relax(&self);

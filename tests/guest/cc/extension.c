@@ -10,6 +10,7 @@
  * extension minimum       the least stack of a signal handler
  * extension length        how many bytes a vector register has here
  * extension clears        execve clears the registers
+ * extension threads N      N threads, made before or after the first use of vectors, see one length of them
  * extension lengths OWN OTHER  on a machine with registers of two lengths: a thread with values stays on cores with its length. OWN, OTHER: masks of cores
  */
 #define _GNU_SOURCE
@@ -217,6 +218,36 @@ static void hints(void) {
     printf("bad address %d\n", motet_need((const char *)8) == -EFAULT);
 }
 
+static void bind_to(unsigned long cores) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    memcpy(&set, &cores, sizeof cores);
+    if (sched_setaffinity(0, sizeof set, &set) != 0) {
+        printf("cannot run on %#lx: %s\n", cores, strerror(errno));
+    }
+}
+
+/* A field of this thread's /proc file about moves: a number, or whether it has a need. */
+static unsigned long moves(const char *name) {
+    char line[64];
+    unsigned long value = 0;
+    FILE *file = fopen("/proc/self/migrations", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, name, strlen(name)) == 0) {
+            value = strstr(line, "nothing") ? 0 : strcmp(name, "needs") == 0 ? 1 : strtoul(line + strlen(name), NULL, 10);
+        }
+    }
+    if (file) {
+        fclose(file);
+    }
+    return value;
+}
+
+static void forget_need(void) {
+    while (moves("needs")) {
+    }
+}
+
 static void affinity(void) {
     cpu_set_t set;
     int home = sched_getcpu();
@@ -224,14 +255,27 @@ static void affinity(void) {
     printf("moved %d\n", sched_getcpu() != home);
     CPU_ZERO(&set);
     CPU_SET(home, &set);
-    /* It needs vectors, which this core has not got. */
+    /* It needs vectors, which this core has not got: until it needs them no more, it stays elsewhere. */
     int result = sched_setaffinity(0, sizeof set, &set);
-    printf("refused %d\n", result == -1 && errno == EINVAL);
-    printf("done %d\n", motet_done("v"));
+    printf("bound %d, elsewhere %d\n", result, sched_getcpu() != home);
+    printf("done %d, at home %d\n", motet_done("v"), sched_getcpu() == home);
+    begin(1);
+    check("elsewhere");
+    printf("elsewhere %d\n", sched_getcpu() != home);
+    forget_need();
+    printf("at home %d\n", sched_getcpu() == home);
+    sched_getaffinity(0, sizeof set, &set);
+    printf("still bound %d\n", CPU_COUNT(&set) == 1 && CPU_ISSET(home, &set));
+    /* Nor does an affinity of none of its cores count. */
+    CPU_ZERO(&set);
+    CPU_SET(127, &set);
     result = sched_setaffinity(0, sizeof set, &set);
-    printf("bound %d %d\n", result, sched_getcpu() == home);
-    load(&wanted);
-    printf("not reached\n");
+    printf("no core: refused %d\n", result == -1 && errno == EINVAL);
+    /* What it executes needs nothing, and is where the affinity says. */
+    begin(2);
+    char text[16];
+    snprintf(text, sizeof text, "%d", home);
+    execl("/proc/self/exe", "extension", "at", text, NULL);
 }
 
 __attribute__((used)) static void *sum(void *result) {
@@ -289,36 +333,6 @@ static void told(void) {
     printf("hwcap %d hwprobe %ld %d\n", (int)(getauxval(AT_HWCAP) >> ('v' - 'a') & 1), result, (int)(probe.value >> 2 & 1));
 }
 
-static void bind_to(unsigned long cores) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    memcpy(&set, &cores, sizeof cores);
-    if (sched_setaffinity(0, sizeof set, &set) != 0) {
-        printf("cannot run on %#lx: %s\n", cores, strerror(errno));
-    }
-}
-
-/* A field of this thread's /proc file about moves: a number, or whether it has a need. */
-static unsigned long moves(const char *name) {
-    char line[64];
-    unsigned long value = 0;
-    FILE *file = fopen("/proc/self/migrations", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (strncmp(line, name, strlen(name)) == 0) {
-            value = strstr(line, "nothing") ? 0 : strcmp(name, "needs") == 0 ? 1 : strtoul(line + strlen(name), NULL, 10);
-        }
-    }
-    if (file) {
-        fclose(file);
-    }
-    return value;
-}
-
-static void forget_need(void) {
-    while (moves("needs")) {
-    }
-}
-
 static void lengths(unsigned long own, unsigned long other) {
     setvbuf(stdout, NULL, _IONBF, 0);
     unsigned long everywhere = ~0ul;
@@ -330,7 +344,7 @@ static void lengths(unsigned long own, unsigned long other) {
     CPU_ZERO(&set);
     memcpy(&set, &other, sizeof other);
     int result = sched_setaffinity(0, sizeof set, &set);
-    printf("while it needs them: refused %d\n", result == -1 && errno == EINVAL);
+    printf("while it needs them: bound %d, elsewhere %d\n", result, 1ul << sched_getcpu() != other);
     check("there");
 
     /* While the thread does not use vectors, it may run anywhere; its values are kept. */
@@ -342,18 +356,52 @@ static void lengths(unsigned long own, unsigned long other) {
     check("values of another length");
     printf("length %lu, moves %lu\n", register_bytes(), moves("to_extension") - there);
 
-    /* A child has a copy of the values. Without a core of their length, it cannot use them. */
+    /* A child has a copy of the values, and their length. It does not stay where its affinity wants it. */
     pid_t child = fork();
     if (child == 0) {
         forget_need();
         bind_to(other | 1);
-        check("not reached");
+        check("child");
         _exit(0);
     }
     int status;
     waitpid(child, &status, 0);
-    printf("child killed by %d\n", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
     check("parent");
+}
+
+static unsigned long first_length;
+static int other_lengths, has_begun;
+
+__attribute__((used)) static void *measure(void *unused) {
+    (void)unused;
+    while (!__atomic_load_n(&has_begun, __ATOMIC_ACQUIRE)) {
+        usleep(1000);
+    }
+    for (int round = 0; round < 50; round++) {
+        if (register_bytes() != first_length) {
+            __atomic_fetch_add(&other_lengths, 1, __ATOMIC_RELAXED);
+        }
+        if (round % 10 == 0) {
+            usleep(1000);
+        }
+    }
+    return NULL;
+}
+
+/* A program may keep the length that it has seen first. */
+static void threads_of_one_length(int count) {
+    pthread_t threads[64];
+    for (int i = 0; i < count; i++) {
+        if (i == count / 2) {
+            first_length = register_bytes();
+            __atomic_store_n(&has_begun, 1, __ATOMIC_RELEASE);
+        }
+        pthread_create(threads + i, NULL, measure, NULL);
+    }
+    for (int i = 0; i < count; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    printf("other lengths %d\n", other_lengths);
 }
 
 /* The executed program checks the registers. */
@@ -377,6 +425,10 @@ int main(int count, char **words) {
         affinity();
     } else if (strcmp(what, "crowd") == 0) {
         crowd(count > 2 ? atoi(words[2]) : 8);
+    } else if (strcmp(what, "threads") == 0 && count == 3) {
+        threads_of_one_length(atoi(words[2]));
+    } else if (strcmp(what, "at") == 0 && count == 3) {
+        printf("executed at home %d\n", sched_getcpu() == atoi(words[2]));
     } else if (strcmp(what, "told") == 0) {
         told();
     } else if (strcmp(what, "length") == 0) {

@@ -255,6 +255,10 @@ extensions! {
         40 Custom1 "custom-1",
         41 Custom2 "custom-2",
         42 Custom3 "custom-3",
+        43 Zvl128b "zvl128b" => V,
+        44 Zvl256b "zvl256b" => Zvl128b,
+        45 Zvl512b "zvl512b" => Zvl256b,
+        46 Zvl1024b "zvl1024b" => Zvl512b,
     }
 }
 

@@ -39,6 +39,7 @@ mod libraries;
 mod litmus;
 mod long_calls;
 mod measured;
+mod models;
 mod placement;
 mod preemption;
 mod process;
@@ -125,6 +126,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(regions::trials());
     trials.extend(restart::trials());
     trials.extend(accesses::trials());
+    trials.extend(models::trials());
     trials.extend(measured::trials());
     trials.extend(timed::trials());
     trials.extend(accel::trials());

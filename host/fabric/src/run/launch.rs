@@ -23,15 +23,18 @@ pub(super) struct Launcher<'a> {
     options: &'a Options,
     kernels: Vec<(Isa, OwnedFd)>,
     firmware: Option<OwnedFd>,
+    without: Vec<&'static str>,
     pub(super) pool: &'a HostPool,
     pub(super) bells: &'a Doorbells,
     plugin: Option<PluginLaunch<'a>>,
 }
 
-/// What QEMUs load.
+/// What QEMUs load, and are made of.
 pub(super) struct Images {
     kernels: Vec<(Isa, OwnedFd)>,
     firmware: Option<OwnedFd>,
+    /// What their cores are not to have.
+    without: Vec<&'static str>,
 }
 
 impl Images {
@@ -40,7 +43,8 @@ impl Images {
     /// # Errors
     /// Something is not built.
     pub(super) fn load(options: &Options) -> Result<Self> {
-        Ok(Self { kernels: load_kernels(options)?, firmware: load_firmware(options)? })
+        let (kernels, firmware) = (load_kernels(options)?, load_firmware(options)?);
+        Ok(Self { kernels, firmware, without: qemu::unshared(&options.machine)? })
     }
 }
 
@@ -52,7 +56,8 @@ impl<'a> Launcher<'a> {
         bells: &'a Doorbells,
         plugin: Option<PluginLaunch<'a>>,
     ) -> Self {
-        Self { options, kernels: images.kernels, firmware: images.firmware, pool, bells, plugin }
+        let Images { kernels, firmware, without } = images;
+        Self { options, kernels, firmware, without, pool, bells, plugin }
     }
 
     /// Starts an island's QEMU; `doorbell`: the socket for its doorbell device.
@@ -73,6 +78,7 @@ impl<'a> Launcher<'a> {
             doorbell,
             vectors: self.bells.vectors(),
             plugin: self.plugin.as_ref(),
+            without: &self.without,
             further: self.options.qemu_arguments.get(index).map_or(&[], Vec::as_slice),
         })?;
         Ok(Island {

@@ -11,7 +11,11 @@ use motet_protocol::{
     memory::{alloc_common_zeroed_frame, release_frame},
 };
 
-use crate::{cpu::Cpu, tree};
+use super::place::kept_length;
+use crate::{
+    cpu::Cpu,
+    tree::{self, process_of},
+};
 
 /// Whether the thread has the area that it needs before this core's vector registers can be opened for it.
 pub fn is_ready<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
@@ -29,6 +33,10 @@ pub fn for_registers<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, bytes: usi
         return None;
     }
     let bytes = bytes as u32;
+    let kept = kept_length::<M>(process_of(cpu, thread));
+    if kept != 0 && kept != bytes {
+        return None;
+    }
     has(cpu, thread, bytes).or_else(|| {
         let has_length = |core| cpu.isa_of(core) == Some(M::ISA) && core_record(cpu, core).vector_bytes.get() == bytes;
         if bytes as usize == cpu.machine.hidden_vector_bytes() || { all_cores(cpu) }.any(has_length) {

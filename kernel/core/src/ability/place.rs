@@ -3,18 +3,25 @@
 use motet_layout::sync::Ordering;
 
 use motet_abi::{
-    extension::{Described, ExtensionSet},
-    registers,
+    extension::{Described, Extension, ExtensionSet, RiscV64},
+    registers, visible,
 };
 use motet_hal::Machine;
-use motet_layout::{CORES_MAX, CoreId, CoreRecord, Isa, ThreadRecord};
+use motet_layout::{
+    AT_LOAD_HIDE, AT_LOAD_OPEN, CORES_MAX, Cell64, CoreId, CoreRecord, Isa, IslandId, IslandRecord, ProcessRecord,
+    ThreadRecord,
+};
 use motet_protocol::{
+    Context,
     cores::{all_cores, core_record, cores_in},
     run_queue::{self, Reserved, allowed, is_online},
 };
 
 use super::{area, of_core, uses_vectors, values::writes, vectors};
-use crate::cpu::{Cpu, cores_of_isa};
+use crate::{
+    cpu::{Cpu, cores_of_isa},
+    tree::process_of,
+};
 
 /// Slices without use after which a thread goes back.
 pub const PATIENCE_SLICES: u32 = 2;
@@ -31,6 +38,7 @@ pub fn announce<M: Machine>(cpu: &Cpu<M>) -> ExtensionSet {
     {
         has = has.without(ExtensionSet::empty(M::ISA).with(vectors));
     }
+    has = has.union(with_lengths::<M>(cpu.machine.vector_bytes()));
     // What vendors have made is in no processor's description: the machine's is to be believed.
     has = has.union(ExtensionSet::from_bits(M::ISA, cpu.own.claimed.get()));
     cpu.own.capabilities.set(has.bits());
@@ -38,9 +46,74 @@ pub fn announce<M: Machine>(cpu: &Cpu<M>) -> ExtensionSet {
     withheld
 }
 
+/// The extensions that say how long RISC-V's vector registers are at least, for registers of so many bytes.
+fn with_lengths<M: Machine>(vector_bytes: u32) -> ExtensionSet {
+    let lengths = [(16, RiscV64::Zvl128b), (32, RiscV64::Zvl256b), (64, RiscV64::Zvl512b), (128, RiscV64::Zvl1024b)];
+    let mut set = ExtensionSet::empty(M::ISA);
+    if M::ISA == Isa::RiscV64 {
+        for (_, extension) in lengths.into_iter().filter(|&(bytes, _)| vector_bytes >= bytes) {
+            set = set.with(Extension::RiscV64(extension));
+        }
+    }
+    set
+}
+
 /// Whether this core, on which the thread runs, has all of `set`, and can take what the thread has in vector registers.
 pub fn is_able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, set: ExtensionSet) -> bool {
     set.is_subset(of_core::<M>(cpu.own)) && takes(cpu.own, live_bytes(cpu, thread, set))
+}
+
+/// Bytes in the vector registers of a thread: as many as its process has used first, or its values have; 0: neither. A program may keep
+/// their length in memory, so it is the same for all of its threads for good.
+pub fn length_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> u32 {
+    match kept_length::<M>(process_of(cpu, thread)) {
+        0 => registers::vector_bytes(&thread.frame),
+        bytes => bytes,
+    }
+}
+
+/// A length is a multiple of this ([`ProcessRecord::vector_lengths`]).
+const LENGTH_UNIT: u32 = 8;
+
+/// Bytes in the vector registers that a process has used of this ISA; 0: it has used none.
+pub fn kept_length<M: Machine>(process: &ProcessRecord) -> u32 {
+    length_in::<M>(process.vector_lengths.load(Ordering::Relaxed))
+}
+
+fn length_in<M: Machine>(lengths: u32) -> u32 {
+    (lengths >> length_shift::<M>() & 0xff) * LENGTH_UNIT
+}
+
+const fn length_shift<M: Machine>() -> u32 {
+    8 * (M::ISA as u32 - 1)
+}
+
+/// Whether the vector registers of this core are as long as those of the thread's process, which are as long as these from now on if it has
+/// not used any.
+pub fn has_length<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
+    keep_length::<M>(process_of(cpu, thread), cpu.own.vector_bytes.get()) == cpu.own.vector_bytes.get()
+}
+
+fn keep_length<M: Machine>(process: &ProcessRecord, bytes: u32) -> u32 {
+    loop {
+        // Before the look at it: what others set in between makes the exchange fail.
+        let lengths = process.vector_lengths.load(Ordering::Relaxed);
+        let kept = length_in::<M>(lengths);
+        if kept != 0 || bytes == 0 {
+            return kept;
+        }
+        let with = lengths | (bytes / LENGTH_UNIT) << length_shift::<M>();
+        let _ = process.vector_lengths.compare_exchange(lengths, with, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// Bytes in the vector registers of the calling process, which are so long from now on if it has not used any. `None`: no core of this ISA
+/// has some.
+pub fn vector_length<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> Option<u32> {
+    let of = |core| core_record(cpu, core).vector_bytes.get();
+    let here = (cpu.own.vector_bytes.get() != 0).then_some(cpu.own.vector_bytes.get());
+    let bytes = here.or_else(|| cores_in(cpu.ability.peers()).map(of).filter(|&bytes| bytes != 0).min())?;
+    Some(keep_length::<M>(process, bytes))
 }
 
 /// Whether a core can take values of so many bytes in each vector register; 0: there are none.
@@ -48,11 +121,11 @@ fn takes(core: &CoreRecord, live_bytes: u32) -> bool {
     live_bytes == 0 || live_bytes == core.vector_bytes.get()
 }
 
-/// Bytes in the vector registers in which the running thread has values, which instructions of `set` would use; 0: none.
+/// Bytes in the vector registers that the running thread has to have, if instructions of `set` use some; 0: any.
 fn live_bytes<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, set: ExtensionSet) -> u32 {
     match uses_vectors::<M>(set) {
         true if cpu.machine.are_vectors_open() => cpu.own.vector_bytes.get(),
-        true => registers::vector_bytes(&thread.frame),
+        true => length_of(cpu, thread),
         false => 0,
     }
 }
@@ -85,11 +158,6 @@ pub fn is_somewhere<M: Machine>(cpu: &Cpu<M>, set: ExtensionSet) -> bool {
     cores_with(cpu, set).next().is_some()
 }
 
-/// Whether any core of this ISA has all of `set` and is in use.
-pub fn is_anywhere_in_use<M: Machine>(cpu: &Cpu<M>, set: ExtensionSet) -> bool {
-    cores_with(cpu, set).any(|core| is_online(cpu, core))
-}
-
 fn cores_with<M: Machine>(cpu: &Cpu<M>, set: ExtensionSet) -> impl Iterator<Item = CoreId> {
     cores_in(cpu.ability.peers()).filter(move |&core| set.is_subset(of_core::<M>(core_record(cpu, core))))
 }
@@ -107,15 +175,56 @@ pub fn find_scarce<M: Machine>(cpu: &Cpu<M>) {
         let is_scarce = all().any(lacks);
         let has_common = vector_bytes != 0 && all().all(|other| other.vector_bytes.get() == vector_bytes);
         record.scarce.set(is_scarce.into());
-        record.common_vectors.set(has_common.into());
+        record.at_load.set(if has_common { AT_LOAD_OPEN } else { 0 });
     }
+}
+
+/// Finds what programs are to see of all cores of an instruction set alike, where its islands differ ([`visible`]). Once, as
+/// [`find_scarce`], and after it.
+///
+/// # Errors
+/// The island that cannot be made like those before it, and how the user can.
+pub fn find_common<M: Machine>(cpu: &Cpu<M>) -> Result<(), (IslandId, &'static str)> {
+    let islands = || cpu.pool.header().islands.iter().enumerate().filter(|(_, record)| record.isa.get() != 0);
+    let seen = |record: &IslandRecord| record.visible.each_ref().map(Cell64::get);
+    for (index, record) in islands() {
+        let Some(isa) = Isa::from_raw(record.isa.get()) else { continue };
+        let peers = || islands().map(|(_, record)| record).filter(|other| other.isa.get() == record.isa.get());
+        let mut shown = seen(record);
+        for other in peers() {
+            let island = IslandId::from_raw(index as u32).unwrap_or(cpu.island());
+            shown = visible::common(isa, shown, seen(other)).map_err(|why| (island, why))?;
+        }
+        let hides = peers().fold(0, |bits, other| bits | visible::differing(seen(other), shown));
+        record.shown.iter().zip(shown).for_each(|(to, word)| to.set(word));
+        record.hides.set(hides);
+        if hides != 0 {
+            let of_island = all_cores(cpu).filter(|core| core.island().index() == index);
+            of_island
+                .map(|core| &core_record(cpu, core).at_load)
+                .for_each(|at_load| at_load.set(at_load.get() | AT_LOAD_HIDE));
+        }
+    }
+    Ok(())
+}
+
+/// Whether every core of a core's instruction set has vector registers, as long as its own.
+#[inline(always)]
+pub fn has_common_vectors(core: &CoreRecord) -> bool {
+    core.at_load.get() & AT_LOAD_OPEN != 0
 }
 
 /// Before this core's extended registers are loaded.
 #[inline(always)]
 pub fn before_load<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.own.common_vectors.get() != 0 {
-        cpu.machine.keep_vectors_open();
+    let at_load = cpu.own.at_load.get();
+    if at_load != 0 {
+        if at_load & AT_LOAD_OPEN != 0 {
+            cpu.machine.keep_vectors_open();
+        }
+        if at_load & AT_LOAD_HIDE != 0 {
+            cpu.machine.hide(cpu.island_record().hides.get());
+        }
     }
 }
 
@@ -127,18 +236,24 @@ pub fn affinity(thread: &ThreadRecord) -> [u64; 2] {
 /// Sets the extensions that the thread needs.
 pub fn set_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) {
     let mask = if needs.is_empty() { [u64::MAX; 2] } else { able(cpu, thread, needs) };
-    set_needs_and_cores::<M>(thread, needs, mask);
+    set_needs_and_cores(cpu, thread, needs, mask);
 }
 
-/// As [`set_needs`], if the thread may run on a core that has them; otherwise it changes nothing. Returns whether there is such a core.
+/// As [`set_needs`], if a core in use has them: rather one of the thread's affinity. Otherwise it changes nothing. Returns whether there is
+/// such a core.
 pub fn try_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet) -> bool {
-    let (able, affinity) = (able(cpu, thread, needs), affinity(thread));
-    let mask = [0, 1].map(|word: usize| able[word] & affinity[word] & cpu.ability.peers()[word]);
-    let is_there = cores_in(mask).any(|core| is_online(cpu, core));
-    if is_there {
-        set_needs_and_cores::<M>(thread, needs, able);
-    }
-    is_there
+    let (able, affinity, peers) = (able(cpu, thread, needs), affinity(thread), cpu.ability.peers());
+    let is_in_use =
+        |mask: [u64; 2]| cores_in([0, 1].map(|word: usize| mask[word] & peers[word])).any(|core| is_online(cpu, core));
+    let within = [0, 1].map(|word: usize| able[word] & affinity[word]);
+    let mask = match () {
+        () if is_in_use(within) => able,
+        // Those of its affinity are all taken out.
+        () if is_in_use(able) => [0, 1].map(|word: usize| able[word] & !(affinity[word] & peers[word])),
+        () => return false,
+    };
+    set_needs_and_cores(cpu, thread, needs, mask);
+    true
 }
 
 /// Clears the needs of a thread that no core in use is able to run, until it executes an instruction that its core lacks.
@@ -147,14 +262,20 @@ pub fn need_nothing<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     thread.moves.stays.set(0);
 }
 
-fn set_needs_and_cores<M: Machine>(thread: &ThreadRecord, needs: ExtensionSet, mask: [u64; 2]) {
-    if thread.needs_isa.get() != M::ISA as u32 {
+fn set_needs_and_cores<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: ExtensionSet, mask: [u64; 2]) {
+    let only = if needs.is_empty() { [0; 2] } else { [0, 1].map(|word: usize| mask[word] & cpu.ability.peers()[word]) };
+    set_needs_of(thread, needs, M::ISA, mask, only);
+}
+
+/// Sets what a thread needs of an ISA, the cores that have it or are of other ISAs, and those of the former that are of this one.
+pub(super) fn set_needs_of(thread: &ThreadRecord, needs: ExtensionSet, isa: Isa, able: [u64; 2], only: [u64; 2]) {
+    if thread.needs_isa.get() != isa as u32 {
         // What it has asked for was of another ISA.
         thread.moves.stays.set(0);
     }
     thread.needs.set(needs.bits());
-    thread.needs_isa.set(M::ISA as u32);
-    for (word, bits) in thread.able.iter().zip(mask) {
+    thread.needs_isa.set(isa as u32);
+    for (word, bits) in thread.able.iter().zip(able).chain(thread.only.iter().zip(only)) {
         word.store(bits, Ordering::Relaxed);
     }
 }
@@ -206,13 +327,15 @@ pub fn inherit(parent: &ThreadRecord, thread: &ThreadRecord) {
     thread.needs_isa.set(parent.needs_isa.get());
     thread.moves.patience_slices.set(PATIENCE_SLICES);
     thread.moves.uses_vectors.set(parent.moves.uses_vectors.get());
-    for (to, from) in thread.able.iter().zip(&parent.able) {
+    thread.promised.set(parent.promised.get());
+    for (to, from) in thread.able.iter().zip(&parent.able).chain(thread.only.iter().zip(&parent.only)) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
 /// Forgets the needs of a thread that executes another program.
-pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) {
+    process.vector_lengths.store(0, Ordering::Relaxed);
     set_needs(cpu, thread, ExtensionSet::empty(M::ISA));
     thread.moves.stays.set(0);
     thread.moves.uses_vectors.set(0);
@@ -246,12 +369,15 @@ pub fn longest_vectors<M: Machine>(cpu: &Cpu<M>, isa: Isa) -> u32 {
 
 const _: () = assert!(CORES_MAX == 128, "a set of cores has two words");
 
-/// The core of a mask that is to run a thread, which has run on `last`: of that island if it can. `None`: no core of the mask can.
-pub fn core_for<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, last: CoreId, mask: [u64; 2]) -> Option<CoreId> {
-    let mask = [0, 1].map(|word: usize| mask[word] & thread.able[word].load(Ordering::Relaxed));
+/// The core that is to run a thread, which has run on `last`, with an affinity: of that island if it can. `None`: the affinity has no core
+/// of the thread's instruction set that is in use.
+pub fn core_for<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, last: CoreId, affinity: [u64; 2]) -> Option<CoreId> {
+    let isa = cpu.isa_of(last)?;
+    least_loaded(cpu, isa, affinity)?;
+    let mask = run_queue::cores_within(affinity, thread);
     let near = run_queue::least_loaded(cpu, last.island(), mask);
     if allowed(mask, near) {
         return Some(near);
     }
-    least_loaded(cpu, cpu.isa_of(last)?, mask)
+    least_loaded(cpu, isa, mask)
 }

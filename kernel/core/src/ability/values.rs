@@ -13,7 +13,7 @@ use motet_layout::{
 };
 use motet_protocol::stamp;
 
-use super::{area, vectors_of};
+use super::{area, has_common_vectors, vectors_of};
 use crate::cpu::Cpu;
 
 /// Words of the frame that belong to vector registers: q0 to q31 of AArch64, ymm0 to ymm15 of x86-64.
@@ -28,7 +28,7 @@ const CONTROL: [&str; 4] = ["vstart", "vtype", "vl", "vcsr"];
 #[inline(always)]
 pub fn writes<M: Machine, R>(cpu: &Cpu<M>, thread: &ThreadRecord, write: impl FnOnce() -> R) -> R {
     // Who has never used them has nothing that anybody could find in pieces.
-    if thread.moves.uses_vectors.get() != 0 || cpu.own.common_vectors.get() != 0 {
+    if thread.moves.uses_vectors.get() != 0 || has_common_vectors(cpu.own) {
         stamp::write(&thread.vector_stamp, write)
     } else {
         write()

@@ -161,7 +161,11 @@ fn serve_syscall<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, frame:
 fn call_frame<M: Machine>(cpu: &Cpu<M>) -> Option<&'static UserFrame> {
     let frame = match cpu.crossing.call_frame() {
         Some(frame) => frame,
-        None => cpu.crossing.make_call_frame(alloc_zeroed_frame(cpu)?.addr()),
+        None => {
+            // This core may never run a thread of its own.
+            ability::before_load(cpu);
+            cpu.crossing.make_call_frame(alloc_zeroed_frame(cpu)?.addr())
+        }
     };
     Some(cpu.pool.at(frame))
 }

@@ -39,8 +39,8 @@ pub fn end_slice<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> boo
 
 #[cold]
 fn end_slice_of_needy<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
-    if of_thread::<M>(thread).is_empty() {
-        // It runs a function of another ISA than what it needs is of.
+    if of_thread::<M>(thread).is_empty() || thread.promised.get() != 0 {
+        // It runs a function of another ISA than what it needs is of; or it keeps what it needs.
         return false;
     }
     let moves = &thread.moves;
@@ -81,7 +81,8 @@ pub fn goes_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> boo
     true
 }
 
-/// Where it came from, if that core has nothing to do; else the core that has least to do, if that is less than here.
+/// Where it came from, if that core has nothing to do; else the core that has least to do, if that is less than here, or its affinity does
+/// not have this one.
 fn home_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
     let home = thread.moves.home.get().checked_sub(1).and_then(CoreId::from_raw);
     let is_free = |core: &CoreId| {
@@ -90,7 +91,8 @@ fn home_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
     };
     home.filter(is_free).or_else(|| {
         let best = ability::least_loaded(cpu, M::ISA, affinity(thread))?;
-        (best != cpu.id && run_queue::load(cpu, best) < run_queue::load(cpu, cpu.id)).then_some(best)
+        let is_away = !run_queue::allowed(affinity(thread), cpu.id);
+        (best != cpu.id && (is_away || run_queue::load(cpu, best) < run_queue::load(cpu, cpu.id))).then_some(best)
     })
 }
 

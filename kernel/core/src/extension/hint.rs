@@ -51,6 +51,7 @@ pub fn done<M: Machine>(call: &Call<M>) -> SysResult {
         return Ok(0);
     }
     thread.moves.stays.set(0);
+    thread.promised.set(0);
     if cpu.machine.are_vectors_open() {
         writes(cpu, thread, || cpu.machine.close_vectors(&thread.frame));
     }

@@ -72,8 +72,7 @@ fn takes_values<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process
     let Some(vectors) = vectors::<M>() else { return false };
     let needs = of_thread::<M>(thread).with(vectors);
     if !ability::try_needs(cpu, thread, needs) {
-        let why = if ability::is_anywhere_in_use(cpu, needs) { Lack::Affinity } else { Lack::InUse };
-        refuse(cpu, thread, process, needs, why);
+        refuse(cpu, thread, process, needs, lack(cpu, [needs].into_iter()));
         return false;
     }
     call::end_call(thread);
@@ -102,12 +101,17 @@ fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     if !ability::fits(cpu, thread) && cpu.machine.must_have_vectors(&thread.frame) {
         return has_lost_values(cpu, thread);
     }
-    let may_use_them = uses_vectors::<M>(of_thread::<M>(thread)) || cpu.own.common_vectors.get() != 0;
+    let may_use_them = uses_vectors::<M>(of_thread::<M>(thread)) || ability::has_common_vectors(cpu.own);
     let used_them = may_use_them && moves.unused_slices.get() == 0;
     let can_open = cpu.own.vector_bytes.get() != 0 && !cpu.machine.are_vectors_open();
     // Values of this length are in an area for it.
     let has_values = registers::vector_bytes(&thread.frame) == cpu.own.vector_bytes.get();
-    if used_them && can_open && (has_values || ability::fits(cpu, thread) && ability::is_area_ready(cpu, thread)) {
+    let has_length = || ability::has_length(cpu, thread);
+    if used_them
+        && can_open
+        && has_length()
+        && (has_values || ability::fits(cpu, thread) && ability::is_area_ready(cpu, thread))
+    {
         // Not as a use: if it does not use them, it is not to seem so.
         cpu.machine.open_vectors(&thread.frame);
         moves.uses_vectors.set(1);
@@ -119,8 +123,7 @@ fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 fn has_lost_values<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let Some(vectors) = vectors::<M>() else { return };
     let needs = of_thread::<M>(thread).with(vectors);
-    let why = if ability::is_anywhere_in_use(cpu, needs) { Lack::Affinity } else { Lack::InUse };
-    refuse(cpu, thread, process_of(cpu, thread), needs, why);
+    refuse(cpu, thread, process_of(cpu, thread), needs, lack(cpu, [needs].into_iter()));
 }
 
 /// No core has the instruction: a hidden hart may.
@@ -142,13 +145,7 @@ fn hide<M: Machine>(
             return stays;
         }
     }
-    let has_some = required.alternatives().any(|set| ability::is_anywhere_in_use(cpu, set));
-    let why = match has_some {
-        true => Lack::Affinity,
-        false if required.alternatives().any(|set| ability::is_somewhere(cpu, set)) => Lack::InUse,
-        false => Lack::Core,
-    };
-    refuse(cpu, thread, process, required, why);
+    refuse(cpu, thread, process, required, lack(cpu, required.alternatives()));
     Some(())
 }
 
@@ -174,6 +171,10 @@ fn open<M: Machine>(
     process: &'static ProcessRecord,
     has: ExtensionSet,
 ) -> Option<()> {
+    if !ability::has_length(cpu, thread) {
+        // Another thread of the process has just used longer or shorter ones first: this one stops once more, and goes to a core with such.
+        return Some(());
+    }
     if ability::open(cpu, thread).is_none() {
         return kill(cpu, thread, process, cpu.own.vector_bytes.get() as usize);
     }
@@ -206,8 +207,10 @@ enum Lack {
     Core,
     /// Those that have are taken out.
     InUse,
-    /// It may not run on those that have.
-    Affinity,
+}
+
+fn lack<M: Machine>(cpu: &Cpu<M>, mut sets: impl Iterator<Item = ExtensionSet>) -> Lack {
+    if sets.any(|set| ability::is_somewhere(cpu, set)) { Lack::InUse } else { Lack::Core }
 }
 
 /// No core that has what the instruction needs can run the thread: SIGILL, and the user is told why.
@@ -223,10 +226,9 @@ fn refuse<M: Machine>(
     let why = match lack {
         Lack::Core => "no core of the machine has it",
         Lack::InUse => "all cores with it are taken out",
-        Lack::Affinity => "its affinity lets it run on no core with it",
     };
-    let live_bytes = registers::vector_bytes(&thread.frame);
-    let length = format_args!(" and with registers of {live_bytes} bytes, as many as its values have");
+    let live_bytes = ability::length_of(cpu, thread);
+    let length = format_args!(" and with registers of {live_bytes} bytes, as many as its process has used");
     let length = if has_some && live_bytes != 0 { length } else { format_args!("") };
     say(cpu, thread, process, required, format_args!("and {why}{length}"));
     signal::exception(cpu, thread, Trap::IllegalInstruction { word: 0 });

@@ -4,8 +4,8 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
 use motet_layout::{
-    CORE_AWAKE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, IslandRecord, PROCESS_ALIVE, ProcessRecord, SignalActions,
-    THREAD_READY, ThreadRecord,
+    CORE_AWAKE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, IslandId, IslandRecord, PROCESS_ALIVE, ProcessRecord,
+    SignalActions, THREAD_READY, ThreadRecord,
 };
 use motet_protocol::{Context, cores::core_record, rejoin, slab, threads};
 
@@ -33,6 +33,7 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     let record = cpu.island_record();
     record.clock_offset_ns.store(clock_offset_ns(machine), Ordering::Relaxed);
     publish_extensions(&cpu, record);
+    record.visible.iter().zip(machine.visible()).for_each(|(to, word)| to.set(word));
     record.hidden_harts.set(machine.hidden_harts() as u32);
     ability::announce(&cpu);
     if rejoin::is_rejoining(&cpu) {
@@ -53,6 +54,9 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     if cpu.id.index() == 0 {
         wait_for_all(&cpu);
         ability::find_scarce(&cpu);
+        if let Err((island, why)) = ability::find_common(&cpu) {
+            refuse(&cpu, island, why);
+        }
         start_first_process(&cpu);
     }
     super::core_loop(&cpu)
@@ -67,6 +71,12 @@ fn join_again<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) -> ! {
     cpu.log(format_args!("{} joined again with {} cores", M::ISA.name(), record.core_count.get()));
     cpu.machine.ring_host();
     super::core_loop(cpu)
+}
+
+/// Says which island cannot be of this machine, and stops. The host reads the line.
+fn refuse<M: Machine>(cpu: &Cpu<M>, island: IslandId, why: &str) -> ! {
+    cpu.log(format_args!("refused: island {}: {why}", island.0));
+    cpu.machine.park()
 }
 
 /// The difference between the machine's clock, which the host keeps writing into the header, and this island's counter:

@@ -1,9 +1,11 @@
-//! Hardware counters that programs read themselves, on a timed machine. They would show the host's time, so reading them traps, and the kernel
-//! answers with simulated time.
+//! Hardware counters that programs read themselves. On a timed machine they would show the host's time, so reading them traps, and the kernel
+//! answers with simulated time. It does so, too, with what islands of one instruction set have unlike (`motet_abi::visible`): programs see
+//! the same everywhere.
 
 use motet_abi::counters::{self, Counter, INSTRUCTION_SIZE_MAX};
 use motet_hal::{Machine, Trap};
-use motet_layout::{Isa, ProcessRecord, ThreadRecord};
+use motet_layout::{AT_LOAD_HIDE, Isa, ProcessRecord, ThreadRecord, visible_words as words};
+use motet_protocol::Context;
 
 use crate::{cpu::Cpu, mm};
 
@@ -11,7 +13,12 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// QEMU's `virt`: 10 MHz (`timebase-frequency` in its device tree).
 const BOARD_TICK_NS: u64 = 100;
 
-/// Emulates the instruction at which a core of a timed machine has stopped, if it reads a counter: then `true`.
+/// Whether reading some of them traps on this core.
+pub fn are_hidden<M: Machine>(cpu: &Cpu<M>) -> bool {
+    cpu.is_timed() || cpu.own.at_load.get() & AT_LOAD_HIDE != 0
+}
+
+/// Emulates the instruction at which a core that [hides](are_hidden) some has stopped, if it reads one: then `true`.
 #[cold]
 pub fn answer<M: Machine>(
     cpu: &Cpu<M>,
@@ -46,6 +53,7 @@ pub fn answer<M: Machine>(
 fn value<M: Machine>(cpu: &Cpu<M>, counter: Counter) -> u64 {
     match counter {
         Counter::Frequency => NS_PER_S,
+        Counter::CacheType => cpu.island_record().shown[words::CACHE_TYPE].get(),
         Counter::Time => cpu.reading_ns(),
         Counter::BoardTime => cpu.reading_ns() / BOARD_TICK_NS,
         Counter::Cycles => {

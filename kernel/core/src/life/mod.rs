@@ -132,7 +132,7 @@ fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, firs
         let first = first.filter(|trap| {
             // Hidden harts do not have it, either, unless it reads a counter.
             let is_illegal = matches!(trap, Trap::IllegalInstruction { .. });
-            if is_illegal && !(cpu.is_timed() && counters::answer(cpu, thread, process, *trap)) {
+            if is_illegal && !(counters::are_hidden(cpu) && counters::answer(cpu, thread, process, *trap)) {
                 signal::exception(cpu, thread, *trap);
             }
             !is_illegal
@@ -265,13 +265,13 @@ fn serve_trap<M: Machine>(
         Trap::PageFault { address, access } => serve_fault(cpu, thread, process, address, access),
         Trap::Interrupt(interrupts) => (!interrupted(cpu, thread, interrupts)).then_some(()),
         Trap::IllegalInstruction { word } => {
-            if cpu.is_timed() && counters::answer(cpu, thread, process, trap) {
+            if counters::are_hidden(cpu) && counters::answer(cpu, thread, process, trap) {
                 return Some(());
             }
             extension::illegal(cpu, thread, process, word)
         }
         trap @ (Trap::Breakpoint | Trap::Arithmetic | Trap::Misaligned { .. } | Trap::BadAddress { .. }) => {
-            if !(cpu.is_timed() && counters::answer(cpu, thread, process, trap)) {
+            if !(counters::are_hidden(cpu) && counters::answer(cpu, thread, process, trap)) {
                 signal::exception(cpu, thread, trap);
             }
             Some(())

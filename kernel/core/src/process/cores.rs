@@ -37,7 +37,7 @@ pub fn sched_getaffinity<M: Machine>(call: &Call<M>) -> SysResult {
 /// `sched_setaffinity(tid, size, mask)`: moves the caller at once if it must; another thread, when it is placed next.
 ///
 /// # Errors
-/// `EINVAL`: no core that could run the thread; `EFAULT`, `ESRCH`, `EPERM`.
+/// `EINVAL`: no core of the thread's instruction set; `EFAULT`, `ESRCH`, `EPERM`.
 pub fn sched_setaffinity<M: Machine>(call: &Call<M>) -> SysResult {
     let [tid, size, at, ..] = call.args;
     let mask = read_core_set(call, size, at)?;
@@ -46,11 +46,13 @@ pub fn sched_setaffinity<M: Machine>(call: &Call<M>) -> SysResult {
         let thread = thread_named(call, tid)?;
         permission::may_change(call.process, process_of(call.cpu, thread))?;
         let last = CoreId::from_raw(thread.core.load(Ordering::Relaxed)).unwrap_or(call.cpu.id);
-        // A core of another instruction set, or without what the thread needs, cannot run its code.
+        // A core of another instruction set cannot run its code. Without any core that has what it needs, the affinity holds from when it
+        // needs that no more.
         let target = ability::core_for(call.cpu, thread, last, mask).ok_or(Errno::EINVAL)?;
         thread.affinity[0].store(mask[0], Ordering::Relaxed);
         thread.affinity[1].store(mask[1], Ordering::Relaxed);
-        (core::ptr::eq(thread, call.thread) && !run_queue::allowed(mask, call.cpu.id)).then_some(target)
+        (core::ptr::eq(thread, call.thread) && !run_queue::allowed(run_queue::cores_within(mask, thread), call.cpu.id))
+            .then_some(target)
     };
     match target {
         None => Ok(0),

@@ -105,7 +105,7 @@ fn execute<M: Machine>(
         return Err(errno.into());
     }
     commit(call, &image, program.inode(), path.as_bytes(), executable.isa);
-    if island == call.cpu.island() {
+    if stays(call, island) {
         // The address space changes under the thread: load it before user code runs again.
         return match mm::activate(call.cpu, image.space) {
             Ok(()) => {
@@ -193,18 +193,25 @@ fn find_program<'c, M: Machine>(
     Err(Errno::ELOOP)
 }
 
-/// The island to run a program of `isa` on: this one if it can, otherwise the least loaded that can, of those with a core in the thread's
-/// affinity if there are any.
+/// The island to run a program of `isa` on: this one if it can and the thread's affinity has this core, otherwise the least loaded that can, of
+/// those with a core in the affinity if there are any.
 fn island_for<M: Machine>(call: &Call<M>, isa: Isa) -> Result<IslandId, Refusal> {
-    if isa == M::ISA {
+    let affinity = ability::affinity(call.thread);
+    if isa == M::ISA && run_queue::allowed(affinity, call.cpu.id) {
         return Ok(call.cpu.island());
     }
-    let affinity = ability::affinity(call.thread);
     let rank = |&island: &IslandId| {
         let core = run_queue::least_loaded(call.cpu, island, affinity);
-        (!run_queue::allowed(affinity, core), run_queue::load(call.cpu, core))
+        (!run_queue::allowed(affinity, core), island != call.cpu.island(), run_queue::load(call.cpu, core))
     };
     call.cpu.islands_of(isa).min_by_key(rank).ok_or(Refusal::NoIsland(isa))
+}
+
+/// Whether a thread begins its program on this core: not if what it needed before has kept it outside of its affinity.
+fn stays<M: Machine>(call: &Call<M>, island: IslandId) -> bool {
+    let (here, mask) = (call.cpu.id, run_queue::cores_of(call.thread));
+    let is_bound = || run_queue::allowed(mask, target_core(call, island));
+    island == here.island() && (run_queue::allowed(mask, here) || !is_bound())
 }
 
 /// Loads program, interpreter, arguments and environment into a new space.
@@ -320,7 +327,8 @@ fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord
         word.set(0);
     }
     chain::forget(cpu, thread);
-    ability::forget(cpu, thread);
+    ability::forget(cpu, thread, process);
+    ability::promise(cpu, thread, isa);
     thread.clear_child_tid.set(0);
     thread.robust_list.set(0);
     process.exit_signal.set(signal::SIGCHLD);

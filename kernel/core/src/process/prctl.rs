@@ -4,9 +4,13 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::{Errno, signal::NSIG};
 use motet_hal::Machine;
+use motet_layout::Isa;
 
 use super::identity;
-use crate::call::{Call, Stop, SysResult};
+use crate::{
+    ability,
+    call::{Call, Stop, SysResult},
+};
 
 const PR_SET_PDEATHSIG: u64 = 1;
 const PR_GET_PDEATHSIG: u64 = 2;
@@ -14,6 +18,7 @@ const PR_SET_NAME: u64 = 15;
 const PR_GET_NAME: u64 = 16;
 const PR_GET_TIMING: u64 = 13;
 const PR_SET_TIMING: u64 = 14;
+const PR_SVE_GET_VL: u64 = 51;
 
 /// `prctl(option, ...)`.
 pub fn prctl<M: Machine>(call: &Call<M>) -> SysResult {
@@ -54,6 +59,9 @@ pub fn prctl<M: Machine>(call: &Call<M>) -> SysResult {
         // Times are counted, not sampled, whatever is asked for; Linux has but the one value, too.
         PR_GET_TIMING => Ok(0),
         PR_SET_TIMING if call.args[1] == 0 => Ok(0),
+        PR_SVE_GET_VL if call.isa == Isa::AArch64 => {
+            Ok(ability::vector_length(call.cpu, call.process).ok_or(Errno::EINVAL)?.into())
+        }
         _ => identity::prctl(call),
     }
 }

@@ -23,7 +23,7 @@ use super::{
     is_gone, pinned,
 };
 use crate::{
-    console,
+    ability, console,
     cpu::Cpu,
     crossing::{Awake as _, message::CALLED, report, stack},
     death, mm,
@@ -115,6 +115,7 @@ fn visit<M: Machine>(cpu: &Cpu<M>, incoming: &Incoming, arguments: &Arguments) -
         What::Return { .. } if waits_for == FOR_SIGNAL => {}
         What::Return { kinds, results } => migration::finish(frame, M::ISA, *kinds, results),
     }
+    ability::before_load(cpu);
     cpu.machine.load_ext(frame);
     cpu.handover.hold(cpu.raw(context), CALLED);
     Ok(Visit { context, thread, space })

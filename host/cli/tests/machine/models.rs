@@ -1,0 +1,76 @@
+//! Islands of one instruction set whose models of processors differ: programs see the same of all of them, or the machine is refused; and
+//! models that kernels cannot run on are refused by name.
+
+use std::fs;
+
+use crate::{
+    crossing::compiled,
+    process::{Ended, Motet},
+    trial::{Trial, trial},
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 4] = [
+        ("models::aarch64_cores_show_the_same_lines_blocks_and_frequency", aarch64),
+        ("models::x86_64_cores_decode_the_same_and_pinned_programs_are_told_of_avx", x86_64),
+        ("models::riscv64_cores_that_zero_different_blocks_are_refused", blocks),
+        ("models::processors_that_kernels_cannot_run_on_are_refused_by_name", refused),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+/// A machine whose islands of one instruction set, of a core each, are these models; `None`: the default one.
+fn run(isa: &str, cpus: &[Option<&str>], command: &str) -> Result<Ended, String> {
+    let programs = compiled("models", &["-O1"])?;
+    let island = |(index, cpu): (usize, &Option<&str>)| {
+        let cpu = cpu.map_or_else(String::new, |cpu| format!("cpu = \"{cpu}\"\n"));
+        format!("[[island]]\nname = \"i{index}\"\nisa = \"{isa}\"\ncores = 1\n{cpu}")
+    };
+    let islands: String = cpus.iter().enumerate().map(island).collect();
+    let (path, program) = (programs.path.join("machine.toml"), programs.path.join("models"));
+    fs::write(&path, format!("[pool]\nsize = \"256MiB\"\n{islands}")).map_err(|error| error.to_string())?;
+    let motet = Motet::run(["--in".as_ref(), program.as_os_str()]).argument("--machine").argument(&path);
+    Ok(motet.arguments(["--", command]).wait())
+}
+
+/// The default one zeroes 64 bytes at a time, and a64fx 256; `max` has another frequency.
+fn aarch64() -> Result<(), String> {
+    let command = "on aarch64 /in/models seen; on aarch64 /in/models zeroes; echo $?";
+    let ended = run("aarch64", &[None, Some("a64fx"), Some("max")], command)?;
+    ended.expect_code(0)?.expect_output("cores 3 unlike 0 late 0\n132\n")?;
+    // Of one model, nothing is hidden.
+    let ended = run("aarch64", &[None, None], command)?;
+    ended.expect_code(0)?.expect_output("cores 2 unlike 0 late 0\nhas zeroed 0\n0\n").map(drop)
+}
+
+fn x86_64() -> Result<(), String> {
+    let command = "on x86_64 /in/models seen; on x86_64,avx2 /in/models avx; on x86_64,avx2 sh -c '/in/models avx'; \
+        on x86_64 /in/models avx";
+    let ended = run("x86_64", &[Some("Nehalem"), Some("Haswell")], command)?;
+    let told = "osxsave 1 avx 1 xcr0 1\n";
+    let wanted = format!("cores 2 unlike 0 late 0\n{told}{told}osxsave 0 avx 0 xcr0 0\n");
+    ended.expect_code(0)?.expect_output(&wanted).map(drop)
+}
+
+fn blocks() -> Result<(), String> {
+    let cpus = [None, Some("rv64,cboz_blocksize=128,cbom_blocksize=128,cbop_blocksize=128")];
+    let ended = run("riscv64", &cpus, "true")?;
+    ended.expect_code(70)?.expect_errors(&["island i0 ", "refuses to join: ", "cbo.zero", "cboz_blocksize"]).map(drop)
+}
+
+fn refused() -> Result<(), String> {
+    for (isa, cpu, why) in [
+        ("aarch64", "cortex-a53", "lacks the atomic instructions of Armv8.1"),
+        ("riscv64", "rv64,sv48=false", "lack Sv48"),
+        ("riscv64", "rv64,d=false,v=false,zcd=false,zcf=false", "lack F and D"),
+        ("x86_64", "qemu32", "lacks 64-bit mode or NX"),
+    ] {
+        let ended = run(isa, &[Some(cpu)], "true")?;
+        let who = format!("island i0 (cpu = \"{cpu}\") refuses to join: ");
+        ended.expect_code(70)?.expect_errors(&[&who, why])?;
+    }
+    Ok(())
+}

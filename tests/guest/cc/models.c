@@ -1,0 +1,139 @@
+/*
+ * What programs read of a core without a trap: the same on all cores of an instruction set, whatever they are.
+ *
+ * models seen          pins itself to each core of its instruction set in turn, and compares
+ * models zeroes        zeroes a block without asking whether it may: AArch64
+ * models avx           what CPUID, XCR0 and the auxiliary vector say of AVX: x86-64
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <time.h>
+
+#if defined(__aarch64__)
+
+#define READ(name) ({ uint64_t value; __asm__ volatile("mrs %0, " name : "=r"(value)); value; })
+enum { WORDS = 3 };
+
+static void see(uint64_t *words) {
+    words[0] = READ("ctr_el0");
+    words[1] = READ("cntfrq_el0");
+    /* Of blocks, programs may not zero any where they differ; else they are the same. */
+    uint64_t zero = READ("dczid_el0");
+    words[2] = zero & 16 ? 16 : zero;
+}
+
+/* Counters go with the frequency that they say. */
+static int is_in_time(void) {
+    struct timespec from, to;
+    uint64_t hertz = READ("cntfrq_el0");
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    uint64_t first = READ("cntvct_el0");
+    do {
+        clock_gettime(CLOCK_MONOTONIC, &to);
+    } while ((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec < 20000000);
+    double seconds = (double)(READ("cntvct_el0") - first) / (double)hertz;
+    return seconds > 0.015 && seconds < 0.5;
+}
+
+static void zeroes(void) {
+    static char block[4096] __attribute__((aligned(4096)));
+    __asm__ volatile("dc zva, %0" : : "r"(block) : "memory");
+    printf("has zeroed %d\n", READ("dczid_el0") & 16 ? 1 : 0);
+}
+
+#elif defined(__x86_64__)
+
+#include <cpuid.h>
+
+enum { WORDS = 4 };
+
+static void see(uint64_t *words) {
+    unsigned a, b, c, d;
+    __cpuid(0x80000001, a, b, c, d);
+    words[0] = c >> 5 & 1;
+    __cpuid_count(7, 0, a, b, c, d);
+    words[1] = b >> 3 & 1;
+    unsigned number = 12, of_number = 0;
+    /* bsr of 12 is 3; bsf leaves its result alone. */
+    __asm__ volatile("lzcntl %1, %0" : "=r"(of_number) : "r"(number));
+    words[2] = of_number;
+    number = 0;
+    __asm__ volatile("tzcntl %1, %0" : "+r"(of_number) : "r"(number));
+    words[3] = of_number;
+}
+
+static int is_in_time(void) {
+    return 1;
+}
+
+static void zeroes(void) {}
+
+static void avx(void) {
+    unsigned a, b, c, d;
+    __cpuid(1, a, b, c, d);
+    int is_open = c >> 27 & 1;
+    uint32_t enabled = 0, high = 0;
+    if (is_open) {
+        __asm__ volatile("xgetbv" : "=a"(enabled), "=d"(high) : "c"(0));
+    }
+    printf("osxsave %d avx %d xcr0 %d\n", is_open, is_open && (c >> 28 & 1), (enabled & 6) == 6);
+}
+
+#else
+
+enum { WORDS = 1 };
+
+static void see(uint64_t *words) {
+    words[0] = 0;
+}
+
+static int is_in_time(void) {
+    return 1;
+}
+
+static void zeroes(void) {}
+
+#endif
+
+static void seen(void) {
+    cpu_set_t all, one;
+    uint64_t first[WORDS], words[WORDS];
+    int cores = 0, unlike = 0, late = 0;
+    sched_getaffinity(0, sizeof all, &all);
+    for (int core = 0; core < 128; core++) {
+        CPU_ZERO(&one);
+        CPU_SET(core, &one);
+        if (!CPU_ISSET(core, &all) || sched_setaffinity(0, sizeof one, &one) != 0) {
+            continue;
+        }
+        see(cores == 0 ? first : words);
+        if (cores > 0 && memcmp(first, words, sizeof first) != 0) {
+            unlike++;
+            for (int word = 0; word < WORDS; word++) {
+                printf("word %d: %#lx, on core %d %#lx\n", word, (unsigned long)first[word], core, (unsigned long)words[word]);
+            }
+        }
+        late += !is_in_time();
+        cores++;
+    }
+    printf("cores %d unlike %d late %d\n", cores, unlike, late);
+}
+
+int main(int count, char **words) {
+    const char *what = count > 1 ? words[1] : "";
+    if (strcmp(what, "seen") == 0) {
+        seen();
+    } else if (strcmp(what, "zeroes") == 0) {
+        zeroes();
+#if defined(__x86_64__)
+    } else if (strcmp(what, "avx") == 0) {
+        avx();
+#endif
+    }
+    return 0;
+}
