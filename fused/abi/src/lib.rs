@@ -10,6 +10,7 @@
 #![deny(missing_docs)]
 
 pub mod accel;
+pub mod attributes;
 pub mod convention;
 pub mod counters;
 pub mod elf;

@@ -389,7 +389,9 @@ pool_struct! {
         /// How long its vector registers are, on all cores on which its threads use some: as those of the core where one of them did so first;
         /// 0: none has. A byte for each instruction set, the first one lowest, in units of 8 bytes.
         132 pub vector_lengths: AtomicU32,
-        136 _pad2: [Cell32; 6],
+        /// What `PR_SVE_SET_VL` has said of programs that it executes: SVE's length in bytes, and `PR_SVE_VL_INHERIT`.
+        136 pub next_length: Cell32,
+        140 _pad2: [Cell32; 5],
         /// The program's file (file-system node).
         160 pub exe: [Cell64; 2],
         /// [`Isa`](crate::Isa) of the program.

@@ -7,6 +7,7 @@
  * extension crowd N       N threads that all want vectors
  * extension told          what the kernel tells programs about V
  * extension once          one vector instruction
+ * extension long          motet_need for a length, and another thread then
  * extension minimum       the least stack of a signal handler
  * extension length        how many bytes a vector register has here
  * extension clears        execve clears the registers
@@ -404,6 +405,22 @@ static void threads_of_one_length(int count) {
     printf("other lengths %d\n", other_lengths);
 }
 
+__attribute__((used)) static void *its_length(void *bytes) {
+    *(unsigned long *)bytes = register_bytes();
+    return NULL;
+}
+
+/* What one thread needs, all have: also one that says nothing. */
+static void need_long(void) {
+    unsigned long bytes = 0;
+    pthread_t thread;
+    int result = motet_need("zvl512b");
+    motet_done("zvl512b");
+    pthread_create(&thread, NULL, its_length, &bytes);
+    pthread_join(thread, NULL);
+    printf("need %d: %lu %lu\n", result, bytes, register_bytes());
+}
+
 /* The executed program checks the registers. */
 static void cleared(void) {
     unsigned long type = vl_and_type(), used = 0;
@@ -429,6 +446,8 @@ int main(int count, char **words) {
         threads_of_one_length(atoi(words[2]));
     } else if (strcmp(what, "at") == 0 && count == 3) {
         printf("executed at home %d\n", sched_getcpu() == atoi(words[2]));
+    } else if (strcmp(what, "long") == 0) {
+        need_long();
     } else if (strcmp(what, "told") == 0) {
         told();
     } else if (strcmp(what, "length") == 0) {

@@ -3,16 +3,20 @@
  *
  * models seen          pins itself to each core of its instruction set in turn, and compares
  * models zeroes        zeroes a block without asking whether it may: AArch64
+ * models sve           asks for lengths of SVE's registers, on a machine that has some of 64 and of 256 bytes: AArch64
  * models avx           what CPUID, XCR0 and the auxiliary vector say of AVX: x86-64
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #if defined(__aarch64__)
 
@@ -44,6 +48,12 @@ static void zeroes(void) {
     static char block[4096] __attribute__((aligned(4096)));
     __asm__ volatile("dc zva, %0" : : "r"(block) : "memory");
     printf("has zeroed %d\n", READ("dczid_el0") & 16 ? 1 : 0);
+}
+
+static int register_bytes(void) {
+    long bytes;
+    __asm__ volatile(".arch_extension sve\nrdvl %0, #1\n.arch_extension nosve" : "=r"(bytes));
+    return (int)bytes;
 }
 
 #elif defined(__x86_64__)
@@ -100,6 +110,48 @@ static void zeroes(void) {}
 
 #endif
 
+#if !defined(__aarch64__)
+
+static int register_bytes(void) {
+    return 0;
+}
+
+#endif
+
+enum { SET_LENGTH = 50, GET_LENGTH = 51, INHERIT = 1 << 17, ON_EXEC = 1 << 18 };
+
+/* What prctl says, and what instructions do. */
+static void lengths(const char *when) {
+    int told = prctl(GET_LENGTH);
+    printf("%s: %d%s %d\n", when, told & 0xffff, told & INHERIT ? " inherited" : "", register_bytes());
+}
+
+__attribute__((used)) static void *in_thread(void *barrier) {
+    pthread_barrier_wait(barrier);
+    lengths("another thread");
+    return NULL;
+}
+
+static void sve(void) {
+    pthread_barrier_t barrier;
+    pthread_t thread;
+    printf("wrong %d %d %d\n", prctl(SET_LENGTH, 16), prctl(SET_LENGTH, 72), prctl(SET_LENGTH, 256 | 1 << 20));
+    printf("longest %d\n", prctl(SET_LENGTH, 8192));
+    lengths("longest");
+    printf("shorter %d\n", prctl(SET_LENGTH, 240));
+    lengths("shorter");
+    /* Threads have the same length. */
+    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_create(&thread, NULL, in_thread, &barrier);
+    printf("with another thread %d\n", prctl(SET_LENGTH, 256));
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+    printf("for the next program %d\n", prctl(SET_LENGTH, 256 | ON_EXEC));
+    lengths("as before");
+    fflush(stdout);
+    execl("/proc/self/exe", "models", "next", NULL);
+}
+
 static void seen(void) {
     cpu_set_t all, one;
     uint64_t first[WORDS], words[WORDS];
@@ -130,6 +182,15 @@ int main(int count, char **words) {
         seen();
     } else if (strcmp(what, "zeroes") == 0) {
         zeroes();
+    } else if (strcmp(what, "sve") == 0) {
+        sve();
+    } else if (strcmp(what, "next") == 0) {
+        lengths("next");
+        printf("inherited %d\n", (prctl(SET_LENGTH, 64 | INHERIT) & 0xffff));
+        fflush(stdout);
+        execl("/proc/self/exe", "models", "last", NULL);
+    } else if (strcmp(what, "last") == 0) {
+        lengths("last");
 #if defined(__x86_64__)
     } else if (strcmp(what, "avx") == 0) {
         avx();

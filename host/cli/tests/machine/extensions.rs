@@ -1,7 +1,9 @@
 //! Threads that go where their instructions are: cores of one instruction set that have different extensions.
 
 use std::{
-    fs,
+    ffi::OsStr,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -112,10 +114,10 @@ impl Machine {
 
     /// Runs a command; the program is in `/in`.
     pub fn run(&self, command: &str) -> Ended {
-        self.run_with(&[], command)
+        self.run_with(&[] as &[&str], command)
     }
 
-    fn run_with(&self, options: &[&str], command: &str) -> Ended {
+    fn run_with(&self, options: &[impl AsRef<OsStr>], command: &str) -> Ended {
         let program = self.programs.path.join(self.program);
         let motet = Motet::run(["--in".as_ref(), program.as_os_str()]).argument("--machine").argument(&self.path);
         motet.arguments(options).arguments(["--", command]).wait()
@@ -174,13 +176,44 @@ fn two_lengths() -> Result<(), String> {
     Ok(())
 }
 
+/// A program that is made for registers of so many bits, as it says in its `.riscv.attributes`. Its exit code is how many bytes they have.
+fn made_for(bits: u32, programs: &Programs) -> Result<PathBuf, String> {
+    // csrr a0, vlenb; li a7, 93; ecall
+    const CODE: [u32; 3] = [0xc220_2573, 0x05d0_0893, 0x73];
+    const AT: u64 = 0x1_0000;
+    const ATTRIBUTES_AT: u64 = 64 + 2 * 56 + 12;
+    let attributes = format!("rv64i2p1_v1p0_zvl128b1p0_zvl{bits}b1p0\0");
+    let len = ATTRIBUTES_AT + attributes.len() as u64;
+    let segment =
+        |kind: u64, flags: u64, at: u64, len: u64| [kind | flags << 32, at, AT + at, AT + at, len, len, 0x1000];
+    let mut elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    let header = [0x1_00f3_0002, AT + ATTRIBUTES_AT - 12, 64, 0, 0x38_0040_0000_0000, 2];
+    let words = header.into_iter().chain(segment(1, 5, 0, len));
+    let words = words.chain(segment(0x7000_0003, 4, ATTRIBUTES_AT, attributes.len() as u64));
+    elf.extend(words.flat_map(u64::to_le_bytes));
+    elf.extend(CODE.into_iter().flat_map(u32::to_le_bytes));
+    elf.extend(attributes.bytes());
+    let path = programs.path.join(format!("made{bits}"));
+    let written = fs::write(&path, elf).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o755)));
+    written.map(|()| path).map_err(|error| error.to_string())
+}
+
 fn crowd_of_two_lengths() -> Result<(), String> {
     check_ways(TWO_LENGTHS)?;
     // Processes of either length, and threads of one.
     let crowd = "/in/extension crowd 60; /in/extension threads 40; on riscv64,zvl512b /in/extension threads 4; \
-        on riscv64,zvl128b grep -c '^extensions.* zvl256b' /proc/cpuinfo";
-    let ended = Machine::new(TWO_LENGTHS)?.run(crowd);
-    ended.expect_code(0)?.expect_output("right 60 of 60\nother lengths 0\nother lengths 0\n2\n").map(drop)
+        on riscv64,zvl128b grep -c '^extensions.* zvl256b' /proc/cpuinfo; on riscv64 /in/extension long; \
+        /in/made512; echo $?; on riscv64,zvl1024b /in/made128; echo $?; /in/made2048; echo $?";
+    let machine = Machine::new(TWO_LENGTHS)?;
+    let mut options = Vec::new();
+    for bits in [128, 512, 2048] {
+        options.extend(["--in".to_owned(), made_for(bits, &machine.programs)?.display().to_string()]);
+    }
+    let ended = machine.run_with(&options, crowd);
+    let wanted = "right 60 of 60\nother lengths 0\nother lengths 0\n2\nneed 0: 128 128\n128\n128\n126\n";
+    let why =
+        "/in/made2048: is made for vector registers of 2048 bits (zvl2048b), and no core of this machine has them";
+    ended.expect_code(0)?.expect_output(wanted)?.expect_errors(&[why]).map(drop)
 }
 
 fn hints() -> Result<(), String> {

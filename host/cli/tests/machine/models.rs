@@ -36,11 +36,16 @@ fn run(isa: &str, cpus: &[Option<&str>], command: &str) -> Result<Ended, String>
     Ok(motet.arguments(["--", command]).wait())
 }
 
+/// Lengths of SVE as programs choose them.
+const SVE: &str = "wrong -1 -1 -1\nlongest 256\nlongest: 256 256\nshorter 64\nshorter: 64 64\nwith another thread 64\n\
+    another thread: 64 64\nfor the next program 256\nas before: 64 64\nnext: 256 256\ninherited 64\nlast: 64 inherited 64\n";
+
 /// The default one zeroes 64 bytes at a time, and a64fx 256; `max` has another frequency.
 fn aarch64() -> Result<(), String> {
     let command = "on aarch64 /in/models seen; on aarch64 /in/models zeroes; echo $?";
-    let ended = run("aarch64", &[None, Some("a64fx"), Some("max")], command)?;
-    ended.expect_code(0)?.expect_output("cores 3 unlike 0 late 0\n132\n")?;
+    let more = format!("{command}; on aarch64 /in/models sve");
+    let ended = run("aarch64", &[None, Some("a64fx"), Some("max")], &more)?;
+    ended.expect_code(0)?.expect_output(&format!("cores 3 unlike 0 late 0\n132\n{SVE}"))?;
     // Of one model, nothing is hidden.
     let ended = run("aarch64", &[None, None], command)?;
     ended.expect_code(0)?.expect_output("cores 2 unlike 0 late 0\nhas zeroed 0\n0\n").map(drop)

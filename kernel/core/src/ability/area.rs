@@ -11,7 +11,7 @@ use motet_protocol::{
     memory::{alloc_common_zeroed_frame, release_frame},
 };
 
-use super::place::kept_length;
+use super::length::kept_length;
 use crate::{
     cpu::Cpu,
     tree::{self, process_of},

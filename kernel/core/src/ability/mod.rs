@@ -3,16 +3,21 @@
 
 mod area;
 pub mod away;
+mod length;
 mod place;
 mod promise;
 mod show;
 mod values;
 
 pub use area::{copy as copy_area, for_registers, is_ready as is_area_ready, release as release_area};
+pub use length::{
+    begin as begin_with_length, choose_length, for_program, has_length, length_of, longest_vectors, need_length,
+    told_length,
+};
 pub use place::{
     PATIENCE_SLICES, affinity, before_load, core_for, find_common, find_scarce, fits, forget, has_common_vectors,
-    has_length, has_used_vectors, inherit, is_able, is_somewhere, least_loaded, length_of, longest_vectors,
-    need_nothing, open, reserve_least_loaded, set_needs, try_needs, vector_length,
+    has_used_vectors, inherit, is_able, is_somewhere, least_loaded, need_nothing, open, reserve_least_loaded,
+    set_needs, try_needs,
 };
 pub use promise::{keep_promise, promise};
 pub use show::{Migrations, announce, cpuinfo, hwcap, hwprobe, of_any_core};

@@ -3,13 +3,12 @@
 use motet_layout::sync::Ordering;
 
 use motet_abi::{
-    extension::{Described, Extension, ExtensionSet, RiscV64},
+    extension::{Described, ExtensionSet},
     registers, visible,
 };
 use motet_hal::Machine;
 use motet_layout::{
-    AT_LOAD_HIDE, AT_LOAD_OPEN, CORES_MAX, Cell64, CoreId, CoreRecord, Isa, IslandId, IslandRecord, ProcessRecord,
-    ThreadRecord,
+    AT_LOAD_HIDE, AT_LOAD_OPEN, CORES_MAX, Cell64, CoreId, CoreRecord, Isa, IslandId, IslandRecord, ThreadRecord,
 };
 use motet_protocol::{
     Context,
@@ -17,11 +16,14 @@ use motet_protocol::{
     run_queue::{self, Reserved, allowed, is_online},
 };
 
-use super::{area, of_core, uses_vectors, values::writes, vectors};
-use crate::{
-    cpu::{Cpu, cores_of_isa},
-    tree::process_of,
+use super::{
+    area,
+    length::{length_of, with_lengths},
+    of_core, uses_vectors,
+    values::writes,
+    vectors,
 };
+use crate::cpu::{Cpu, cores_of_isa};
 
 /// Slices without use after which a thread goes back.
 pub const PATIENCE_SLICES: u32 = 2;
@@ -46,74 +48,9 @@ pub fn announce<M: Machine>(cpu: &Cpu<M>) -> ExtensionSet {
     withheld
 }
 
-/// The extensions that say how long RISC-V's vector registers are at least, for registers of so many bytes.
-fn with_lengths<M: Machine>(vector_bytes: u32) -> ExtensionSet {
-    let lengths = [(16, RiscV64::Zvl128b), (32, RiscV64::Zvl256b), (64, RiscV64::Zvl512b), (128, RiscV64::Zvl1024b)];
-    let mut set = ExtensionSet::empty(M::ISA);
-    if M::ISA == Isa::RiscV64 {
-        for (_, extension) in lengths.into_iter().filter(|&(bytes, _)| vector_bytes >= bytes) {
-            set = set.with(Extension::RiscV64(extension));
-        }
-    }
-    set
-}
-
 /// Whether this core, on which the thread runs, has all of `set`, and can take what the thread has in vector registers.
 pub fn is_able<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, set: ExtensionSet) -> bool {
     set.is_subset(of_core::<M>(cpu.own)) && takes(cpu.own, live_bytes(cpu, thread, set))
-}
-
-/// Bytes in the vector registers of a thread: as many as its process has used first, or its values have; 0: neither. A program may keep
-/// their length in memory, so it is the same for all of its threads for good.
-pub fn length_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> u32 {
-    match kept_length::<M>(process_of(cpu, thread)) {
-        0 => registers::vector_bytes(&thread.frame),
-        bytes => bytes,
-    }
-}
-
-/// A length is a multiple of this ([`ProcessRecord::vector_lengths`]).
-const LENGTH_UNIT: u32 = 8;
-
-/// Bytes in the vector registers that a process has used of this ISA; 0: it has used none.
-pub fn kept_length<M: Machine>(process: &ProcessRecord) -> u32 {
-    length_in::<M>(process.vector_lengths.load(Ordering::Relaxed))
-}
-
-fn length_in<M: Machine>(lengths: u32) -> u32 {
-    (lengths >> length_shift::<M>() & 0xff) * LENGTH_UNIT
-}
-
-const fn length_shift<M: Machine>() -> u32 {
-    8 * (M::ISA as u32 - 1)
-}
-
-/// Whether the vector registers of this core are as long as those of the thread's process, which are as long as these from now on if it has
-/// not used any.
-pub fn has_length<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
-    keep_length::<M>(process_of(cpu, thread), cpu.own.vector_bytes.get()) == cpu.own.vector_bytes.get()
-}
-
-fn keep_length<M: Machine>(process: &ProcessRecord, bytes: u32) -> u32 {
-    loop {
-        // Before the look at it: what others set in between makes the exchange fail.
-        let lengths = process.vector_lengths.load(Ordering::Relaxed);
-        let kept = length_in::<M>(lengths);
-        if kept != 0 || bytes == 0 {
-            return kept;
-        }
-        let with = lengths | (bytes / LENGTH_UNIT) << length_shift::<M>();
-        let _ = process.vector_lengths.compare_exchange(lengths, with, Ordering::Relaxed, Ordering::Relaxed);
-    }
-}
-
-/// Bytes in the vector registers of the calling process, which are so long from now on if it has not used any. `None`: no core of this ISA
-/// has some.
-pub fn vector_length<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> Option<u32> {
-    let of = |core| core_record(cpu, core).vector_bytes.get();
-    let here = (cpu.own.vector_bytes.get() != 0).then_some(cpu.own.vector_bytes.get());
-    let bytes = here.or_else(|| cores_in(cpu.ability.peers()).map(of).filter(|&bytes| bytes != 0).min())?;
-    Some(keep_length::<M>(process, bytes))
 }
 
 /// Whether a core can take values of so many bytes in each vector register; 0: there are none.
@@ -334,8 +271,7 @@ pub fn inherit(parent: &ThreadRecord, thread: &ThreadRecord) {
 }
 
 /// Forgets the needs of a thread that executes another program.
-pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) {
-    process.vector_lengths.store(0, Ordering::Relaxed);
+pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     set_needs(cpu, thread, ExtensionSet::empty(M::ISA));
     thread.moves.stays.set(0);
     thread.moves.uses_vectors.set(0);
@@ -358,13 +294,6 @@ pub fn open<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<(
     moves.used.set(1);
     moves.unused_slices.set(0);
     Some(())
-}
-
-/// Bytes in the longest vector registers that a program of this ISA may get.
-pub fn longest_vectors<M: Machine>(cpu: &Cpu<M>, isa: Isa) -> u32 {
-    let of_isa = all_cores(cpu).filter(|&core| cpu.isa_of(core) == Some(isa));
-    let hidden = if isa == M::ISA { cpu.machine.hidden_vector_bytes() as u32 } else { 0 };
-    of_isa.map(|core| core_record(cpu, core).vector_bytes.get()).fold(hidden, u32::max)
 }
 
 const _: () = assert!(CORES_MAX == 128, "a set of cores has two words");

@@ -25,6 +25,7 @@ const NAME_MAX: usize = 32;
 pub fn need<M: Machine>(call: &Call<M>) -> SysResult {
     let (cpu, thread) = (call.cpu, call.thread);
     let needs = of_thread::<M>(thread).union(named(call)?);
+    ability::need_length(cpu, thread, needs);
     if !ability::try_needs(cpu, thread, needs) {
         return Err(Errno::ENODEV.into());
     }

@@ -91,6 +91,7 @@ fn execute<M: Machine>(
     let executable = Executable::read(call.cpu, program.inode(), wished, &mut headers).map_err(refuse)?;
     call.serve_due(BUDGET);
     let island = island_for(call, executable.isa).map_err(refuse)?;
+    let length = length_for(call, &executable, program.inode()).map_err(refuse)?;
     let strings = Strings::new(call, arguments_at, environment_at, &prefix)?;
     let name = ToldName::of(dirfd, path.as_bytes());
     let built = build(call, &executable, program.inode(), (&strings, name), island, identity);
@@ -104,7 +105,7 @@ fn execute<M: Machine>(
         mm::release(call.cpu, image.space);
         return Err(errno.into());
     }
-    commit(call, &image, program.inode(), path.as_bytes(), executable.isa);
+    commit(call, &image, program.inode(), path.as_bytes(), (executable.isa, length));
     if stays(call, island) {
         // The address space changes under the thread: load it before user code runs again.
         return match mm::activate(call.cpu, image.space) {
@@ -148,10 +149,11 @@ pub fn start_first<M: Machine>(
     let mut headers = NO_HEADERS;
     let executable = Executable::read(cpu, program.inode(), None, &mut headers).map_err(refuse)?;
     let island = island_for(&call, executable.isa).map_err(refuse)?;
+    let length = length_for(&call, &executable, program.inode()).map_err(refuse)?;
     let identity = Identity::of(process);
     let strings: (&dyn StringSource<M>, _) = (&command, ToldName::of(AT_FDCWD, path));
     let image = build(&call, &executable, program.inode(), strings, island, identity).map_err(refuse)?;
-    commit(&call, &image, program.inode(), path, executable.isa);
+    commit(&call, &image, program.inode(), path, (executable.isa, length));
     registers::init_frame(&thread.frame, executable.isa, image.entry, image.stack);
     let target = if island == cpu.island() { cpu.id } else { target_core(&call, island) };
     handover::start_on(cpu, thread, target);
@@ -205,6 +207,20 @@ fn island_for<M: Machine>(call: &Call<M>, isa: Isa) -> Result<IslandId, Refusal>
         (!run_queue::allowed(affinity, core), island != call.cpu.island(), run_queue::load(call.cpu, core))
     };
     call.cpu.islands_of(isa).min_by_key(rank).ok_or(Refusal::NoIsland(isa))
+}
+
+/// How long RISC-V's vector registers are to be for a program ([`ability::for_program`]).
+fn length_for<M: Machine>(
+    call: &Call<M>,
+    executable: &Executable<'_>,
+    inode: &'static InodeRecord,
+) -> Result<u32, Refusal> {
+    match executable.vector_bytes(call.cpu, inode) {
+        0 => Ok(0),
+        least => {
+            ability::for_program(call.cpu, call.thread, executable.isa, least).map_err(|()| Refusal::Vectors(least))
+        }
+    }
 }
 
 /// Whether a thread begins its program on this core: not if what it needed before has kept it outside of its affinity.
@@ -291,7 +307,7 @@ fn lower_by(stack_max: u64) -> u64 {
 
 /// Whether no other thread of the process is left. The list tells, not the count: a thread that has left the list, under
 /// the tree lock, touches no shared record any more.
-fn is_only_thread<M: Machine>(call: &Call<M>) -> bool {
+pub(super) fn is_only_thread<M: Machine>(call: &Call<M>) -> bool {
     let _tree = lock_tree(call.cpu);
     call.process.threads.get() == call.cpu.raw(call.thread) && call.thread.sibling.get() == 0
 }
@@ -315,7 +331,13 @@ fn unshare<M: Machine>(call: &Call<M>) -> Result<(), Errno> {
 }
 
 /// Replaces what the process was. Nothing can fail any more.
-fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord, path: &[u8], isa: Isa) {
+fn commit<M: Machine>(
+    call: &Call<M>,
+    image: &Image,
+    inode: &'static InodeRecord,
+    path: &[u8],
+    (isa, length): (Isa, u32),
+) {
     let (cpu, thread, process) = (call.cpu, call.thread, call.process);
     mm::deactivate(cpu);
     mm::release(cpu, super::replace_space(cpu, process, cpu.raw(image.space)));
@@ -327,7 +349,8 @@ fn commit<M: Machine>(call: &Call<M>, image: &Image, inode: &'static InodeRecord
         word.set(0);
     }
     chain::forget(cpu, thread);
-    ability::forget(cpu, thread, process);
+    ability::forget(cpu, thread);
+    ability::begin_with_length(process, length);
     ability::promise(cpu, thread, isa);
     thread.clear_child_tid.set(0);
     thread.robust_list.set(0);

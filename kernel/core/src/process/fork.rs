@@ -298,6 +298,7 @@ fn inherit<M: Machine>(cpu: &Cpu<M>, parent: &ProcessRecord, child: &ProcessReco
     child.isa.store(parent.isa.load(Ordering::Relaxed), Ordering::Relaxed);
     child.umask.set(parent.umask.get());
     child.vector_lengths.store(parent.vector_lengths.load(Ordering::Relaxed), Ordering::Relaxed);
+    child.next_length.set(parent.next_length.get());
     child.crossing_policy.store(parent.crossing_policy.load(Ordering::Relaxed), Ordering::Relaxed);
     child.start_isa.store(parent.start_isa.load(Ordering::Relaxed), Ordering::Relaxed);
     child.started_ns.set(cpu.reading_ns());

@@ -9,7 +9,7 @@ use elf::{
     parse::ParsingTable,
     segment::ProgramHeader,
 };
-use motet_abi::{elf as abi, fat::PT_TEXT};
+use motet_abi::{attributes, elf as abi, fat::PT_TEXT};
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_WRITE};
 use motet_protocol::fs;
@@ -126,6 +126,23 @@ impl<'h> Executable<'h> {
             Some(end) if read == len && end > 0 => Ok(Some(end)),
             _ => Err(wrong),
         }
+    }
+
+    /// How many bytes vector registers have at least for which it is made, as it says itself (RISC-V's `.riscv.attributes`); 0: it does not, or any have as
+    /// many.
+    pub fn vector_bytes<M: Machine>(&self, cpu: &Cpu<M>, inode: &'static InodeRecord) -> u32 {
+        let attributes = self.segments().find(|segment| segment.p_type == attributes::PT_RISCV_ATTRIBUTES);
+        let Some(segment) = attributes.filter(|_| self.header_isa == attributes::ISA) else { return 0 };
+        let len = segment.p_filesz.min(attributes::LEN_MAX);
+        let mut most = 0;
+        let mut window = [0; 4 * attributes::WORD_MAX];
+        // Windows overlap, so that a word is in one of them as a whole.
+        for at in (0..len).step_by(window.len() - attributes::WORD_MAX) {
+            let part = window.len().min((len - at) as usize);
+            let read = fs::read_bytes(cpu, inode, segment.p_offset.saturating_add(at), &mut window[..part]);
+            most = most.max(attributes::vector_bytes(&window[..read]));
+        }
+        if most > attributes::VECTOR_BYTES_MIN { most } else { 0 }
     }
 
     /// Whether the file chooses its addresses itself.

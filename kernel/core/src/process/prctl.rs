@@ -18,6 +18,7 @@ const PR_SET_NAME: u64 = 15;
 const PR_GET_NAME: u64 = 16;
 const PR_GET_TIMING: u64 = 13;
 const PR_SET_TIMING: u64 = 14;
+const PR_SVE_SET_VL: u64 = 50;
 const PR_SVE_GET_VL: u64 = 51;
 
 /// `prctl(option, ...)`.
@@ -60,7 +61,12 @@ pub fn prctl<M: Machine>(call: &Call<M>) -> SysResult {
         PR_GET_TIMING => Ok(0),
         PR_SET_TIMING if call.args[1] == 0 => Ok(0),
         PR_SVE_GET_VL if call.isa == Isa::AArch64 => {
-            Ok(ability::vector_length(call.cpu, call.process).ok_or(Errno::EINVAL)?.into())
+            Ok(ability::told_length(call.cpu, call.process).ok_or(Errno::EINVAL)?)
+        }
+        PR_SVE_SET_VL if call.isa == Isa::AArch64 => {
+            let is_alone = super::exec::is_only_thread(call);
+            let chosen = ability::choose_length(call.cpu, call.thread, call.args[1], is_alone);
+            Ok(chosen.ok_or(Errno::EINVAL)?)
         }
         _ => identity::prctl(call),
     }

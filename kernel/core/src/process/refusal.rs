@@ -49,6 +49,8 @@ pub enum Refusal {
     NoProgram(&'static str),
     /// Inconsistent.
     Damaged(&'static str),
+    /// It is made for vector registers of so many bytes, and all cores have shorter ones.
+    Vectors(u32),
     /// A program for several instruction sets whose parts do not fit together.
     Fat(fat::Refusal),
 }
@@ -121,6 +123,7 @@ impl Refusal {
             | Self::NoIsland(_)
             | Self::NoProgram(_)
             | Self::Damaged(_)
+            | Self::Vectors(_)
             | Self::Fat(_) => Errno::EOPNOTSUPP,
         };
         let runs = Runs(cpu);
@@ -140,6 +143,15 @@ impl Refusal {
             }
             Self::NoProgram(what) => console::kernel_message(cpu, format_args!("{path}: is no program but {what}")),
             Self::Damaged(how) => console::kernel_message(cpu, format_args!("{path}: is a damaged ELF file: {how}")),
+            Self::Vectors(bytes) => {
+                let bits = 8 * bytes;
+                console::kernel_message(
+                    cpu,
+                    format_args!(
+                        "{path}: is made for vector registers of {bits} bits (zvl{bits}b), and no core of this machine has them"
+                    ),
+                );
+            }
             Self::Fat(refusal) => console::kernel_message(
                 cpu,
                 format_args!("{path}: an executable for several instruction sets is refused: {refusal}"),
