@@ -44,13 +44,19 @@ fn run(command: &str) -> Ended {
 fn leave_and_come_back() -> Result<(), String> {
     let show = "echo $(cat online) / $(cat offline) / $(cat cpu33/online) / $(nproc) / $(grep -c ^processor /proc/cpuinfo) / \
         $(grep -c '^cpu[0-9]' /proc/stat)";
+    // What a core is, and which others there are near it.
+    let what = "for core in 16 32; do cd cpu$core; echo $(cat isa vector_bytes topology/physical_package_id topology/core_id \
+        topology/core_siblings topology/package_cpus_list topology/thread_siblings topology/core_cpus_list) $(grep -c zba extensions); cd ..; done";
     let command = format!(
-        "{CPU}; cat present possible; echo cpu*; {show}; echo 0 >cpu33/online; {show}; echo 0 >cpu33/online; \
+        "{CPU}; cat present possible kernel_max; {what}; echo cpu*; {show}; echo 0 >cpu33/online; {show}; cat cpu32/topology/core_siblings_list; \
+         echo 0 >cpu33/online; \
          for i in 1 2 3 4 5; do on riscv64 cut -d ' ' -f 39 /proc/self/stat; done; echo 1 >cpu33/online; {show}"
     );
     let all = "0,16,32-33 / / 1 / 4 / 4 / 4\n";
     let wanted = format!(
-        "0,16,32-33\n0,16,32-33\ncpu0 cpu16 cpu32 cpu33\n{all}0,16,32 / 33 / 0 / 3 / 3 / 3\n32\n32\n32\n32\n32\n{all}"
+        "0,16,32-33\n0,16,32-33\n127\naarch64 0 1 0 0,00010000 16 0,00010000 16 0\n\
+         riscv64 0 2 0 3,00000000 32-33 1,00000000 32 1\ncpu0 cpu16 cpu32 cpu33\n{all}0,16,32 / 33 / 0 / 3 / 3 / 3\n32\n\
+         32\n32\n32\n32\n32\n{all}"
     );
     run(&command).expect_code(0)?.expect_output(&wanted).map(drop)
 }

@@ -6,11 +6,15 @@ use core::fmt::{Result, Write};
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, sync::Ordering};
-use motet_protocol::{cores::all_cores, run_queue};
+use motet_layout::{CORES_MAX, CORES_PER_ISLAND_MAX, CoreId, Isa, sync::Ordering};
+use motet_protocol::{
+    cores::{all_cores, core_record},
+    run_queue,
+};
 
 use super::{Entry as E, ProcNode, ROOT, machine::islands, number, text::Text};
 use crate::{
+    ability,
     call::{Call, Stop},
     cpu::Cpu,
     hotplug,
@@ -102,7 +106,11 @@ pub fn next<M: Machine>(cpu: &Cpu<M>, kind: Kind, from: u32) -> Option<(u32, Pro
 /// Writes the set of cores or harts that are in use, or not in use, or of all, as Linux writes sets: ranges with commas between them.
 pub fn write_set<M: Machine>(cpu: &Cpu<M>, kind: Kind, online: Option<bool>, out: &mut Text<M>) -> Result {
     let is_in = |core: &CoreId| online.is_none_or(|online| kind.is_online(cpu, *core) == online);
-    let mut cores = kind.all(cpu).filter(is_in).map(CoreId::index).peekable();
+    write_list(kind.all(cpu).filter(is_in), out)
+}
+
+fn write_list<M: Machine>(cores: impl Iterator<Item = CoreId>, out: &mut Text<M>) -> Result {
+    let mut cores = cores.map(CoreId::index).peekable();
     let mut separator = "";
     while let Some(first) = cores.next() {
         let mut last = first;
@@ -116,6 +124,40 @@ pub fn write_set<M: Machine>(cpu: &Cpu<M>, kind: Kind, online: Option<bool>, out
         separator = ",";
     }
     out.write_char('\n')
+}
+
+/// Writes the set of cores as Linux writes masks: hexadecimal digits, 32 bits between commas, the last core that there may be first.
+fn write_mask<M: Machine>(cpu: &Cpu<M>, cores: impl Iterator<Item = CoreId>, out: &mut Text<M>) -> Result {
+    const GROUP: usize = 32;
+    let mut groups = [0u32; CORES_MAX / GROUP];
+    cores.for_each(|core| groups[core.index() / GROUP] |= 1 << (core.index() % GROUP));
+    let last = Kind::Core.all(cpu).last().map_or(0, CoreId::index);
+    write!(out, "{:01$x}", groups[last / GROUP], last % GROUP / 4 + 1)?;
+    groups[..last / GROUP].iter().rev().try_for_each(|group| write!(out, ",{group:08x}"))?;
+    out.write_char('\n')
+}
+
+/// `cpuN/topology/*_siblings`, `*_cpus` and lists of them: a core has one thread, and an island is a package.
+pub fn write_siblings<M: Machine>(cpu: &Cpu<M>, node: ProcNode, is_list: bool, out: &mut Text<M>) -> Result {
+    let Some(core) = CoreId::from_raw(node.tasks_of) else { return Ok(()) };
+    let is_of_core = matches!(node.entry, E::ThreadSiblings | E::ThreadSiblingsList | E::CoreCpus | E::CoreCpusList);
+    let is_sibling = move |other: &CoreId| {
+        *other == core || !is_of_core && other.island() == core.island() && run_queue::is_online(cpu, *other)
+    };
+    let siblings = Kind::Core.all(cpu).filter(is_sibling);
+    if is_list { write_list(siblings, out) } else { write_mask(cpu, siblings, out) }
+}
+
+/// `cpuN/isa`, `extensions`, `vector_bytes`, `topology/physical_package_id` and `core_id`: where a core belongs, and what it has that others may lack.
+pub fn write_what_it_is<M: Machine>(cpu: &Cpu<M>, node: ProcNode, out: &mut Text<M>) -> Result {
+    let Some(core) = CoreId::from_raw(node.tasks_of) else { return Ok(()) };
+    match node.entry {
+        E::CorePackage => writeln!(out, "{}", core.island().index()),
+        E::CoreNumber => writeln!(out, "{}", core.index_in_island()),
+        E::CoreIsa => writeln!(out, "{}", cpu.isa_of(core).map_or("", Isa::name)),
+        E::CoreVectorBytes => writeln!(out, "{}", core_record(cpu, core).vector_bytes.get()),
+        _ => writeln!(out, "{}", ability::of_any_core(cpu, core)),
+    }
 }
 
 /// `cpuN/online`, `hartN/online`.

@@ -15,7 +15,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{FileRecord, FilesRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, ThreadRecord};
+use motet_layout::{CORES_MAX, FileRecord, FilesRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, ThreadRecord};
 use motet_protocol::{Context, hand, threads};
 
 use super::{
@@ -420,11 +420,28 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::CoresOnline => cores::write_set(call.cpu, cores::Kind::Core, Some(true), out),
         E::CoresOffline => cores::write_set(call.cpu, cores::Kind::Core, Some(false), out),
         E::CoresPresent | E::CoresPossible => cores::write_set(call.cpu, cores::Kind::Core, None, out),
+        E::CoresMax => writeln!(out, "{}", CORES_MAX - 1),
+        E::CorePackage | E::CoreNumber | E::CoreIsa | E::CoreExtensions | E::CoreVectorBytes => {
+            cores::write_what_it_is(call.cpu, node, out)
+        }
+        E::ThreadSiblings | E::CoreCpus | E::CoreSiblings | E::PackageCpus => {
+            cores::write_siblings(call.cpu, node, false, out)
+        }
+        E::ThreadSiblingsList | E::CoreCpusList | E::CoreSiblingsList | E::PackageCpusList => {
+            cores::write_siblings(call.cpu, node, true, out)
+        }
         E::HiddenOnline => cores::write_set(call.cpu, cores::Kind::Hidden, Some(true), out),
         E::HiddenOffline => cores::write_set(call.cpu, cores::Kind::Hidden, Some(false), out),
         E::HiddenPresent => cores::write_set(call.cpu, cores::Kind::Hidden, None, out),
         E::CoreOnline | E::HiddenHartOnline => cores::write_is_online(call.cpu, node, out),
-        E::SysfsRoot | E::Devices | E::SystemDevices | E::Cores | E::Core | E::HiddenHarts | E::HiddenHart => Ok(()),
+        E::SysfsRoot
+        | E::Devices
+        | E::SystemDevices
+        | E::Cores
+        | E::Core
+        | E::HiddenHarts
+        | E::HiddenHart
+        | E::Topology => Ok(()),
         E::Sys | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs => Ok(()),
         E::Process | E::ProcessCmdline | E::ProcessEnviron | E::ProcessExe | E::ProcessCwd | E::ProcessRoot => Ok(()),
         E::ProcessVectors | E::ProcessFd | E::ProcessFdLink | E::ProcessTask => Ok(()),
