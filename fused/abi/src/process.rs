@@ -4,6 +4,8 @@ use motet_layout::Isa;
 
 use crate::wire::wire_struct;
 
+/// `personality`: programs are not placed at random.
+pub const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
 /// `clone`: the signal to the parent at exit, within the flags.
 pub const CSIGNAL: u64 = 0xff;
 /// `clone`: one address space.

@@ -79,7 +79,10 @@ pool_struct! {
         168 pub reclamations: AtomicU32,
         /// What real-time threads may use of a core while others wait: 1 more than microseconds of a period; 0: nobody has said; `u32::MAX`: all.
         172 pub realtime_limit: AtomicU32,
-        176 _pad0: [Cell64; 2],
+        /// Whether programs are placed at random: 1 more than `/proc/sys/kernel/randomize_va_space`; 0: nobody has said.
+        176 pub random_places: AtomicU32,
+        180 _pad5: Cell32,
+        184 _pad0: Cell64,
         /// The latest reading of the machine's clock that anyone was given, in nanoseconds (`motet_protocol::clock`). Raised
         /// by whoever reads. Alone in its cache line. Not used on timed machines.
         192 pub latest_reading_ns: AtomicU64,

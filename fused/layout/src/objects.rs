@@ -391,7 +391,9 @@ pool_struct! {
         132 pub vector_lengths: AtomicU32,
         /// What `PR_SVE_SET_VL` has said of programs that it executes: SVE's length in bytes, and `PR_SVE_VL_INHERIT`.
         136 pub next_length: Cell32,
-        140 _pad2: [Cell32; 5],
+        /// `personality`: `ADDR_NO_RANDOMIZE` or 0.
+        140 pub personality: Cell32,
+        144 _pad2: [Cell32; 4],
         /// The program's file (file-system node).
         160 pub exe: [Cell64; 2],
         /// [`Isa`](crate::Isa) of the program.

@@ -1,4 +1,4 @@
-//! Random bytes for user programs.
+//! Random bytes for user programs, and whether programs are placed at random.
 //!
 //! The host seeds the pool with real entropy; a counter in the pool, which every request advances, and the clock are
 //! mixed with the seed by SplitMix64 steps. Good for hash seeds and temporary names, not for keys that matter.
@@ -29,6 +29,49 @@ pub fn fill<M: Machine>(cpu: &Cpu<M>, into: &mut [u8]) {
         }
         piece.copy_from_slice(&word.to_le_bytes()[..piece.len()]);
     }
+}
+
+/// Where the parts of a new program are: `/proc/sys/kernel/randomize_va_space` is the number of each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placed {
+    /// At the same addresses each time.
+    AsEver = 0,
+    /// At random, but the heap, which begins where the program ends.
+    AtRandomButTheHeap = 1,
+    /// At random.
+    AtRandom = 2,
+}
+
+/// Where new programs are placed. If nobody has said: at random, but on timed machines as ever, so that times do not depend on it.
+pub fn placed<M: Machine>(cpu: &Cpu<M>) -> Placed {
+    match cpu.pool.header().random_places.load(Ordering::Relaxed) {
+        0 if cpu.is_timed() => Placed::AsEver,
+        1 => Placed::AsEver,
+        2 => Placed::AtRandomButTheHeap,
+        _ => Placed::AtRandom,
+    }
+}
+
+/// Sets that by the text of `/proc/sys/kernel/randomize_va_space`.
+///
+/// # Errors
+/// `EINVAL`: it is none of 0, 1 and 2.
+pub fn set_placed<M: Machine>(cpu: &Cpu<M>, text: &[u8]) -> Result<(), Errno> {
+    let said = match text.trim_ascii() {
+        b"0" => Placed::AsEver,
+        b"1" => Placed::AtRandomButTheHeap,
+        b"2" => Placed::AtRandom,
+        _ => return Err(Errno::EINVAL),
+    };
+    cpu.pool.header().random_places.store(said as u32 + 1, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Random words.
+pub fn words<M: Machine, const N: usize>(cpu: &Cpu<M>) -> [u64; N] {
+    let mut words = [[0; 8]; N];
+    fill(cpu, words.as_flattened_mut());
+    words.map(u64::from_le_bytes)
 }
 
 /// `getrandom(buffer, length, flags)`.

@@ -10,7 +10,7 @@ use crate::{
     call::{Call, SysResult},
     crossing, extension, file, futex,
     mm::{advice, calls as memory, mremap, place},
-    process::{cores, exec, exit, fork, identity, ids, isa, limits, prctl, schedule, system, usage, wait},
+    process::{cores, exec, exit, fork, identity, ids, isa, limits, places, prctl, schedule, system, usage, wait},
     random, time,
 };
 
@@ -210,6 +210,7 @@ fn serve<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
         S::Lchown => file::lchown(call),
         S::Fchown => file::fchown(call),
         S::Fchownat => file::fchownat(call),
+        S::Personality => places::personality(call),
         S::Umask => file::umask(call),
         S::Utimensat => file::utimensat(call),
         S::Utimes => file::utimes(call),

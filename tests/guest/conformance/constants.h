@@ -78,6 +78,9 @@
 #ifndef STATX_BTIME
 #define STATX_BTIME 0x800
 #endif
+#ifndef ADDR_NO_RANDOMIZE
+#define ADDR_NO_RANDOMIZE 0x40000
+#endif
 #ifndef AT_STATX_FORCE_SYNC
 #define AT_STATX_FORCE_SYNC 0x2000
 #endif

@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use crate::{
-    crossing::Programs,
+    crossing::{Programs, compiled as compiled_for_all},
     process::{self, ISAS, Motet},
     trial::{Trial, trial},
 };
@@ -13,8 +13,29 @@ use crate::{
 pub fn trials() -> Vec<Trial> {
     vec![
         trial("hostile::attempts_on_others_end_as_on_linux", on_machine),
+        trial("hostile::addresses_of_one_program_say_nothing_of_the_next", placed),
         trial("hostile::the_table_is_that_of_the_hosts_linux", on_host),
     ]
+}
+
+/// Programs are placed at random on each instruction set, unless they or the superuser say otherwise, and on timed machines.
+fn placed() -> Result<(), String> {
+    let programs = compiled_for_all("placed", &["-O1"])?;
+    let placed = |way: &str| format!("stack {way} heap {way} mappings {way}\n");
+    let (at_random, as_ever) = (placed("at random"), placed("as ever"));
+    let each = |isa: &&str| format!("on {isa} /in/programs/placed; ");
+    let command: String = ISAS.iter().map(each).collect();
+    let setting = "/proc/sys/kernel/randomize_va_space";
+    let command =
+        format!("cat {setting}; {command} echo 0 >{setting}; /in/programs/placed; echo 3 >{setting}; cat {setting}");
+    let both = format!("unasked: {at_random}personality: {as_ever}");
+    let neither = format!("unasked: {as_ever}personality: {as_ever}");
+    let ended = Motet::run(["--in".as_ref(), programs.path.as_os_str()]).arguments(["--", &command]).wait();
+    ended.expect_code(0)?.expect_output(&format!("2\n{}{neither}0\n", both.repeat(ISAS.len())))?;
+    let ended = Motet::run(["--timed", "--quiet", "--in"])
+        .arguments([programs.path.as_os_str(), "--".as_ref(), "/in/programs/placed".as_ref()])
+        .wait();
+    ended.expect_code(0)?.expect_output(&neither).map(drop)
 }
 
 /// The program's sources.

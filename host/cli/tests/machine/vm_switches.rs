@@ -36,8 +36,8 @@ fn waits(output: &str) -> Vec<u32> {
     output.lines().filter_map(|line| line.split_once(' ')?.1.trim().parse().ok()).collect()
 }
 
-/// Two guests that compute, and one that waits for its timer five times, a millisecond each: it runs within 50 us of that, and within 20 except
-/// for the first time. Before and after, the others go on, each for a part.
+/// Two guests that compute, and one that waits for its timer five times, a millisecond each: it runs within 60 us of that, and within 20 except
+/// for the first time, when nothing of its way is in a cache (48 to 50 us, as the kernel's code lies). Before and after, the others go on, each for a part.
 fn at_once() -> Result<(), String> {
     let command = "time() { awk -v id=$1 '$1 == id { print $7 }' /proc/vms; }; \
         share() { a=$(time 1) b=$(time 2); sleep 0.1; a=$(($(time 1) - a)) b=$(($(time 2) - b)); \
@@ -49,7 +49,7 @@ fn at_once() -> Result<(), String> {
     let output = ended.expect_code(0)?.output.clone();
     let waits = waits(&output);
     let is_at_once = waits.len() == 5
-        && waits.iter().all(|ticks| (10_000..10_500).contains(ticks))
+        && waits.iter().all(|ticks| (10_000..10_600).contains(ticks))
         && waits[1..].iter().all(|ticks| *ticks < 10_200);
     let goes_on = output.lines().filter(|line| line.trim() == "both").count() == 2;
     if is_at_once && goes_on { Ok(()) } else { Err(output) }

@@ -6,17 +6,17 @@ use motet_abi::{
     Errno,
     file::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, R_OK},
     registers,
-    time::RLIMIT_STACK,
 };
 use motet_hal::Machine;
 use motet_layout::{
-    CoreId, InodeRecord, Isa, IslandId, PAGE_SIZE, ProcessRecord, SpaceRecord, ThreadRecord, USER_END, VMA_STACK,
+    CoreId, InodeRecord, Isa, IslandId, PAGE_SIZE, ProcessRecord, SpaceRecord, ThreadRecord, VMA_STACK,
 };
 use motet_protocol::{Context, fs, lock::lock, run_queue, slab, threads, wait};
 
 use super::{
     exit::kill_other_threads,
     load::{Executable, INTERPRETER_MAX, NO_HEADERS},
+    places::Places,
     refusal::Refusal,
     stack::{self, Image, StackBuilder},
     strings::{Command, Prefix, StringSource, Strings, ToldName},
@@ -31,20 +31,9 @@ use crate::{
     mm,
     permission::{self, FileRights, Identity, Owned},
     signal,
-    tree::{self, limit_of, lock_tree},
+    tree::{self, lock_tree},
 };
 
-/// Where position-independent programs and their interpreters are loaded.
-const PROGRAM_BIAS: u64 = 0x5555_5555_0000;
-const INTERPRETER_BIAS: u64 = 0x7fff_c000_0000;
-/// Mappings go below this, the stack above.
-const MMAP_TOP: u64 = 0x7fff_b000_0000;
-/// What the stack may grow to at most, of all addresses (Linux `mmap_base`: five sixths).
-const STACK_ROOM_MAX: u64 = USER_END / 6 * 5;
-/// A stack does not come closer to a mapping.
-const STACK_GUARD: u64 = 1 << 20;
-/// Mappings begin lower by multiples of this for large stacks, so that tables of pages are as they are for others.
-const LOWER_BY: u64 = 1 << 30;
 /// Interpreter scripts that lead to one another.
 const SCRIPTS_MAX: usize = 4;
 /// Bytes of a script's first line that count.
@@ -257,9 +246,9 @@ fn fill<M: Machine>(
     identity: Identity,
 ) -> Result<Image, Refusal> {
     let cpu = call.cpu;
-    let lower_by = lower_by(limit_of(call.process, RLIMIT_STACK));
-    space.mmap_top.set(MMAP_TOP - lower_by);
-    let program = executable.map(cpu, space, inode, PROGRAM_BIAS)?;
+    let places = Places::choose(cpu, call.process, identity);
+    space.mmap_top.set(places.mappings_top);
+    let program = executable.map(cpu, space, inode, places.program_bias)?;
     call.serve_due(BUDGET);
     let mut path = [0; INTERPRETER_MAX];
     let interpreter = match executable.interpreter(cpu, inode, &mut path)? {
@@ -276,17 +265,17 @@ fn fill<M: Machine>(
             if interpreter.isa != executable.isa {
                 return Err(Errno::ELIBBAD.into());
             }
-            Some(interpreter.map(cpu, space, file.inode(), INTERPRETER_BIAS - lower_by).map_err(bad)?)
+            Some(interpreter.map(cpu, space, file.inode(), places.interpreter_bias).map_err(bad)?)
         }
     };
-    let heap = program.end.next_multiple_of(PAGE_SIZE);
+    let heap = program.end.next_multiple_of(PAGE_SIZE) + places.before_heap;
     space.brk[0].set(heap);
     space.brk[1].set(heap);
     // What is written here is read there; later pages of the stack are whoever's that runs then.
     let node = mm::place::node_of(island);
-    mm::insert(cpu, space, &mm::VmaSpec { node, ..stack::spec(call.process) })?;
+    mm::insert(cpu, space, &mm::VmaSpec { node, ..stack::spec(call.process, places.stack_top) })?;
     call.serve_due(BUDGET);
-    let builder = StackBuilder { call, space, isa: executable.isa, identity, name };
+    let builder = StackBuilder { call, space, isa: executable.isa, identity, name, top: places.stack_top };
     builder.map_stubs(space.fat.get() != 0, node)?;
     let entry = interpreter.as_ref().map_or(program.entry, |interpreter| interpreter.entry);
     let stack = builder.build(strings, &program, interpreter.as_ref())?;
@@ -296,13 +285,6 @@ fn fill<M: Machine>(
         }
     });
     Ok(Image { space, entry, identity, ..stack })
-}
-
-/// By how much mappings begin lower than usually, so that the stack can grow to this limit. What is mapped stays where it is if the limit is raised
-/// later.
-fn lower_by(stack_max: u64) -> u64 {
-    let room = stack_max.saturating_add(STACK_GUARD).min(STACK_ROOM_MAX);
-    room.saturating_sub(USER_END - INTERPRETER_BIAS).next_multiple_of(LOWER_BY)
 }
 
 /// Whether no other thread of the process is left. The list tells, not the count: a thread that has left the list, under
@@ -384,6 +366,9 @@ fn take_identity<M: Machine>(call: &Call<M>, identity: Identity, program: &Inode
     let readable = FileRights::of(process).check(program, R_OK).is_ok();
     identity.become_of(process);
     permission::start_program(process, readable && !identity.is_secure());
+    if identity.is_secure() {
+        process.personality.set(0);
+    }
 }
 
 /// The only thread left takes the process's id, if it was not the first one.

@@ -297,6 +297,7 @@ fn inherit<M: Machine>(cpu: &Cpu<M>, parent: &ProcessRecord, child: &ProcessReco
     }
     child.isa.store(parent.isa.load(Ordering::Relaxed), Ordering::Relaxed);
     child.umask.set(parent.umask.get());
+    child.personality.set(parent.personality.get());
     child.vector_lengths.store(parent.vector_lengths.load(Ordering::Relaxed), Ordering::Relaxed);
     child.next_length.set(parent.next_length.get());
     child.crossing_policy.store(parent.crossing_policy.load(Ordering::Relaxed), Ordering::Relaxed);

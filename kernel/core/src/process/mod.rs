@@ -10,6 +10,7 @@ pub mod ids;
 pub mod isa;
 pub mod limits;
 mod load;
+pub mod places;
 pub mod prctl;
 pub mod recover;
 mod refusal;

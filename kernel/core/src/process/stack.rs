@@ -2,7 +2,7 @@
 
 use motet_abi::{Errno, elf as abi, sigframe, stubs, time::RLIMIT_STACK};
 use motet_hal::{Access, Machine};
-use motet_layout::{Isa, PAGE_SIZE, ProcessRecord, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_STACK, VMA_WRITE};
+use motet_layout::{Isa, PAGE_SIZE, ProcessRecord, SpaceRecord, VMA_EXECUTE, VMA_READ, VMA_STACK, VMA_WRITE};
 
 use super::{
     load::Loaded,
@@ -17,14 +17,14 @@ use crate::{
     tree::limit_of,
 };
 
-const STACK_TOP: u64 = USER_END;
 /// Words that are written to the stack at once.
 const WORDS_AT_ONCE: usize = 20;
+/// The most that is mapped of the stack at the start.
 const STACK_LEN: u64 = 128 << 10;
-/// The most that is mapped of the stack at the start; it grows downwards.
+/// What a stack is, wherever it is. It grows downwards.
 const STACK: mm::VmaSpec = mm::VmaSpec {
-    start: STACK_TOP - STACK_LEN,
-    end: STACK_TOP,
+    start: 0,
+    end: 0,
     flags: VMA_READ | VMA_WRITE | VMA_STACK,
     inode: None,
     offset: 0,
@@ -33,10 +33,10 @@ const STACK: mm::VmaSpec = mm::VmaSpec {
     view: mm::View { store: [0; 4], pin: None, local_calls: 0 },
 };
 
-/// The stack's VMA at the start, of a program that a process executes.
-pub fn spec(process: &ProcessRecord) -> mm::VmaSpec {
+/// The stack's VMA at the start, of a program that a process executes; it ends at `top`.
+pub fn spec(process: &ProcessRecord, top: u64) -> mm::VmaSpec {
     let limit = limit_of(process, RLIMIT_STACK) & !(PAGE_SIZE - 1);
-    mm::VmaSpec { start: STACK_TOP - STACK_LEN.min(limit.max(PAGE_SIZE)), ..STACK }
+    mm::VmaSpec { start: top - STACK_LEN.min(limit.max(PAGE_SIZE)), end: top, ..STACK }
 }
 
 /// A program loaded into a new space.
@@ -58,6 +58,8 @@ pub struct StackBuilder<'a, 'b, M: Machine> {
     pub identity: Identity,
     /// By which name the program was executed.
     pub name: ToldName<'a>,
+    /// Where the stack ends.
+    pub top: u64,
 }
 
 impl<M: Machine> StackBuilder<'_, '_, M> {
@@ -85,7 +87,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
                 return Err(Errno::E2BIG.into());
             }
         }
-        let name_at = STACK_TOP - 16 - self.name.len();
+        let name_at = self.top - 16 - self.name.len();
         self.name
             .parts()
             .into_iter()

@@ -32,7 +32,7 @@ use crate::{
     cursor::Cursor,
     due, mm,
     permission::{self, FileRights, Identity},
-    realtime, tree as processes, vm,
+    random, realtime, tree as processes, vm,
 };
 use text::{Place, Text};
 use tree::{DIRECTORY, Entry, Entry as E, TABLE};
@@ -314,8 +314,8 @@ pub fn read<M: Machine>(
     text.finish()
 }
 
-/// Writes to a file: a process's name, the instruction set that its programs start on, whether a core is in use, and the limit of real-time
-/// threads, can be written.
+/// Writes to a file: a process's name, the instruction set that its programs start on, whether a core is in use, the limit of real-time
+/// threads, and whether programs are placed at random, can be written.
 pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -> SysResult {
     let len = from.remaining();
     let mut line = [0; 16];
@@ -327,6 +327,7 @@ pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -
         E::ProcessStartIsa => write_start_isa(call, node.id, &line[..end])?,
         E::CoreOnline | E::HiddenHartOnline => cores::set_online(call, node, &line[..end])?,
         E::RealtimeRuntime => realtime::set_limit(call.cpu, &line[..end])?,
+        E::RandomPlaces => random::set_placed(call.cpu, &line[..end])?,
         _ => return Err(Errno::EACCES.into()),
     }
     Ok(len)
@@ -380,6 +381,7 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::Osrelease => writeln!(out, "{}", KERNEL_RELEASE),
         E::PidMax | E::ThreadsMax => writeln!(out, "{}", threads::TIDS),
         E::OvercommitMemory => out.write_str("0\n"),
+        E::RandomPlaces => writeln!(out, "{}", random::placed(call.cpu) as u32),
         E::ProtectedHardlinks | E::ProtectedSymlinks => out.write_str("1\n"),
         E::RealtimePeriod => writeln!(out, "{}", realtime::PERIOD_US),
         E::RealtimeRuntime => match realtime::limit_us(call.cpu) {
@@ -397,6 +399,7 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::ProcessStatus => process::status(call.cpu, node.id, out),
         E::ProcessStatm => process::statm(call.cpu, node.id, out),
         E::ProcessComm => process::comm(call.cpu, node.id, out),
+        E::ProcessPersonality => process::personality(call.cpu, node.id, out),
         E::ProcessMaps => process::maps(call, node.id, out),
         E::ProcessLimits => process::limits(call.cpu, node.id, out),
         E::ProcessCrossings => {

@@ -190,6 +190,12 @@ pub fn comm<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
     writeln!(out, "{}", summary.name())
 }
 
+/// `personality`: what the call of that name says.
+pub fn personality<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
+    let Some(persona) = with_thread(cpu, id, |_, process| process.personality.get()) else { return Ok(()) };
+    writeln!(out, "{persona:08x}")
+}
+
 /// `limits`: what `getrlimit` says.
 pub fn limits<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult {
     let of = |_: &ThreadRecord, process: &ProcessRecord| process.limits.each_ref().map(Cell64::get);
