@@ -171,9 +171,9 @@ pub struct RunOptions {
     /// Run one core at a time, so that two runs are the same (with --timed)
     #[arg(long, requires = "timed")]
     pub deterministic: bool,
-    /// Farthest that one running core may be ahead of another, in simulated microseconds; LEAST:MOST, such as 10:1000, lets it
-    /// grow while islands exchange nothing (with --timed)
-    #[arg(long, value_name = "US", default_value = "10", value_parser = quantum, requires = "timed")]
+    /// Farthest that one running core may be ahead of another, in simulated microseconds; auto: 10, and down to 0.1 while cores
+    /// use the same lines out of turn; LEAST:MOST, such as 10:1000, lets it grow while islands exchange nothing (with --timed)
+    #[arg(long, value_name = "US", default_value = "auto", value_parser = quantum, requires = "timed")]
     pub quantum: Quantum,
     /// Write what was simulated to this file, as JSON, which docs/stats.md describes (with --timed)
     #[arg(long, value_name = "FILE", requires = "timed")]
@@ -416,19 +416,31 @@ fn qemu_arguments(text: &str) -> Result<(String, Vec<String>), String> {
 /// How far running cores may be apart, in simulated microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantum {
+    /// While cores use the same lines out of turn.
+    pub shortest_us: f64,
     /// While islands exchange something.
     pub least_us: f64,
     /// When they have not for long.
     pub most_us: f64,
 }
 
+impl Quantum {
+    /// As short as what is exchanged makes necessary.
+    pub const AUTO: Self = Self { shortest_us: 0.1, least_us: 10.0, most_us: 10.0 };
+}
+
 fn quantum(text: &str) -> Result<Quantum, String> {
+    if text == "auto" {
+        return Ok(Quantum::AUTO);
+    }
     let (least, most) = text.split_once(':').unwrap_or((text, text));
     let microseconds = |text: &str| text.parse::<f64>().ok().filter(|value| (0.1..=100_000.0).contains(value));
     match (microseconds(least), microseconds(most)) {
-        (Some(least_us), Some(most_us)) if least_us <= most_us => Ok(Quantum { least_us, most_us }),
+        (Some(least_us), Some(most_us)) if least_us <= most_us => {
+            Ok(Quantum { shortest_us: least_us, least_us, most_us })
+        }
         (Some(_), Some(_)) => Err("LEAST:MOST, and LEAST is more than MOST".into()),
-        _ => Err("a number of microseconds from 0.1 to 100000, or two of them: LEAST:MOST".into()),
+        _ => Err("auto, a number of microseconds from 0.1 to 100000, or two of them: LEAST:MOST".into()),
     }
 }
 
@@ -483,8 +495,9 @@ mod tests {
 
     #[test]
     fn a_quantum_is_fixed_or_grows() {
-        assert_eq!(quantum("2.5"), Ok(Quantum { least_us: 2.5, most_us: 2.5 }));
-        assert_eq!(quantum("10:1000"), Ok(Quantum { least_us: 10.0, most_us: 1000.0 }));
+        assert_eq!(quantum("2.5"), Ok(Quantum { shortest_us: 2.5, least_us: 2.5, most_us: 2.5 }));
+        assert_eq!(quantum("10:1000"), Ok(Quantum { shortest_us: 10.0, least_us: 10.0, most_us: 1000.0 }));
+        assert_eq!(quantum("auto"), Ok(Quantum::AUTO));
         for wrong in ["", "0", "1e9", "10:", ":10", "10:9", "10:1000:2", "10:x", "-1", "nan", "10:inf"] {
             assert!(quantum(wrong).is_err(), "{wrong}");
         }

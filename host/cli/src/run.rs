@@ -37,7 +37,8 @@ use crate::{
 /// See [`motet_fabric::run::run`].
 pub fn run(options: &RunOptions) -> Result<u8> {
     if options.deterministic && options.quantum.most_us > options.quantum.least_us {
-        let message = "--deterministic needs a fixed --quantum, such as 10: cores take turns of that length";
+        let message =
+            "--deterministic needs --quantum auto or a fixed one, such as 10: cores take turns of that length";
         return Err(Error::new(ErrorKind::Usage, message));
     }
     let root = project::root()?;
@@ -46,6 +47,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
         plugin: project::target(&root).join(timed::plugin_path()),
         quantum_ps: (options.quantum.least_us * 1e6) as u64,
         quantum_max_ps: (options.quantum.most_us * 1e6) as u64,
+        quantum_least_ps: (options.quantum.shortest_us * 1e6) as u64,
         deterministic: options.deterministic,
         accesses: options
             .accesses

@@ -24,7 +24,7 @@ pub fn run(options: VmRunOptions) -> Result<u8> {
         output: None,
         timed: options.timed,
         deterministic: false,
-        quantum: Quantum { least_us: 10.0, most_us: 10.0 },
+        quantum: Quantum::AUTO,
         stats: None,
         report: None,
         trace: None,

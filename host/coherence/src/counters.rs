@@ -181,9 +181,11 @@ pub(crate) enum Together {
     DataFromL3,
     /// Modified lines that left L2 where it is the last level: written back by it, and to memory.
     WriteBacks,
+    /// Lines that this core asked for again soon after others had taken them: in none of the counts.
+    LinesBack,
 }
 
-const TOGETHER: usize = Together::WriteBacks as usize + 1;
+const TOGETHER: usize = Together::LinesBack as usize + 1;
 /// Words of a core's counters in the region, whole lines.
 pub(crate) const COUNTER_WORDS: usize = (counter_names().len() + TOGETHER).next_multiple_of(8);
 /// A core's counters in the region.

@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::core::Core;
-use crate::counters::Count;
+use crate::counters::{Count, Together};
 
 /// Lines that are remembered for each core; a power of two.
 const SLOTS: usize = 64;
@@ -24,6 +24,8 @@ const HEAD_WORDS: usize = 8;
 pub(crate) const DOUBT_WORDS: usize = HEAD_WORDS + SLOTS * SLOT_WORDS;
 /// Who asks for a line again within this part of the time that the other one was out of turn, used it in that time.
 const SOON_PART: u64 = 2;
+/// A line that is asked for again within this time goes back and forth: the usual quantum.
+const BACK_PS: u64 = 10_000_000;
 /// Being out of turn for less than this is of no account: the least quantum, and a step of it.
 const TOLERATED_PS: u64 = 125_000;
 
@@ -80,25 +82,46 @@ impl<'a> Doubt<'a> {
         self.slot(line)[0].store(0, Relaxed);
     }
 
-    /// This core asks for a line that it may have lost, which costs so much: from when to when somebody else was out of turn, if this core would have
-    /// noticed.
-    fn out_of_turn(&self, line: u64, cost_ps: u64) -> Option<(u64, u64)> {
+    /// What is noted of a line that this core asks for, if it has lost it. It is forgotten.
+    fn take_loss(&self, line: u64) -> Option<Loss> {
         let [lost, taken_ps, clock_ps, got_ps] = self.slot(line) else { return None };
         if lost.load(Relaxed) != line + 1 {
             return None;
         }
         lost.store(0, Relaxed);
         let [taken_ps, clock_ps, got_ps] = [taken_ps, clock_ps, got_ps].map(|word| word.load(Relaxed));
-        let now_ps = self.now_ps();
+        Some(Loss { taken_ps, clock_ps, got_ps })
+    }
+}
+
+/// How a core has lost a line.
+struct Loss {
+    /// The taker's time.
+    taken_ps: u64,
+    /// The core's time.
+    clock_ps: u64,
+    /// When it got a line from others last.
+    got_ps: u64,
+}
+
+impl Loss {
+    /// How long after that a time of the core is.
+    fn since_ps(&self, now_ps: u64) -> u64 {
+        now_ps.saturating_sub(self.clock_ps)
+    }
+
+    /// The core asks for the line again, which costs so much: from when to when the other one was out of turn, if this core would
+    /// have noticed.
+    fn out_of_turn(&self, now_ps: u64, cost_ps: u64) -> Option<(u64, u64)> {
         // It was taken at a time that this core has not come to; or at one that it had passed. A core that waits for one line does not stop before its
         // next access, if both are of one block: so it can be ahead by that, and who comes first does not change how often they meet.
-        let (from_ps, to_ps, tolerated_ps) = if now_ps < taken_ps {
-            (now_ps, taken_ps, cost_ps + TOLERATED_PS)
+        let (from_ps, to_ps, tolerated_ps) = if now_ps < self.taken_ps {
+            (now_ps, self.taken_ps, cost_ps + TOLERATED_PS)
         } else {
-            (taken_ps.max(got_ps), clock_ps, TOLERATED_PS)
+            (self.taken_ps.max(self.got_ps), self.clock_ps, TOLERATED_PS)
         };
         let doubtful_ps = to_ps.saturating_sub(from_ps);
-        let is_soon = now_ps.saturating_sub(clock_ps) < doubtful_ps / SOON_PART;
+        let is_soon = self.since_ps(now_ps) < doubtful_ps / SOON_PART;
         (is_soon && doubtful_ps >= tolerated_ps).then_some((from_ps, to_ps))
     }
 }
@@ -116,17 +139,32 @@ impl Core<'_> {
         self.counters[Count::doubtful_exchanges as usize].load(Relaxed)
     }
 
+    /// How often this core has asked for a line again soon after others had taken it, in turn or not: likewise.
+    pub fn lines_back(&self) -> u64 {
+        Together::LinesBack.word(self.counters).load(Relaxed)
+    }
+
     /// An access to a line that other cores have, or had, has cost so much.
     #[inline(never)]
     pub(crate) fn has_met_others(&self, line: u64, cost_ps: u64) {
         let doubt = &self.state.doubt;
-        if let Some((from_ps, to_ps)) = doubt.out_of_turn(line, cost_ps) {
+        if let Some(loss) = doubt.take_loss(line) {
+            self.got_back(&loss, cost_ps);
+        }
+        doubt.got_ps.store(doubt.now_ps() + cost_ps, Relaxed);
+    }
+
+    fn got_back(&self, loss: &Loss, cost_ps: u64) {
+        let doubt = &self.state.doubt;
+        if loss.since_ps(doubt.now_ps()) < BACK_PS {
+            Together::LinesBack.count(self.counters);
+        }
+        if let Some((from_ps, to_ps)) = loss.out_of_turn(doubt.now_ps(), cost_ps) {
             self.count(Count::doubtful_exchanges, 1);
             // Several lines may be out of turn at the same time.
             let counted_ps = doubt.counted_ps.load(Relaxed);
             self.count(Count::doubtful_ps, to_ps.saturating_sub(from_ps.max(counted_ps)));
             doubt.counted_ps.store(to_ps.max(counted_ps), Relaxed);
         }
-        doubt.got_ps.store(doubt.now_ps() + cost_ps, Relaxed);
     }
 }

@@ -46,6 +46,8 @@ pub struct Options {
     pub quantum_ps: u64,
     /// The same after islands have exchanged nothing for long, not less.
     pub quantum_max_ps: u64,
+    /// The same while cores use the same lines out of turn, not more.
+    pub quantum_least_ps: u64,
     /// One core runs at a time, and nothing depends on the host's time.
     pub deterministic: bool,
     /// Which accesses are kept one by one.
@@ -172,8 +174,8 @@ impl Clocks {
         let accesses = options.accesses.map(make_accesses).transpose()?;
         let points = if options.points.is_empty() { None } else { Some(PointFiles::create(&options.points)?) };
         let description = qemu::memory_file(machine.text.as_bytes())?;
-        let &Options { quantum_ps, quantum_max_ps, deterministic, .. } = options;
-        let settings = Settings { quantum_ps, quantum_max_ps, deterministic };
+        let &Options { quantum_ps, quantum_max_ps, quantum_least_ps, deterministic, .. } = options;
+        let settings = Settings { quantum_ps, quantum_max_ps, quantum_least_ps, deterministic };
         region.set_up(settings, cores);
         for (island, spec) in machine.islands.iter().enumerate() {
             let first = island * CORES_PER_ISLAND_MAX;

@@ -78,6 +78,14 @@ pub fn has_exchanged(vcpu: &mut Vcpu) -> bool {
     std::mem::replace(&mut time.exchanges, exchanges) != exchanges
 }
 
+/// Whether others have used a core's lines out of turn since this was asked, and whether lines came back that others had taken.
+pub fn has_doubted(vcpu: &mut Vcpu) -> [bool; 2] {
+    let Some((core, time)) = CORES.get(vcpu) else { return [false; 2] };
+    let counts = [core.caches.doubts(), core.caches.lines_back()];
+    let before = std::mem::replace(&mut time.doubts, counts);
+    [counts[0] != before[0], counts[1] != before[1]]
+}
+
 /// A virtual CPU enters a line of instructions that is not the one fetched last in its set of L1I; `line`: its address.
 ///
 /// Fetching the line that was fetched last in its set hits L1I, and no replacement policy changes its mind by it. So

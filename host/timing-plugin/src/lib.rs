@@ -86,6 +86,9 @@ pub struct VcpuTime {
     recent_lines: [u64; RECENT_LINES],
     /// What the model said last of exchanges with others ([`motet_coherence::Core::exchanges`]).
     exchanges: u64,
+    /// The same of lines that others used out of turn, and of lines that came back ([`motet_coherence::Core::doubts`],
+    /// [`motet_coherence::Core::lines_back`]).
+    doubts: [u64; 2],
     /// 1 + the instructions in `counts` when the core's kernel last said that it is about to ring; 0: not since the last boundary.
     rung: u64,
     /// By number of pages: 1 + the address of a page of code that the core has entered, and whose translation it has since.
@@ -97,7 +100,7 @@ pub struct VcpuTime {
     /// When that was: [`Plugin::account`].
     booked_ps: u64,
     /// Makes the size a power of two: translated code then shifts the number of its virtual CPU, and does not multiply it.
-    _rest: [u64; 31],
+    _rest: [u64; 29],
 }
 
 const _: () = assert!(size_of::<VcpuTime>() == 2048);
@@ -356,6 +359,22 @@ impl Plugin {
         }
     }
 
+    /// Tells others what time the core's clock shows, and whether it has met them since this was done last.
+    fn note_met(&self, vcpu: &mut Vcpu, core: usize, now_ps: u64) {
+        caches::note_clock(vcpu, now_ps);
+        let settings = self.timing.settings();
+        if settings.grows() && caches::has_exchanged(vcpu) {
+            self.timing.note_exchange(now_ps);
+        }
+        if settings.shrinks() {
+            match caches::has_doubted(vcpu) {
+                [true, _] => self.timing.note_doubt(core, now_ps),
+                [false, true] => self.timing.note_return(core, now_ps),
+                [false, false] => {}
+            }
+        }
+    }
+
     /// Goes on at `now_ps`, with a boundary after `step_ps`; nothing is left that has not been booked.
     fn resume(&self, vcpu: &mut Vcpu, now_ps: u64, step_ps: u64) {
         let time = self.times.get(vcpu);
@@ -418,12 +437,9 @@ fn boundary(vcpu: &mut Vcpu, _data: usize) {
         return; // it comes again before the next block
     }
     let (settings, now_ps) = (plugin.timing.settings(), plugin.now_ps(vcpu));
-    caches::note_clock(vcpu, now_ps);
-    if settings.grows() && caches::has_exchanged(vcpu) {
-        plugin.timing.note_exchange(now_ps);
-    }
+    plugin.note_met(vcpu, core, now_ps);
     let time = plugin.times.get(vcpu);
-    let step_ps = settings.step_ps();
+    let step_ps = plugin.timing.step_of_ps(core);
     if now_ps.wrapping_sub(time.booked_ps) + step_ps <= settings.quantum_ps && plugin.timing.passes(core, now_ps) {
         time.go_on(now_ps, settings.quantum_ps - step_ps);
         return caches::begin_step(plugin, vcpu, core);
@@ -443,8 +459,8 @@ fn fell_asleep(vcpu: &mut Vcpu) {
     let Some(plugin) = PLUGIN.get() else { return };
     let Some(core) = plugin.core(vcpu) else { return firmware::fell_asleep(plugin, vcpu) };
     let now_ps = plugin.account(vcpu, core);
-    caches::note_clock(vcpu, now_ps);
     // Before others have their turn, who may take lines from this core.
+    plugin.note_met(vcpu, core, now_ps);
     plugin.sample(core, now_ps);
     plugin.timing.sleep(core, now_ps);
     plugin.resume(vcpu, now_ps, 0);

@@ -9,7 +9,7 @@ impl<B: Bells> Timing<B> {
     /// go on.
     pub fn boundary(&self, core: usize, now_ps: u64) -> Next {
         if self.is_stopped() {
-            return self.goes_on(now_ps, false);
+            return self.goes_on(core, now_ps, false);
         }
         if self.settings.deterministic { self.turn_boundary(core, now_ps) } else { self.quantum_boundary(core, now_ps) }
     }
@@ -38,25 +38,25 @@ impl<B: Bells> Timing<B> {
         // looks again.
         self.clock(core).clock_ps.store(now_ps, Release);
         if self.stop_at_end(core) {
-            return self.goes_on(now_ps, false);
+            return self.goes_on(core, now_ps, false);
         }
         self.ring_own_alarm(core, now_ps);
         if alone {
             // The machine's time is this core's, and there is nobody to wait for, or to wake.
             self.region.now_ps.store(now_ps.max(self.region.now_ps.load(Relaxed)), Relaxed);
             self.run_devices(core, now_ps);
-            return self.goes_on(now_ps, woke);
+            return self.goes_on(core, now_ps, woke);
         }
         if self.is_free(core, now_ps) {
-            return self.goes_on(now_ps, woke);
+            return self.goes_on(core, now_ps, woke);
         }
         let view = self.advance(core);
         self.wake_parked(view);
         if view.running == 1 {
             self.keep_together(core, now_ps, view);
-            return Next { step_ps: self.step_alone_ps(core, now_ps), ..self.goes_on(now_ps, woke) };
+            return Next { step_ps: self.step_alone_ps(core, now_ps), ..self.goes_on(core, now_ps, woke) };
         }
-        Next { escaped: self.keep_together(core, now_ps, view), ..self.goes_on(now_ps, woke) }
+        Next { escaped: self.keep_together(core, now_ps, view), ..self.goes_on(core, now_ps, woke) }
     }
 
     fn turn_boundary(&self, core: usize, now_ps: u64) -> Next {
@@ -66,7 +66,7 @@ impl<B: Bells> Timing<B> {
             self.count_rings(core);
             clock.clock_ps.store(now_ps, SeqCst);
             if self.stop_at_end(core) {
-                return self.goes_on(now_ps, false);
+                return self.goes_on(core, now_ps, false);
             }
             self.advance(core);
             self.pass_turn();
@@ -74,7 +74,7 @@ impl<B: Bells> Timing<B> {
             clock.arrived.store(1, SeqCst);
         }
         if self.wait_for_turn(core) {
-            return Next { escaped: true, ..self.goes_on(now_ps, false) };
+            return Next { escaped: true, ..self.goes_on(core, now_ps, false) };
         }
         clock.running.store(1, SeqCst);
         let slept = clock.halted.load(SeqCst) != 0;
@@ -87,7 +87,8 @@ impl<B: Bells> Timing<B> {
         if self.ring_own_alarm(core, now_ps) {
             self.settle(core);
         }
-        self.goes_on(now_ps, woke)
+        self.begin_turn(core, now_ps);
+        self.goes_on(core, now_ps, woke)
     }
 
     /// The core's doorbells are to reach it now, and not at a time that the host chooses; counts if that cannot be told.

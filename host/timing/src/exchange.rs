@@ -105,6 +105,25 @@ impl<B: Bells> Timing<B> {
         }
     }
 
+    /// A core has found that another one had used the same line out of turn. In turns, only who has its turn is heard: when another one comes here,
+    /// having woken or escaped, the host chooses, and turns would be as long as it likes.
+    pub fn note_doubt(&self, core: usize, now_ps: u64) {
+        let doubted = &self.region.doubted_ps;
+        let is_heard = !self.settings.deterministic || self.clock(core).running.load(Relaxed) != 0;
+        if self.settings.shrinks() && is_heard && doubted.load(Relaxed) + self.settings.quantum_least_ps / 8 < now_ps {
+            doubted.fetch_max(now_ps, SeqCst);
+        }
+    }
+
+    /// A core has taken back a line that another one had taken, soon, though not out of turn: with a short quantum they would not be. So
+    /// it stays short.
+    pub fn note_return(&self, core: usize, now_ps: u64) {
+        let doubted_ps = self.region.doubted_ps.load(Relaxed);
+        if doubted_ps != 0 && now_ps < doubted_ps + self.settings.quantum_ps {
+            self.note_doubt(core, now_ps);
+        }
+    }
+
     /// A core has written what another one would look at in a loop, and in fact sleeps for: that one sees it when the store has
     /// arrived there.
     pub fn note_write(&self, core: usize, now_ps: u64) {

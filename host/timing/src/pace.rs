@@ -7,6 +7,8 @@
 //! The quantum may grow while no island has anything from another one (Falcon, Faraboschi, Ortega: An Adaptive Synchronization
 //! Technique for Parallel Simulation of Networked Clusters, ISPASS 2008): then it is a part of the time for which that has been so.
 //!
+//! It shrinks while cores use the same lines out of turn, which only the model of caches notices, and grows back in the same way.
+//!
 //! Where others use the host as well, giving way to them costs a time slice of theirs; and some waits are long. Then the
 //! thread sleeps ("parked"). It stores that it does and looks at the clocks once more; a core whose clock has moved
 //! stores that and then looks who is parked. So one of the two sees the other: at once if the core falls asleep or waits, which
@@ -61,6 +63,10 @@ pub(crate) struct View {
     limit_ps: u64,
     /// The last exchange among islands, as [`ClockRegion::exchanged_ps`](crate::ClockRegion).
     exchanged_ps: u64,
+    /// The last use of a line out of turn, as [`ClockRegion::doubted_ps`](crate::ClockRegion).
+    doubted_ps: u64,
+    /// How far cores run until they look again.
+    step_ps: u64,
     /// Whether a core is parked.
     parked: bool,
 }
@@ -100,16 +106,20 @@ impl<B: Bells> Timing<B> {
 
     /// Notes how far a core may run without looking at the others again.
     fn free_until(&self, core: usize, view: View) {
-        self.clock(core).free_until_ps.store(view.limit_ps, Relaxed);
-        self.clock(core).exchanged_ps.store(view.exchanged_ps, Relaxed);
+        let clock = self.clock(core);
+        clock.free_until_ps.store(view.limit_ps, Relaxed);
+        clock.exchanged_ps.store(view.exchanged_ps, Relaxed);
+        clock.doubted_ps.store(view.doubted_ps, Relaxed);
+        clock.step_ps.store(view.step_ps, Relaxed);
     }
 
     /// Whether a core may run for a step without looking at the others: nobody falls behind the slowest that it has seen, and
     /// the quantum only grows as long as nothing is exchanged.
     pub(crate) fn is_free(&self, core: usize, now_ps: u64) -> bool {
         let clock = self.clock(core);
-        now_ps + self.settings().step_ps() <= clock.free_until_ps.load(Relaxed)
+        now_ps + self.step_of_ps(core) <= clock.free_until_ps.load(Relaxed)
             && self.exchanged_ps() == clock.exchanged_ps.load(Relaxed)
+            && self.doubted_ps() == clock.doubted_ps.load(Relaxed)
     }
 
     /// The last exchange among islands; 0 if nobody needs to know.
@@ -117,11 +127,27 @@ impl<B: Bells> Timing<B> {
         if self.settings().grows() { self.region.exchanged_ps.load(Relaxed) } else { 0 }
     }
 
+    /// The last use of a line out of turn; 0 if nobody needs to know.
+    fn doubted_ps(&self) -> u64 {
+        if self.settings().shrinks() { self.region.doubted_ps.load(Relaxed) } else { 0 }
+    }
+
     /// How far ahead of the slowest core others may be, now.
-    fn quantum_ps(&self, slowest_ps: u64, exchanged_ps: u64) -> u64 {
+    fn quantum_ps(&self, slowest_ps: u64, exchanged_ps: u64, doubted_ps: u64) -> u64 {
         let settings = self.settings();
         let quiet_ps = slowest_ps.saturating_sub(exchanged_ps);
-        (quiet_ps / QUIET_PART).clamp(settings.quantum_ps, settings.quantum_max_ps)
+        let quantum_ps = (quiet_ps / QUIET_PART).clamp(settings.quantum_ps, settings.quantum_max_ps);
+        if !settings.shrinks() {
+            return quantum_ps;
+        }
+        let calm_ps = slowest_ps.saturating_sub(doubted_ps);
+        quantum_ps.min((calm_ps / QUIET_PART).max(settings.quantum_least_ps))
+    }
+
+    /// In turns: how long the turn of a core, which is the slowest, is.
+    pub(crate) fn begin_turn(&self, core: usize, now_ps: u64) {
+        let quantum_ps = self.quantum_ps(now_ps, 0, self.doubted_ps()).min(self.settings().quantum_ps);
+        self.clock(core).step_ps.store(self.settings().step_of_ps(quantum_ps), Relaxed);
     }
 
     /// Waits for a core's turn. `true`: it has waited for long and escapes.
@@ -137,8 +163,10 @@ impl<B: Bells> Timing<B> {
 
     /// What the running cores do.
     pub(crate) fn view(&self) -> View {
-        let exchanged_ps = self.exchanged_ps();
-        let mut view = View { slowest_ps: None, running: 0, limit_ps: u64::MAX, exchanged_ps, parked: false };
+        let (exchanged_ps, doubted_ps) = (self.exchanged_ps(), self.doubted_ps());
+        let (limit_ps, step_ps) = (u64::MAX, self.settings().step_ps());
+        let mut view =
+            View { slowest_ps: None, running: 0, limit_ps, exchanged_ps, doubted_ps, step_ps, parked: false };
         for &core in &self.cores {
             if let Some(at_ps) = self.active_ps(core) {
                 view.running += 1;
@@ -149,7 +177,8 @@ impl<B: Bells> Timing<B> {
             }
         }
         if let Some(slowest_ps) = view.slowest_ps {
-            view.limit_ps = slowest_ps + self.quantum_ps(slowest_ps, exchanged_ps);
+            let quantum_ps = self.quantum_ps(slowest_ps, exchanged_ps, doubted_ps);
+            (view.limit_ps, view.step_ps) = (slowest_ps + quantum_ps, self.settings().step_of_ps(quantum_ps));
         }
         view
     }
@@ -176,7 +205,7 @@ impl<B: Bells> Timing<B> {
 
     /// Whether a core may run for a step: it will not be more than a quantum ahead.
     fn may_run(&self, at_ps: u64, view: View) -> bool {
-        at_ps + self.settings().step_ps() <= view.limit_ps
+        at_ps + view.step_ps <= view.limit_ps
     }
 
     /// Waits until `look` says that a core may go on. `true`: it has waited for long and escapes.

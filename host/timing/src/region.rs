@@ -8,8 +8,8 @@ use motet_layout::{
     },
 };
 
-/// First eight bytes of a region: "MOTETCK\x07".
-pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x07");
+/// First eight bytes of a region: "MOTETCK\x08".
+pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x08");
 
 /// How time is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,20 +18,34 @@ pub struct Settings {
     pub quantum_ps: u64,
     /// The same after islands have exchanged nothing for long; not less than `quantum_ps`, and equal to it in deterministic runs.
     pub quantum_max_ps: u64,
+    /// The same while cores use the same lines out of turn; not more than `quantum_ps`.
+    pub quantum_least_ps: u64,
     /// One core runs at a time.
     pub deterministic: bool,
 }
 
 impl Settings {
-    /// How much time passes on a core between two boundaries, in picoseconds. Shorter than the quantum where cores run
-    /// side by side: those that wait hear early of those that catch up.
+    /// How much time passes on a core between two boundaries, in picoseconds, unless the quantum is shorter for now.
     pub const fn step_ps(&self) -> u64 {
-        if self.deterministic || self.quantum_ps < 8 { self.quantum_ps } else { self.quantum_ps / 8 }
+        self.step_of_ps(self.quantum_ps)
+    }
+
+    /// The same with a quantum of so many. Shorter than the quantum where cores run side by side: those that wait hear early of
+    /// those that catch up.
+    pub(crate) const fn step_of_ps(&self, quantum_ps: u64) -> u64 {
+        // What has grown is short again after an eighth of what it was.
+        let quantum_ps = if quantum_ps > self.quantum_ps { self.quantum_ps } else { quantum_ps };
+        if self.deterministic || quantum_ps < 8 { quantum_ps } else { quantum_ps / 8 }
     }
 
     /// Whether the quantum grows while islands exchange nothing.
     pub const fn grows(&self) -> bool {
         self.quantum_max_ps > self.quantum_ps
+    }
+
+    /// Whether the quantum shrinks while cores use the same lines out of turn.
+    pub const fn shrinks(&self) -> bool {
+        self.quantum_least_ps < self.quantum_ps
     }
 }
 
@@ -83,6 +97,10 @@ pub struct CoreClock {
     pub free_until_ps: AtomicU64,
     /// The last exchange that it knew of when it looked, as [`ClockRegion::exchanged_ps`].
     pub exchanged_ps: AtomicU64,
+    /// Likewise [`ClockRegion::doubted_ps`].
+    pub doubted_ps: AtomicU64,
+    /// How much time passes on it between two boundaries, in picoseconds; 0: as usual.
+    pub step_ps: AtomicU64,
     /// Deterministic runs: the doorbells rung for it that its QEMU has taken.
     pub rings_settled: AtomicU64,
     /// Doorbells that it has rung for other cores.
@@ -113,6 +131,7 @@ pub struct ClockRegion {
     pub magic: AtomicU64,
     quantum_ps: AtomicU64,
     quantum_max_ps: AtomicU64,
+    quantum_least_ps: AtomicU64,
     deterministic: AtomicU32,
     /// Cores of the machine that take part.
     pub expected: AtomicU32,
@@ -126,6 +145,8 @@ pub struct ClockRegion {
     pub now_ps: Apart<AtomicU64>,
     /// If the quantum grows: the latest time at which a core has exchanged something with another island.
     pub exchanged_ps: Apart<AtomicU64>,
+    /// If the quantum shrinks: the latest time at which a core has found that another one had used the same line out of turn.
+    pub doubted_ps: Apart<AtomicU64>,
     /// How often a core went on although it was not its turn, so that its QEMU could serve another core.
     pub escapes: Apart<AtomicU64>,
     /// Deterministic runs: how often a core began its turn although it could not be told whether its doorbells had reached it.
@@ -142,12 +163,14 @@ impl Default for ClockRegion {
             magic: AtomicU64::default(),
             quantum_ps: AtomicU64::default(),
             quantum_max_ps: AtomicU64::default(),
+            quantum_least_ps: AtomicU64::default(),
             deterministic: AtomicU32::default(),
             expected: AtomicU32::default(),
             announced: AtomicU32::default(),
             started: AtomicU32::default(),
             now_ps: Apart::default(),
             exchanged_ps: Apart::default(),
+            doubted_ps: Apart::default(),
             turn: Apart::default(),
             stopped: AtomicU32::default(),
             escapes: Apart::default(),
@@ -162,6 +185,7 @@ impl ClockRegion {
     pub fn set_up(&self, settings: Settings, expected: usize) {
         self.quantum_ps.store(settings.quantum_ps, Relaxed);
         self.quantum_max_ps.store(settings.quantum_max_ps, Relaxed);
+        self.quantum_least_ps.store(settings.quantum_least_ps, Relaxed);
         self.deterministic.store(u32::from(settings.deterministic), Relaxed);
         self.expected.store(expected as u32, Relaxed);
         self.magic.store(REGION_MAGIC, Release);
@@ -179,6 +203,7 @@ impl ClockRegion {
         (self.magic.load(Acquire) == REGION_MAGIC).then(|| Settings {
             quantum_ps: self.quantum_ps.load(Relaxed),
             quantum_max_ps: self.quantum_max_ps.load(Relaxed),
+            quantum_least_ps: self.quantum_least_ps.load(Relaxed),
             deterministic: self.deterministic.load(Relaxed) != 0,
         })
     }

@@ -96,19 +96,27 @@ impl<B: Bells> Timing<B> {
     }
 
     /// How much passes while others run. A core that nobody waits for needs no more than one boundary in each quantum.
-    pub(crate) fn step_ps(&self) -> u64 {
-        if self.cores.len() == 1 { self.settings.quantum_ps } else { self.settings.step_ps() }
+    pub(crate) fn step_ps(&self, core: usize) -> u64 {
+        if self.cores.len() == 1 { self.settings.quantum_ps } else { self.step_of_ps(core) }
+    }
+
+    /// How much is to pass on a core between two boundaries while others run.
+    pub fn step_of_ps(&self, core: usize) -> u64 {
+        match self.clock(core).step_ps.load(Relaxed) {
+            0 => self.settings.step_ps(),
+            step_ps => step_ps,
+        }
     }
 
     /// How much passes while no other core runs, or is about to. Its alarm is noticed at a boundary.
     pub(crate) fn step_alone_ps(&self, core: usize, now_ps: u64) -> u64 {
         let to_alarm_ps = self.record(core).alarm_ns.load(Relaxed).saturating_mul(PS_PER_NS).saturating_sub(now_ps);
-        to_alarm_ps.clamp(self.step_ps(), self.settings.quantum_ps)
+        to_alarm_ps.clamp(self.step_ps(core), self.settings.quantum_ps)
     }
 
     /// A core that goes on as usual.
-    pub(crate) fn goes_on(&self, now_ps: u64, woke: bool) -> Next {
-        Next { now_ps, step_ps: self.step_ps(), escaped: false, woke }
+    pub(crate) fn goes_on(&self, core: usize, now_ps: u64, woke: bool) -> Next {
+        Next { now_ps, step_ps: self.step_ps(core), escaped: false, woke }
     }
 
     /// A core says that it is there. `true`: time runs, and the core has been told; `false`: it is to ask again.

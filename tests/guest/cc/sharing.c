@@ -1,5 +1,6 @@
 /*
- * `sharing STRIDE`: two threads, on AArch64 and RISC-V, add to words of their own, STRIDE words of eight bytes apart, in the region `sharing`.
+ * `sharing STRIDE ADDITIONS`: two threads, on AArch64 and RISC-V, add to words of their own, STRIDE words of eight bytes apart, in the region
+ * `sharing`.
  */
 #include <motet.h>
 #include <pthread.h>
@@ -7,14 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ADDITIONS 50000
 #define STRIDE_MAX 16
 
 static _Alignas(4096) volatile long words[STRIDE_MAX + 1];
+static long additions;
 static pthread_barrier_t barrier;
 
 static inline __attribute__((always_inline)) void add(volatile long *word) {
-    for (int index = 0; index < ADDITIONS; index++)
+    for (long index = 0, end = additions; index < end; index++)
         *word += 1;
 }
 
@@ -32,9 +33,10 @@ static void *work(void *stride) {
 }
 
 int main(int count, char **arguments) {
-    uintptr_t stride = count == 2 ? strtoul(arguments[1], NULL, 10) : 0;
+    uintptr_t stride = count == 3 ? strtoul(arguments[1], NULL, 10) : 0;
     if (stride == 0 || stride > STRIDE_MAX)
         return 2;
+    additions = strtol(arguments[2], NULL, 10);
     pthread_t threads[2];
     pthread_barrier_init(&barrier, NULL, 3);
     pthread_create(&threads[0], NULL, work, NULL);

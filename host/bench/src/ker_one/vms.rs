@@ -326,6 +326,7 @@ impl Bench {
             plugin: self.machines.project.target.join(timed::plugin_path()),
             quantum_ps: 1_000_000,
             quantum_max_ps: 1_000_000,
+            quantum_least_ps: 1_000_000,
             deterministic: false,
             accesses: None,
             points: points.0.iter().map(|(_, point)| point.clone()).collect(),

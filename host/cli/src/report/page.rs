@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use motet_fabric::stats::{CoreStats, RegionStats, Stats};
+use motet_fabric::stats::{CoreStats, MachineStats, RegionStats, Stats};
 use motet_page::format::{count, escape, percent, short, time};
 
 use super::{
@@ -101,10 +101,11 @@ fn header(stats: &Stats) -> String {
     });
     let order =
         if stats.machine.deterministic { "deterministic: one core at a time" } else { "cores run side by side" };
-    let quantum = if stats.machine.quantum_max_ps > stats.machine.quantum_ps {
-        format!("{} to {}", time(stats.machine.quantum_ps), time(stats.machine.quantum_max_ps))
-    } else {
-        time(stats.machine.quantum_ps)
+    let MachineStats { quantum_ps, quantum_max_ps, quantum_least_ps, .. } = stats.machine;
+    let quantum = match [quantum_least_ps, quantum_max_ps] {
+        [least, _] if least != 0 && least < quantum_ps => format!("{} to {}", time(least), time(quantum_ps)),
+        [_, most] if most > quantum_ps => format!("{} to {}", time(quantum_ps), time(most)),
+        _ => time(quantum_ps),
     };
     let warnings = stats.warnings.iter().cloned().chain(stats.disorders());
     let warnings: String = warnings.map(|warning| format!("<p class=\"warning\">{}</p>\n", escape(&warning))).collect();

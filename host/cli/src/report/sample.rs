@@ -52,6 +52,7 @@ pub fn stats(islands: usize, cores: usize) -> Stats {
             islands: (0..islands).map(island).collect(),
             quantum_ps: 10_000_000,
             quantum_max_ps: 10_000_000,
+            quantum_least_ps: 10_000_000,
             deterministic: false,
         },
         time_ps: 61_500_000_000,

@@ -6,7 +6,7 @@ use motet_coherence::{StalePage, interleaved::Step};
 use motet_layout::CORES_PER_ISLAND_MAX;
 use motet_machine::MachineSpec;
 use motet_record::{Passage, Probe, Row, Snapshot};
-use motet_timing::host;
+use motet_timing::{Settings, host};
 
 use super::{
     Clocks,
@@ -70,7 +70,7 @@ impl Clocks {
         let cores = self.core_stats(&end.rows);
         let stale_read_addresses = self.stale_pages();
         let regions = self.regions(&end);
-        let told = doubts(settings.quantum_ps, &cores, &regions).into_iter();
+        let told = doubts(settings, &cores, &regions).into_iter();
         let told = told.chain(self.record.warnings().into_iter().map(|warning| warning.to_string()));
         let told = told.chain(link_errors(&cores)).chain(stale_pages_sentence(&stale_read_addresses)).collect();
         Stats {
@@ -82,6 +82,7 @@ impl Clocks {
                 islands: islands.collect(),
                 quantum_ps: settings.quantum_ps,
                 quantum_max_ps: settings.quantum_max_ps,
+                quantum_least_ps: settings.quantum_least_ps,
                 deterministic: settings.deterministic,
             },
             time_ps,
@@ -177,11 +178,18 @@ impl Clocks {
 
 /// Cores that exchanged lines out of turn for so much of their time awake are told, in percent.
 const DOUBT_PERCENT_MIN: f64 = 2.0;
+/// The shortest quantum that users can have, in microseconds.
+const SHORTEST_US: f64 = 0.1;
 /// So few exchanges are not: threads that begin, or meet once, make some.
 const DOUBTS_MIN: u64 = 10;
 
 /// Where the order in which cores shared lines was not the machine's, in the whole run and in regions.
-fn doubts(quantum_ps: u64, cores: &[CoreStats], regions: &[RegionStats]) -> Vec<String> {
+fn doubts(settings: Settings, cores: &[CoreStats], regions: &[RegionStats]) -> Vec<String> {
+    let us = |ps: u64| ps as f64 / 1e6;
+    let (least_us, quantum_us) = (us(settings.quantum_least_ps), us(settings.quantum_ps));
+    let quantum = if settings.shrinks() { format!("{least_us} to {quantum_us}") } else { quantum_us.to_string() };
+    let advice =
+        if least_us > SHORTEST_US { "--quantum auto is closer to the truth" } else { "a quantum cannot be shorter" };
     let of = |what: String, cores: &[CoreStats]| {
         let is_doubtful = |core: &&CoreStats| {
             core.doubt_percent() >= DOUBT_PERCENT_MIN && core.count("doubtful_exchanges") >= DOUBTS_MIN
@@ -193,10 +201,9 @@ fn doubts(quantum_ps: u64, cores: &[CoreStats], regions: &[RegionStats]) -> Vec<
         };
         let all: Vec<String> = doubtful.map(of_core).collect();
         (!all.is_empty()).then(|| {
-            let quantum_us = quantum_ps as f64 / 1e6;
             format!(
-                "TIMES CANNOT BE TRUSTED{what}: within a quantum of {quantum_us} us, cores used the same lines in an order that is not the \
-                 machine's: {}. Results may differ by a multiple of that; a shorter --quantum is closer to the truth",
+                "TIMES CANNOT BE TRUSTED{what}: within a quantum of {quantum} us, cores used the same lines in an order that is not the \
+                 machine's: {}. Results may differ by a multiple of that; {advice}",
                 all.join(", ")
             )
         })

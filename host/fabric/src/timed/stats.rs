@@ -176,6 +176,9 @@ pub struct MachineStats {
     pub quantum_ps: u64,
     /// The same after islands have exchanged nothing for long.
     pub quantum_max_ps: u64,
+    /// The same while cores use the same lines out of turn.
+    #[serde(default)]
+    pub quantum_least_ps: u64,
     /// One core ran at a time.
     pub deterministic: bool,
 }

@@ -1,9 +1,9 @@
 //! Harts that only the firmware has.
 
 use motet_layout::sync::Ordering::SeqCst;
-use motet_timing::{PS_PER_NS, Settings};
+use motet_timing::PS_PER_NS;
 
-use crate::world::{Handle, QUANTUM_PS, Side, World};
+use crate::world::{Handle, QUANTUM_PS, Side, World, fixed};
 
 /// The hidden hart of an island with a core.
 const HIDDEN: usize = 1;
@@ -11,9 +11,7 @@ const US: u64 = 1000 * PS_PER_NS;
 
 /// An island with a core and a hidden hart that sleeps.
 fn started(side: Side) -> World {
-    let settings =
-        Settings { quantum_ps: QUANTUM_PS, quantum_max_ps: QUANTUM_PS, deterministic: side == Side::InTurns };
-    let world = World::hiding(&[1], &[HIDDEN], settings, Handle::default());
+    let world = World::hiding(&[1], &[HIDDEN], fixed(QUANTUM_PS, side == Side::InTurns), Handle::default());
     world.header.islands[0].doorbell_ns[0].set(300);
     assert!(!world.timing.announce(0), "the hidden hart is not there yet");
     world.timing.announce_asleep(HIDDEN);

@@ -14,7 +14,7 @@ use motet_layout::{
     sync::Ordering::SeqCst,
 };
 use motet_timing::{Bells, PS_PER_NS, Settings, TIME_END_PS};
-use world::{Handle, QUANTUM_PS, Side, World};
+use world::{Handle, QUANTUM_PS, Side, World, fixed};
 
 const US: u64 = 1000 * PS_PER_NS;
 
@@ -84,7 +84,7 @@ fn a_core_passes_a_boundary_at_which_nothing_is_to_be_done_and_says_how_far_it_i
 
 #[test]
 fn a_quantum_grows_while_nothing_is_exchanged_and_is_short_again_afterwards() {
-    let settings = Settings { quantum_ps: 10 * US, quantum_max_ps: 100 * US, deterministic: false };
+    let settings = Settings { quantum_max_ps: 100 * US, ..fixed(10 * US, false) };
     let world = World::of(&[1, 1], settings, Handle::default());
     world.start();
     let goes_on = |core, now_ps| !world.timing.boundary(core, now_ps).escaped;
@@ -103,6 +103,65 @@ fn a_quantum_grows_while_nothing_is_exchanged_and_is_short_again_afterwards() {
     assert!(!goes_on(0, 2520 * US));
     world.timing.boundary(16, 2512 * US);
     assert!(goes_on(0, 2520 * US));
+}
+
+#[test]
+fn a_quantum_shrinks_while_lines_are_used_out_of_turn_and_grows_back() {
+    let settings = Settings { quantum_least_ps: US / 10, ..fixed(10 * US, false) };
+    let world = World::of(&[1, 1], settings, Handle::default());
+    world.start();
+    let next = |core, now_ps| world.timing.boundary(core, now_ps);
+    // The slower core, and how far the other one may come, of which an eighth is a step.
+    let expect = |slower_ps: u64, quantum_ps: u64| {
+        next(16, slower_ps);
+        let farthest_ps = slower_ps + quantum_ps - quantum_ps / 8;
+        let at_limit = next(0, farthest_ps);
+        assert_eq!((at_limit.escaped, at_limit.step_ps), (false, quantum_ps / 8), "{slower_ps}");
+        assert!(next(0, farthest_ps + 1).escaped, "{slower_ps}");
+    };
+    expect(100 * US, 10 * US);
+    world.timing.note_doubt(0, 200 * US);
+    assert!(!world.timing.passes(16, 101 * US), "it is told at once");
+    expect(200 * US, US / 10);
+    expect(204 * US, US);
+    expect(220 * US, 5 * US);
+    expect(300 * US, 10 * US);
+    // What comes back while it is short keeps it short.
+    world.timing.note_doubt(0, 400 * US);
+    world.timing.note_return(0, 404 * US);
+    expect(404 * US, US / 10);
+    world.timing.note_return(0, 415 * US);
+    expect(424 * US, 5 * US);
+    // An exchange in turn is none of this quantum's business.
+    world.record(16).ring_target.set(0);
+    world.timing.note_ring(16, 500 * US);
+    expect(501 * US, 10 * US);
+    let world = World::started(&[1, 1], Side::BySide);
+    world.timing.note_doubt(0, 200 * US);
+    assert_eq!(world.timing.boundary(16, 200 * US).step_ps, QUANTUM_PS / 8, "a fixed one");
+}
+
+#[test]
+fn turns_are_short_while_lines_are_used_out_of_turn() {
+    let settings = Settings { quantum_least_ps: US / 10, ..fixed(10 * US, true) };
+    let world = World::of(&[1, 1], settings, Handle::default());
+    world.start();
+    world.record(16).state.store(CORE_IDLE, SeqCst);
+    world.timing.sleep(16, US);
+    let step_ps = |now_ps| world.timing.boundary(0, now_ps).step_ps;
+    assert_eq!(step_ps(100 * US), 10 * US);
+    world.timing.note_doubt(0, 110 * US);
+    assert_eq!([110, 114, 130, 150].map(|now_us| step_ps(now_us * US)), [US / 10, US, 5 * US, 10 * US]);
+    // Who wakes comes when the host lets it, so others' turns do not depend on what it says; who falls asleep has its turn until then.
+    assert!(world.ring(16, 161_000));
+    world.timing.note_doubt(16, 159 * US);
+    world.timing.note_return(16, 159 * US);
+    assert_eq!(step_ps(160 * US), 10 * US);
+    world.record(0).state.store(CORE_IDLE, SeqCst);
+    world.timing.note_doubt(0, 162 * US);
+    world.timing.sleep(0, 162 * US);
+    let next = world.timing.boundary(16, US);
+    assert_eq!((next.now_ps, next.step_ps), (161 * US, US / 10));
 }
 
 #[test]

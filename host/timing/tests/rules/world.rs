@@ -18,6 +18,11 @@ use motet_timing::{Bells, ClockRegion, PACE_PARKED, Settings, Timing, host};
 /// The quantum of all tests: 10 us.
 pub const QUANTUM_PS: u64 = 10_000_000;
 
+/// A quantum that neither grows nor shrinks.
+pub const fn fixed(quantum_ps: u64, deterministic: bool) -> Settings {
+    Settings { quantum_ps, quantum_max_ps: quantum_ps, quantum_least_ps: quantum_ps, deterministic }
+}
+
 /// How cores run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -111,7 +116,7 @@ impl World {
     /// The same, with these bells.
     pub fn with(islands: &[u32], side: Side, bells: Handle) -> Self {
         let deterministic = side == Side::InTurns;
-        Self::of(islands, Settings { quantum_ps: QUANTUM_PS, quantum_max_ps: QUANTUM_PS, deterministic }, bells)
+        Self::of(islands, fixed(QUANTUM_PS, deterministic), bells)
     }
 
     /// The same, with these settings.
