@@ -86,8 +86,8 @@ fn change(context: &impl Context, pipe: &PipeRecord, closed: &AtomicU32, clear: 
     let changes = (before & clear) | (!before & set);
     for (index, end) in [&pipe.readers, &pipe.writers].into_iter().enumerate() {
         let bit = |word: u32| word >> index & 1;
-        let count = end.load(Ordering::Relaxed) + bit(before & clear) - bit(!before & set);
-        pipe.changed[index].set(count);
+        let count = end.load(Ordering::Relaxed).wrapping_add(bit(before & clear)).checked_sub(bit(!before & set));
+        pipe.changed[index].set(count.expect("an end of a pipe that nobody has opened: shared structures are corrupt"));
     }
     pipe.changed_bits[0].set(clear);
     pipe.changed_bits[1].set(set);
