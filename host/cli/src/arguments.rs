@@ -128,7 +128,7 @@ pub struct MachineOptions {
     /// Give up when an island has not joined (`test`: when no island has reported anything) for this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub boot_timeout: f64,
-    /// Give up when a core has shown no progress for this many seconds although it should
+    /// Give up (with --survive: on that island) when a core has shown no progress for this many seconds although it should
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub hang_timeout: f64,
     /// Further arguments, separated by spaces, for the QEMU of the island with this name (may be repeated)
@@ -202,7 +202,7 @@ pub struct RunOptions {
     /// Write that to this file, a line each: the point's number from 0 on, the core, picoseconds, the register's value (with --points)
     #[arg(long, value_name = "FILE", requires = "points")]
     pub passages: Option<PathBuf>,
-    /// When an island other than the first dies, end the processes that were on it and go on without it
+    /// When an island other than the first dies, or hangs (--hang-timeout), end the processes that were on it and go on without it
     #[arg(long, conflicts_with_all = TIMED)]
     pub survive: bool,
     /// Let gdb attach to every island: shows the command for each. A stopped island does not end the run

@@ -14,7 +14,12 @@ use std::{
 };
 
 use motet_layout::Isa;
-use rustix::{fs::MemfdFlags, io::FdFlags, pipe::PipeFlags, process::Signal};
+use rustix::{
+    fs::MemfdFlags,
+    io::FdFlags,
+    pipe::PipeFlags,
+    process::{Signal, WaitId, WaitIdOptions},
+};
 
 use crate::{console::Console, qmp::Qmp};
 use motet_error::{Context, Error, ErrorKind, Result};
@@ -249,6 +254,12 @@ impl Qemu {
     /// Readable when the process has ended.
     pub fn ended(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
+    }
+
+    /// Whether a signal has stopped the process (SIGSTOP).
+    pub fn is_stopped(&self) -> bool {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options).is_ok_and(|status| status.is_some())
     }
 
     /// How the process ended, if it has.

@@ -16,7 +16,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 12] = [
+    let tests: [(&str, Test); 13] = [
         ("crossing::data_lies_near_the_island_asked_for", near),
         ("crossing::calls_of_a_busy_island_do_what_the_policy_says", busy),
         ("crossing::a_thread_in_a_local_call_goes_on_when_another_leaves", together),
@@ -27,6 +27,7 @@ pub fn trials() -> Vec<Trial> {
         ("crossing::returns_do_not_fault_and_need_no_page", returns),
         ("crossing::an_island_that_dies_while_a_thread_is_there_is_named", death),
         ("crossing::a_machine_can_survive_the_death_of_an_island", survival),
+        ("crossing::a_machine_survives_an_island_that_hangs", hanging_island),
         ("crossing::a_machine_survives_the_death_of_an_island_by_flicks_protocol", survival_by_flicks_protocol),
         ("crossing::islands_die_at_random_moments", deaths),
     ];
@@ -162,6 +163,19 @@ fn without_riscv(options: &[&str], after: &str) -> Result<Ended, String> {
 
 fn death() -> Result<(), String> {
     without_riscv(&[], "echo still here")?.expect_code(70)?.expect_errors(&["island riscv", "SIGKILL"]).map(drop)
+}
+
+/// An island that does nothing any more is as one that has died, also if another one has been waiting for it.
+fn hanging_island() -> Result<(), String> {
+    let command = "echo started; on riscv64 sleep 1000; on aarch64 echo still here";
+    let mut running = Motet::run(["--survive", "--hang-timeout", "3", "--", command]).start();
+    let islands = started(&mut running)?;
+    let victim = islands.iter().find(|&&id| process::command_line(id).contains("qemu-system-riscv64"));
+    kill_process(pid(*victim.ok_or("no QEMU for riscv64")?)?, Signal::STOP).map_err(|error| error.to_string())?;
+    let ended = running.wait();
+    expect_gone(&islands)?;
+    let said = ["island riscv: hangs: no sign of life for 3 s", "the machine goes on without it"];
+    ended.expect_code(0)?.expect_output("started\nstill here\n")?.expect_errors(&said).map(drop)
 }
 
 fn survival() -> Result<(), String> {

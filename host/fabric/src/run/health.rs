@@ -101,8 +101,9 @@ impl Run<'_> {
         late.map_or(Ok(()), |index| Err(self.hang(index, &format!("{what} {} s", limit.as_secs_f64()))))
     }
 
-    /// Rings islands whose heartbeat stands still (an idle island has none), and reports one that does not react.
+    /// Rings islands whose heartbeat stands still (an idle island has none). One that does not react is as one that has died.
     pub(super) fn watch_heartbeats(&mut self) -> Result<()> {
+        let mut silent = Vec::new();
         for index in 0..self.islands.len() {
             if self.islands[index].lost || self.islands[index].restart.is_some() {
                 continue;
@@ -114,12 +115,32 @@ impl Run<'_> {
                 continue;
             }
             if island.pings == PINGS_MAX {
-                let seconds = self.options.hang_timeout.as_secs_f64();
-                return Err(self.hang(index, &format!("no sign of life for {seconds} s")));
+                silent.push(index);
+                continue;
             }
             island.pings += 1;
             self.bells.ring(index, 0);
         }
+        // Others may only wait for the one that hangs: for what it has locked, or is asked to do.
+        let suspicion = |&index: &usize| (!self.islands[index].qemu.is_stopped(), !self.goes_on_without(index));
+        match silent.iter().copied().min_by_key(suspicion) {
+            Some(index) => {
+                silent.iter().for_each(|&other| self.islands[other].pings = 0);
+                self.end_hanging(index)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Lets the machine go on without an island that hangs, if it may.
+    fn end_hanging(&mut self, index: usize) -> Result<()> {
+        let what = format!("no sign of life for {} s", self.options.hang_timeout.as_secs_f64());
+        if !self.goes_on_without(index) {
+            return Err(self.hang(index, &what));
+        }
+        let what = format!("hangs: {what} ({})", self.location(index, None));
+        self.islands[index].qemu.kill();
+        self.lose(index, &what);
         Ok(())
     }
 
