@@ -194,6 +194,21 @@ pub fn free_in(pool: Pool, class: usize, frame: Frame) -> Option<u32> {
     (word & (SLAB_FRAME | CLASS) == SLAB_FRAME | class as u32).then(|| Cut::of(word).free)
 }
 
+/// How many different objects of `size` bytes the list of a frame's free ones has: as many as [`free_in`] says, unless one was given back twice.
+pub fn listed_in(pool: Pool, frame: Frame, size: u32) -> u32 {
+    let per_frame = (PAGE_SIZE as u32).checked_div(size).unwrap_or(0);
+    let cut = Cut::of(frame_record(pool, frame).synced.load(Ordering::Relaxed));
+    let (mut seen, mut at) = (0_u64, cut.first);
+    for _ in 0..cut.free {
+        if at >= per_frame || seen >> at & 1 != 0 {
+            break;
+        }
+        seen |= 1 << at;
+        at = pool.at::<Cell64>(frame.addr().add(u64::from(at * size))).get() as u32 & NUMBER;
+    }
+    seen.count_ones()
+}
+
 /// What the record of a frame says that is cut into objects of a type.
 const fn mark<T: SlabObject>() -> u32 {
     SLAB_FRAME | T::CLASS as u32

@@ -92,6 +92,9 @@ fn slabs(look: &Look, found: &mut Vec<String>) {
         let what = |what| move || format!("{what} of class {class}");
         same(found, what("objects"), cache.total.get(), free.len() as u32 * per_frame);
         same(found, what("objects in use"), cache.in_use.get(), cache.total.get() - free.iter().sum::<u32>());
+        let listed = |frame| slab::listed_in(pool, frame, cache.object_size.get());
+        let all_listed: u32 = frames().filter(|&frame| slab::free_in(pool, class, frame).is_some()).map(listed).sum();
+        same(found, what("objects that are free"), free.iter().sum(), all_listed);
         let empty = free.iter().filter(|&&free| free == per_frame).count();
         same(found, what("empty frames"), cache.empty.get(), empty as u32);
         let list = |first: u32| {

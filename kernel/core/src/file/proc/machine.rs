@@ -86,9 +86,11 @@ pub fn meminfo<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
     lines.into_iter().try_for_each(|(name, bytes)| writeln!(out, "{name}:{:>1$} kB", bytes / KIB, 23 - name.len()))
 }
 
+/// Of a class's frames, those included that wait to go back.
 fn slab_bytes(cache: &motet_layout::SlabCache) -> u64 {
     let objects_per_frame = PAGE_SIZE.checked_div(u64::from(cache.object_size.get()));
-    objects_per_frame.map_or(0, |objects| u64::from(cache.total.get()).div_ceil(objects) * PAGE_SIZE)
+    let cut = objects_per_frame.map_or(0, |objects| u64::from(cache.total.get()).div_ceil(objects));
+    (cut + u64::from(cache.retired_count.get())) * PAGE_SIZE
 }
 
 /// `/proc/uptime`.
