@@ -24,9 +24,9 @@ use crate::{
 
 /// Empty frames that a class keeps. Models, and hosted islands that schedule at each operation, have few objects.
 pub const KEPT: u32 = if cfg!(motet_model) { 1 } else { 32 };
-/// So many retired frames of a class are worth that an idle core waits for all others.
+/// So many retired frames of a class are worth that a core waits for all others which is idle, or looks what is due between two threads.
 pub const RETURNED_AT_ONCE: u32 = if cfg!(motet_model) { 1 } else { 32 };
-/// And so many, that a core does which has something else to do.
+/// And so many, that a core does whose thread is about to return to its program.
 pub const RETURNED_IN_BETWEEN: u32 = if cfg!(motet_model) { 2 } else { 512 };
 /// Frames that go back while the class is locked once.
 const RELEASED_AT_ONCE: u32 = 16;

@@ -152,10 +152,16 @@ fn without_riscv(options: &[&str], after: &str) -> Result<Ended, String> {
     let programs = compiled("busy", &["-O2"])?;
     programs.compile(&source("islands"), "islands", &["-O2"])?;
     let command = format!("/in/programs/busy 0 away & pid=$!; wait $pid; {after}");
-    let mut running = Motet::run(options).argument("--in").argument(&programs.path).arguments(["--", &command]).start();
+    let motet = Motet::run(options).argument("--in").argument(&programs.path).arguments(["--", &command]);
+    signalled(motet, Signal::KILL)
+}
+
+/// Sends a signal to the RISC-V island's QEMU once the machine has started, and waits for the end.
+fn signalled(motet: Motet, signal: Signal) -> Result<Ended, String> {
+    let mut running = motet.start();
     let islands = started(&mut running)?;
     let victim = islands.iter().find(|&&id| process::command_line(id).contains("qemu-system-riscv64"));
-    kill_process(pid(*victim.ok_or("no QEMU for riscv64")?)?, Signal::KILL).map_err(|error| error.to_string())?;
+    kill_process(pid(*victim.ok_or("no QEMU for riscv64")?)?, signal).map_err(|error| error.to_string())?;
     let ended = running.wait();
     expect_gone(&islands)?;
     Ok(ended)
@@ -168,12 +174,7 @@ fn death() -> Result<(), String> {
 /// An island that does nothing any more is as one that has died, also if another one has been waiting for it.
 fn hanging_island() -> Result<(), String> {
     let command = "echo started; on riscv64 sleep 1000; on aarch64 echo still here";
-    let mut running = Motet::run(["--survive", "--hang-timeout", "3", "--", command]).start();
-    let islands = started(&mut running)?;
-    let victim = islands.iter().find(|&&id| process::command_line(id).contains("qemu-system-riscv64"));
-    kill_process(pid(*victim.ok_or("no QEMU for riscv64")?)?, Signal::STOP).map_err(|error| error.to_string())?;
-    let ended = running.wait();
-    expect_gone(&islands)?;
+    let ended = signalled(Motet::run(["--survive", "--hang-timeout", "3", "--", command]), Signal::STOP)?;
     let said = ["island riscv: hangs: no sign of life for 3 s", "the machine goes on without it"];
     ended.expect_code(0)?.expect_output("started\nstill here\n")?.expect_errors(&said).map(drop)
 }

@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use crate::{
     crossing::compiled,
-    process::Motet,
+    process::{Ended, Motet},
     trial::{Trial, trial},
 };
 
@@ -18,24 +18,23 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-fn machine(size: &str, cores: u32) -> Result<(tempfile::TempDir, std::path::PathBuf), String> {
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let path = folder.path().join("machine.toml");
+/// Runs a program of `tests/guest/cc` on a machine of one island of x86-64.
+fn run_on(size: &str, cores: u32, program: &str, options: &[&str]) -> Result<Ended, String> {
+    let programs = compiled(program, &["-O2"])?;
+    let machine = programs.path.join("machine.toml");
     let text = format!("[pool]\nsize = \"{size}\"\n[[island]]\nname = \"x86\"\nisa = \"x86_64\"\ncores = {cores}\n");
-    fs::write(&path, text).map_err(|error| error.to_string())?;
-    Ok((folder, path))
+    fs::write(&machine, text).map_err(|error| error.to_string())?;
+    Ok(Motet::run(options)
+        .arguments(["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()])
+        .arguments(["--", &format!("/in/programs/{program}")])
+        .limit(Duration::from_secs(300))
+        .wait())
 }
 
 fn hogs() -> Result<(), String> {
-    let programs = compiled("hog", &["-O2"])?;
-    let (_folder, machine) = machine("128MiB", 2)?;
-    let ended = Motet::run(["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()])
-        .arguments(["--", "/in/programs/hog"])
-        .limit(Duration::from_secs(300))
-        .wait();
     let ways = ["files", "folders", "names", "sockets", "pages", "tables", "areas"];
     let wanted: String = ways.iter().map(|way| format!("{way}: root goes on\n")).collect();
-    ended
+    run_on("128MiB", 2, "hog", &[])?
         .expect_code(0)?
         .expect_output(&wanted)?
         .expect_errors(&["of user 1000 is killed: memory is used up ("])
@@ -43,25 +42,13 @@ fn hogs() -> Result<(), String> {
 }
 
 fn growth() -> Result<(), String> {
-    let programs = compiled("growth", &["-O2"])?;
-    let (_folder, machine) = machine("128MiB", 1)?;
-    let ended = Motet::run(["--timed", "--quiet", "--machine"])
-        .arguments([machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()])
-        .arguments(["--", "/in/programs/growth"])
-        .limit(Duration::from_secs(300))
-        .wait();
+    let ended = run_on("128MiB", 1, "growth", &["--timed", "--quiet"])?;
     ended.expect_code(0)?.expect_output("maps: linear\nsleepers: no matter\n").map(drop)
 }
 
 /// What is left in `Slab:` is little, once what needed it has gone.
 fn slabs() -> Result<(), String> {
-    let programs = compiled("crowd", &["-O2"])?;
-    let (_folder, machine) = machine("256MiB", 2)?;
-    let ended = Motet::run(["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()])
-        .arguments(["--", "/in/programs/crowd"])
-        .limit(Duration::from_secs(300))
-        .wait();
-    ended
+    run_on("256MiB", 2, "crowd", &[])?
         .expect_code(0)?
         .expect_output("files: memory has gone back\n4096 locks: no more\nthreads: memory has gone back\n")
         .map(drop)
