@@ -1,26 +1,16 @@
 //! The deterministic driver: one core runs at a time, and a seeded generator decides who goes on.
 
-use std::cell::Cell;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Mutex, MutexGuard};
 
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreRecord, ISLANDS_MAX, IslandId, LockClass};
 use motet_protocol::rejoin;
 
 use crate::config::Faults;
 use crate::machine::{lock, this_core};
+use crate::turns;
 use crate::world::{Ended, World};
-
-thread_local! {
-    /// Which of its core's lives this thread is.
-    static LIFE: Cell<u32> = const { Cell::new(0) };
-}
-
-/// This thread is that life of its core.
-pub fn become_life(life: u32) {
-    LIFE.set(life);
-}
 
 /// Where a core lets others go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +85,10 @@ struct State {
     /// Who runs; none before the start and after the end.
     running: Option<usize>,
     status: Vec<Status>,
+    /// Those that have been started, in ascending order.
+    started: Vec<usize>,
+    /// Those that can run, as they were seen last: its memory is used again.
+    runnable: Vec<usize>,
     last_point: Vec<Option<Point>>,
     /// How many atomic operations a core has done since it was last elsewhere.
     walked: Vec<u64>,
@@ -117,10 +111,18 @@ struct State {
     trace: u64,
 }
 
+impl State {
+    fn start(&mut self, core: usize) {
+        self.status[core] = Status::Ready;
+        if let Err(at) = self.started.binary_search(&core) {
+            self.started.insert(at, core);
+        }
+    }
+}
+
 /// The baton and everything that decides who holds it.
 pub struct Baton {
     state: Mutex<State>,
-    turns: Vec<Condvar>,
     /// Copy of `State::now_ns` for readers without the lock.
     now_ns: AtomicU64,
     quantum: u64,
@@ -137,6 +139,8 @@ impl Baton {
             steps_with: 0,
             running: None,
             status: vec![Status::Absent; cores],
+            started: Vec::new(),
+            runnable: Vec::new(),
             last_point: vec![None; cores],
             walked: vec![0; cores],
             bells: Vec::new(),
@@ -149,14 +153,7 @@ impl Baton {
             damaged: false,
             trace: 0xcbf2_9ce4_8422_2325,
         };
-        Self {
-            state: Mutex::new(state),
-            turns: (0..cores).map(|_| Condvar::new()).collect(),
-            now_ns: AtomicU64::new(0),
-            quantum,
-            faults,
-            steps_max,
-        }
+        Self { state: Mutex::new(state), now_ns: AtomicU64::new(0), quantum, faults, steps_max }
     }
 
     pub fn now_ns(&self) -> u64 {
@@ -174,25 +171,24 @@ impl Baton {
         1 + lock(&self.state).random.below(self.quantum)
     }
 
-    /// Enters a core; it runs when it is chosen. Which life of it that is.
-    pub fn enter(&self, core: usize) -> u32 {
-        let mut state = lock(&self.state);
-        state.status[core] = Status::Ready;
-        state.lives[core]
+    /// Enters a core; it runs when it is chosen.
+    pub fn enter(&self, core: usize) {
+        lock(&self.state).start(core);
+    }
+
+    /// The core whose turn it is, and which life of it; none before the start.
+    pub fn holder(&self) -> Option<(usize, u32)> {
+        let state = lock(&self.state);
+        state.running.map(|core| (core, state.lives[core]))
     }
 
     /// Gives the baton to the first core.
     pub fn begin(&self, world: &World) {
         let mut state = lock(&self.state);
         match self.choose(world, &mut state, None) {
-            Ok(first) => self.pass(&mut state, first),
+            Ok(first) => state.running = Some(first),
             Err(reason) => self.give_up(world, state, &reason),
         }
-    }
-
-    /// Called by a fresh core's thread: waits for its first turn.
-    pub fn first_turn(&self, world: &World, core: usize) {
-        self.await_turn(world, core, lock(&self.state));
     }
 
     /// Lets others go on, perhaps.
@@ -208,8 +204,8 @@ impl Baton {
         match self.choose(world, &mut state, Some((core, point))) {
             Ok(next) if next == core => {}
             Ok(next) => {
-                self.pass(&mut state, next);
-                self.await_turn(world, core, state);
+                state.running = Some(next);
+                drop(self.await_turn(world, core, state));
             }
             Err(reason) => self.give_up_and_end(world, state, &reason),
         }
@@ -221,11 +217,8 @@ impl Baton {
         state.status[core] = Status::Waiting;
         match self.choose(world, &mut state, None) {
             Ok(next) => {
-                if next != core {
-                    self.pass(&mut state, next);
-                }
-                let mut state = self.hold_turn(world, core, state);
-                state.status[core] = Status::Ready;
+                state.running = Some(next);
+                self.await_turn(world, core, state).status[core] = Status::Ready;
             }
             Err(reason) => self.give_up_and_end(world, state, &reason),
         }
@@ -236,7 +229,7 @@ impl Baton {
         let mut state = self.step(world, core, Point::Call, 50);
         state.status[core] = Status::Parked;
         match self.choose(world, &mut state, None) {
-            Ok(next) => self.pass(&mut state, next),
+            Ok(next) => state.running = Some(next),
             Err(reason) => self.give_up(world, state, &reason),
         }
     }
@@ -251,14 +244,6 @@ impl Baton {
         let mut state = lock(&self.state);
         let at = state.now_ns + 1000 + state.random.below(20_000);
         state.host_at_ns.get_or_insert(at);
-    }
-
-    /// Wakes every waiting thread, so that it sees the end of the run.
-    pub fn end(&self) {
-        let _state = lock(&self.state);
-        for turn in &self.turns {
-            turn.notify_all();
-        }
     }
 
     /// Where every core is.
@@ -285,7 +270,7 @@ impl Baton {
         state.bells.push((at, core));
     }
 
-    fn step(&self, world: &World, core: usize, point: Point, cost_ns: u64) -> std::sync::MutexGuard<'_, State> {
+    fn step(&self, world: &World, core: usize, point: Point, cost_ns: u64) -> MutexGuard<'_, State> {
         if world.has_ended() {
             Ended::unwind();
         }
@@ -374,8 +359,7 @@ impl Baton {
             state.lives[core] += 1;
         }
         for core in world.restart(island) {
-            state.status[core.index()] = Status::Ready;
-            world.spawn(core, state.lives[core.index()]);
+            state.start(core.index());
         }
     }
 
@@ -383,10 +367,12 @@ impl Baton {
     fn choose(&self, world: &World, state: &mut State, current: Option<(usize, Point)>) -> Result<usize, String> {
         loop {
             self.deliver(world, state);
-            let runnable: Vec<usize> =
-                (0..state.status.len()).filter(|&core| self.can_run(world, state, core)).collect();
-            if !runnable.is_empty() {
-                let next = self.pick(state, &runnable, current);
+            let mut runnable = std::mem::take(&mut state.runnable);
+            runnable.clear();
+            runnable.extend(state.started.iter().copied().filter(|&core| self.can_run(world, state, core)));
+            let next = (!runnable.is_empty()).then(|| self.pick(state, &runnable, current));
+            state.runnable = runnable;
+            if let Some(next) = next {
                 state.trace = (state.trace ^ (next as u64 + 1)).wrapping_mul(0x100_0000_01b3);
                 return Ok(next);
             }
@@ -441,7 +427,7 @@ impl Baton {
     fn next_event(&self, world: &World, state: &State) -> Option<u64> {
         let stall = |core: usize| state.stalled_until_ns[core / CORES_PER_ISLAND_MAX];
         let bells = state.bells.iter().map(|&(at, core)| at.max(stall(core)));
-        let cores = (0..state.status.len()).filter_map(|core| match state.status[core] {
+        let cores = state.started.iter().copied().filter_map(|core| match state.status[core] {
             Status::Ready => Some(stall(core)),
             Status::Waiting if world.is_interrupted(core, state.now_ns) => Some(stall(core)),
             Status::Waiting => Some(world.timer_ns(core).max(stall(core))),
@@ -450,38 +436,26 @@ impl Baton {
         bells.chain(cores).chain(state.host_at_ns).filter(|&at| at != u64::MAX).min()
     }
 
-    fn pass(&self, state: &mut State, next: usize) {
-        state.running = Some(next);
-        self.turns[next].notify_all();
-    }
-
-    fn await_turn(&self, world: &World, core: usize, state: std::sync::MutexGuard<'_, State>) {
-        drop(self.hold_turn(world, core, state));
-    }
-
-    fn hold_turn<'a>(
-        &'a self,
-        world: &World,
-        core: usize,
-        mut state: std::sync::MutexGuard<'a, State>,
-    ) -> std::sync::MutexGuard<'a, State> {
-        while state.running != Some(core) || state.lives[core] != LIFE.get() {
+    /// Returns when it is this life's turn.
+    fn await_turn<'a>(&'a self, world: &World, core: usize, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while state.running != Some(core) || state.lives[core] != turns::life() {
+            drop(state);
+            turns::give_back();
             if world.has_ended() {
-                drop(state);
                 Ended::unwind();
             }
-            state = self.turns[core].wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            state = lock(&self.state);
         }
         state
     }
 
-    fn give_up(&self, world: &World, state: std::sync::MutexGuard<'_, State>, reason: &str) {
+    fn give_up(&self, world: &World, state: MutexGuard<'_, State>, reason: &str) {
         let description = Self::describe_state(&state);
         drop(state);
         world.fail(format!("{reason}\n{description}"));
     }
 
-    fn give_up_and_end(&self, world: &World, state: std::sync::MutexGuard<'_, State>, reason: &str) -> ! {
+    fn give_up_and_end(&self, world: &World, state: MutexGuard<'_, State>, reason: &str) -> ! {
         self.give_up(world, state, reason);
         Ended::unwind()
     }

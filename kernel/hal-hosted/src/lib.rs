@@ -1,6 +1,6 @@
 //! Islands as host code: several fused kernels in one process, over one region of bytes.
 //!
-//! Every core of every island is a host thread that runs the kernel's entry point against a [`Hosted`] machine. User code
+//! Every core of every island runs the kernel's entry point against a [`Hosted`] machine, as a thread or a coroutine of the host. User code
 //! is interpreted ([`isa`], [`asm`]). What real hardware may keep too long is really kept here: each core caches
 //! translations ([`Config::check_stale`] reports a stale one that is used although nobody is changing the space), each
 //! island caches instructions until `sync_instructions`. An island's page tables are in any of the formats the real
@@ -28,6 +28,8 @@ mod machine;
 mod migration;
 #[allow(unsafe_code)]
 mod region;
+#[allow(unsafe_code)]
+mod turns;
 mod world;
 
 pub use baton::ENDLESS_WALK;

@@ -33,9 +33,14 @@ thread_local! {
     static CORE: Cell<Option<(CoreId, &'static World)>> = const { Cell::new(None) };
 }
 
-/// Makes this thread a core.
+/// This thread is a core from now on.
 pub fn become_core(core: CoreId, world: &'static World) {
     CORE.set(Some((core, world)));
+}
+
+/// This thread is no core any more; which one it was.
+pub fn leave_core() -> Option<(CoreId, &'static World)> {
+    CORE.take()
 }
 
 /// The core this thread is, if any.

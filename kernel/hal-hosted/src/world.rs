@@ -14,12 +14,13 @@ use motet_layout::{
 };
 use motet_protocol::rejoin;
 
-use crate::baton::{Baton, Point, become_life};
+use crate::baton::{Baton, Point};
 use crate::config::{Config, Defect, Driver};
 use crate::damage::threads;
 use crate::hidden;
 use crate::machine::{AArch64, Hosted, Island, Plain, RiscV64, X86_64, become_core, lock};
 use crate::region::Region;
+use crate::turns;
 
 /// The host's side of the pool: consoles, files.
 pub trait Host: Send {
@@ -160,7 +161,12 @@ pub fn run<K: Kernel>(config: Config, host: Box<dyn Host>, prepare: impl FnOnce(
     let world: &'static World = Box::leak(Box::new(World::new(config, pool, host, enter::<K>)));
     world.boot();
     match &world.baton {
-        Some(baton) => baton.begin(world),
+        Some(baton) => {
+            world.leave_unrepaired(|| {
+                baton.begin(world);
+                turns::take(world, baton);
+            });
+        }
         None => world.attend(),
     }
     world.join();
@@ -307,39 +313,42 @@ impl World {
         cores
     }
 
-    /// Starts a core's thread. `false`: it runs already.
+    /// Starts a core. `false`: it runs already.
     pub fn start(&'static self, core: CoreId) -> bool {
         let state = &self.cores[core.index()];
         if state.started.swap(true, Ordering::AcqRel) {
             return false;
         }
-        let life = self.baton.as_ref().map_or(0, |baton| baton.enter(core.index()));
-        self.spawn(core, life);
+        match &self.baton {
+            Some(baton) => baton.enter(core.index()),
+            None => self.spawn(core),
+        }
         true
     }
 
-    /// Begins a life of a core.
-    pub fn spawn(&'static self, core: CoreId, life: u32) {
+    /// Does something with [`Defect::Unrepaired`].
+    fn leave_unrepaired(&self, act: impl FnOnce()) {
+        #[cfg(motet_model)]
+        if let Some(Defect::Unrepaired(class)) = self.config.defect {
+            motet_protocol::lock::faults::leave_unrepaired(Some(class));
+        }
+        act();
+        #[cfg(motet_model)]
+        motet_protocol::lock::faults::leave_unrepaired(None);
+    }
+
+    /// Begins a core's thread.
+    fn spawn(&'static self, core: CoreId) {
         let name = format!("core {}.{}", core.island().0, core.index_in_island());
-        let thread = std::thread::Builder::new().name(name).stack_size(1 << 20).spawn(move || {
-            become_life(life);
-            #[cfg(motet_model)]
-            if let Some(Defect::Unrepaired(class)) = self.config.defect {
-                motet_protocol::lock::faults::leave_unrepaired(class);
-            }
-            self.live(core);
-        });
+        let thread = std::thread::Builder::new().name(name).stack_size(1 << 20).spawn(move || self.live(core));
         lock(&self.threads).push(thread.expect("the host can start a thread"));
     }
 
-    /// The life of a core.
-    fn live(&'static self, core: CoreId) {
+    /// A life of a core.
+    pub fn live(&'static self, core: CoreId) {
         become_core(core, self);
         let machine = lock(&self.machines)[core.island().index()];
         let end = catch_unwind(AssertUnwindSafe(|| {
-            if let Some(baton) = &self.baton {
-                baton.first_turn(self, core.index());
-            }
             if machine.is_hidden(core) { hidden::live(machine) } else { (self.entry)(machine) }
         }));
         let Err(payload) = end;
@@ -447,9 +456,6 @@ impl World {
     /// Ends the run: every core unwinds out of its next call.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        if let Some(baton) = &self.baton {
-            baton.end();
-        }
         for core in &self.cores {
             let _bell = lock(&core.bell);
             core.rung.notify_all();
@@ -619,6 +625,14 @@ impl Quiet {
     #[cfg(motet_model)]
     pub fn begin() -> Self {
         Self { before: QUIET.replace(true) }
+    }
+
+    /// Whether they are none from now on, also without one of these; returns whether they were none.
+    pub fn set(is_quiet: bool) -> bool {
+        #[cfg(motet_model)]
+        return QUIET.replace(is_quiet);
+        #[cfg(not(motet_model))]
+        is_quiet
     }
 }
 

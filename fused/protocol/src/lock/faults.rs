@@ -13,9 +13,9 @@ std::thread_local! {
     static UNREPAIRED: Cell<Option<LockClass>> = const { Cell::new(None) };
 }
 
-/// From now on this thread repairs nothing that a lock of that class protects.
-pub fn leave_unrepaired(class: LockClass) {
-    UNREPAIRED.set(Some(class));
+/// From now on this thread repairs nothing that a lock of that class protects; `None`: everything.
+pub fn leave_unrepaired(class: Option<LockClass>) {
+    UNREPAIRED.set(class);
 }
 
 /// Whether a core has a lock of a class.
