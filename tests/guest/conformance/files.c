@@ -542,6 +542,16 @@ static void attributes(void) {
     C(fchownat, AT_FDCWD, "link", getuid(), -1, AT_SYMLINK_NOFOLLOW)
     C(fchownat, AT_FDCWD, "file", 0, -1, 0)
     C(fchownat, AT_FDCWD, "file", -1, -1, 1 << 20)
+    R(fchownat, "by a stranger, to nobody else", {
+        close(open("other", O_CREAT | O_WRONLY, 0644));
+        chmod("file", 06755);
+        result(CALL(setuid, 1000));
+        result(CALL(fchownat, AT_FDCWD, "file", -1, -1, 0));
+        result(CALL(fchownat, AT_FDCWD, "other", -1, -1, 0));
+        result(CALL(fchownat, AT_FDCWD, "dir", -1, -1, 0));
+        show_path("file");
+        show_path("other");
+    })
     T(fchown, "set-user-id bits go", {
         chmod("file", 06755);
         result(fchown(RW, getuid(), getgid()));

@@ -145,12 +145,15 @@ impl<'a> FileRights<'a> {
         if !is_shared || owner == self.user.0 || owner == dir.uid.get() { Ok(()) } else { Err(Errno::EACCES) }
     }
 
-    /// Fails with `EPERM` unless owner and group may become these (`u32::MAX`: as before).
+    /// Fails with `EPERM` unless owner and group may become these (`u32::MAX`: as before). Where that takes set-ID bits away,
+    /// it changes the mode, too, which only the owner may: also with both ids as before.
     pub fn may_give(&self, inode: &InodeRecord, uid: u32, gid: u32) -> Result<(), Errno> {
         let is_owner = self.user.0 == inode.uid.get();
         let keeps_user = uid == Self::UNCHANGED || is_owner && uid == inode.uid.get();
         let keeps_group = gid == Self::UNCHANGED || is_owner && (gid == inode.gid.get() || self.is_in(GroupId(gid)));
-        if keeps_user && keeps_group || self.has(Capability::ChangeOwner) { Ok(()) } else { Err(Errno::EPERM) }
+        let gives = keeps_user && keeps_group || self.has(Capability::ChangeOwner);
+        let keeps_mode = self.mode_given(inode) == inode.mode.get() || self.owns(inode);
+        if gives && keeps_mode { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// The mode of a file whose owner changes.
