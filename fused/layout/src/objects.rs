@@ -226,7 +226,11 @@ pool_struct! {
         2744 pub fault_address: Cell64,
         /// Previous thread of the process (pool address), 0: it is the first one. Under the process-tree lock.
         2752 pub sibling_before: Cell64,
-        2760 _pad3: [Cell32; 24],
+        /// What `PR_SET_TIMERSLACK` has said, in nanoseconds; 0: the usual.
+        2760 pub timer_slack_ns: Cell64,
+        /// While it waits for a byte-range lock: the owner of one that stands in its way ([`RangeRecord`](crate::RangeRecord)). Under the tree lock.
+        2768 pub lock_awaited: Cell64,
+        2776 _pad3: [Cell32; 20],
         /// The call across instruction sets that it is in: its last [`CrossingRecord`](crate::CrossingRecord) (pool address), 0: none.
         2856 pub crossing: Cell64,
         /// By ISA code - 1: the top of its stack for that ISA, 0: none made (the program's own ISA: the stack it was
@@ -393,7 +397,9 @@ pool_struct! {
         136 pub next_length: Cell32,
         /// `personality`: `ADDR_NO_RANDOMIZE` or 0.
         140 pub personality: Cell32,
-        144 _pad2: [Cell32; 4],
+        /// 1: it adopts what its descendants leave (`PR_SET_CHILD_SUBREAPER`).
+        144 pub adopts: Cell32,
+        148 _pad2: [Cell32; 3],
         /// The program's file (file-system node).
         160 pub exe: [Cell64; 2],
         /// [`Isa`](crate::Isa) of the program.

@@ -102,6 +102,7 @@ void show_bytes(const void *at, int count);
 void show_info(const siginfo_t *info);
 void show_page(const void *at);    /* whether it may be read, written */
 const char *errno_name(int error);
+void until_asleep(int thread);     /* waits until a thread, or a process's first one, sleeps */
 long raw(long number, ...);
 
 #define NTH(_0, _1, _2, _3, _4, _5, _6, n, ...) n
@@ -135,4 +136,5 @@ void signals(void);
 void times_and_timers(void);
 void sockets(void);
 void waiting(void);
+void locks(void);
 #endif

@@ -147,6 +147,19 @@ static void drop_rights(void) {
 
 static void nothing(int signal) { (void)signal; }
 
+/* Its state is behind its name in /proc/PID/stat. */
+void until_asleep(int thread) {
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/%d/stat", thread);
+    for (char *state = 0; !state || state[2] != 'S'; usleep(1000)) {
+        int fd = open(path, O_RDONLY);
+        long len = read(fd, text, sizeof text - 1);
+        close(fd);
+        text[len > 0 ? len : 0] = 0;
+        state = strrchr(text, ')');
+    }
+}
+
 /* What became of a case's process. */
 static int status_of(pid_t child) {
     int status;
@@ -350,5 +363,6 @@ int main(int argc, char **argv) {
     times_and_timers();
     sockets();
     waiting();
+    locks();
     return 0;
 }

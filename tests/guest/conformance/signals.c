@@ -48,19 +48,6 @@ static pid_t stopping(void) {
     return child;
 }
 
-/* Waits until a process sleeps: its state is behind its name in /proc/PID/stat. */
-static void until_asleep(pid_t process) {
-    char path[64], text[256];
-    snprintf(path, sizeof path, "/proc/%d/stat", process);
-    for (char *state = 0; !state || state[2] != 'S'; usleep(1000)) {
-        int fd = open(path, O_RDONLY);
-        long len = read(fd, text, sizeof text - 1);
-        close(fd);
-        text[len > 0 ? len : 0] = 0;
-        state = strrchr(text, ')');
-    }
-}
-
 /* A read that a handler interrupts, and that finds a byte if it goes on. */
 static void restarted(int flags) {
     int ends[2];

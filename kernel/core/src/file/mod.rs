@@ -6,6 +6,7 @@
 
 mod attributes;
 mod busy;
+mod deadlock;
 pub mod description;
 pub mod device;
 mod dir;

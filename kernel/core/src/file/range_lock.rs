@@ -2,15 +2,15 @@
 //!
 //! An inode has a list of the ranges that are locked, each with its owner: a descriptor table (the threads of a process), or
 //! an open file. A table's go when any descriptor of the file is closed in it, as POSIX has it; an open file's go with
-//! its last descriptor. Both look for locks only if they have ever had one. Deadlocks are not looked for. Who sets a lock looks at all of the file, so a file
-//! has no more than [`RANGES_MAX`].
+//! its last descriptor. Both look for locks only if they have ever had one. Who would wait for itself is told ([`deadlock`]). Who sets a lock looks at
+//! all of the file, so a file has no more than [`RANGES_MAX`].
 
 use motet_abi::{Errno, file::*, wire::Wire};
 use motet_hal::Machine;
 use motet_layout::{FileRecord, FilesRecord, InodeRecord, RangeRecord, sync::Ordering};
 use motet_protocol::{Context, lock::lock, slab, wait};
 
-use super::{description::OpenFile, table};
+use super::{deadlock, description::OpenFile, table};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
@@ -38,7 +38,7 @@ struct Wanted {
 /// Serves the commands of `fcntl` that concern locks; `argument` points to a `struct flock`.
 ///
 /// # Errors
-/// `EAGAIN`, `EBADF`, `EINVAL`, `EOVERFLOW`, `EFAULT`, `ENOLCK`.
+/// `EAGAIN`, `EBADF`, `EDEADLK`, `EINVAL`, `EOVERFLOW`, `EFAULT`, `ENOLCK`.
 pub fn fcntl<M: Machine>(call: &Call<M>, fd: i32, file: &OpenFile<M>, command: u32, argument: u64) -> SysResult {
     let mut bytes = [0; Flock::SIZE];
     call.read_user(argument, &mut bytes)?;
@@ -53,7 +53,7 @@ pub fn fcntl<M: Machine>(call: &Call<M>, fd: i32, file: &OpenFile<M>, command: u
         if of_file { (call.cpu.raw(file.record()), u32::MAX) } else { (call.cpu.raw(files), call.process.pid.get()) };
     let wanted = Wanted { start, end, kind: asked.l_type, owner, pid };
     if matches!(command, F_GETLK | F_OFD_GETLK) {
-        let found = test(call, file, wanted)?;
+        let found = test(call, file, wanted, of_file)?;
         call.write_user(argument, &found.unwrap_or(Flock { l_type: F_UNLCK, ..asked }).to_bytes())?;
         return Ok(0);
     }
@@ -69,11 +69,15 @@ pub fn fcntl<M: Machine>(call: &Call<M>, fd: i32, file: &OpenFile<M>, command: u
     if wanted.kind != F_UNLCK {
         has_had.store(1, Ordering::Relaxed);
     }
-    call.wait_for(&inode.flock_waiters, || {
-        if set(call.cpu, inode, wanted)? {
-            return Ok(Some(0));
+    deadlock::begin(call.thread);
+    call.wait_for(&inode.flock_waiters, || match set(call.cpu, inode, wanted)? {
+        None => Ok(Some(0)),
+        Some(holder) if command == F_SETLKW => {
+            deadlock::check(call, owner, holder)?;
+            Ok(None)
         }
-        if matches!(command, F_SETLKW | F_OFD_SETLKW) { Ok(None) } else { Err(Stop::from(Errno::EAGAIN)) }
+        Some(_) if command == F_OFD_SETLKW => Ok(None),
+        Some(_) => Err(Stop::from(Errno::EAGAIN)),
     })?;
     // Another thread that has closed the descriptor meanwhile may have found nothing to give up.
     if !of_file && !table::get(call, fd).is_ok_and(|now| core::ptr::eq(now.record(), file.record())) {
@@ -123,14 +127,19 @@ fn range<M: Machine>(file: &OpenFile<M>, asked: &Flock) -> Result<(u64, u64), Er
     if first < 0 { Err(Errno::EINVAL) } else { Ok((first as u64, last as u64)) }
 }
 
-/// The first lock that stands in the way.
-fn test<M: Machine>(call: &Call<M>, file: &OpenFile<M>, wanted: Wanted) -> Result<Option<Flock>, Errno> {
-    if !matches!(wanted.kind, F_RDLCK | F_WRLCK) {
+/// The first lock that stands in the way; `F_UNLCK` of an open file: the first that it has itself.
+fn test<M: Machine>(call: &Call<M>, file: &OpenFile<M>, wanted: Wanted, of_file: bool) -> Result<Option<Flock>, Errno> {
+    let asks_for_own = of_file && wanted.kind == F_UNLCK;
+    if !asks_for_own && !matches!(wanted.kind, F_RDLCK | F_WRLCK) {
         return Err(Errno::EINVAL);
     }
     let Some(inode) = file.inode() else { return Ok(None) };
     let _guard = lock(call.cpu, &inode.lock);
-    let in_the_way = ranges(call.cpu, inode).filter(|range| conflicts(range, wanted));
+    let is_meant = |range: &&'static RangeRecord| match asks_for_own {
+        true => range.owner.get() == wanted.owner && overlaps(range, wanted),
+        false => conflicts(range, wanted),
+    };
+    let in_the_way = ranges(call.cpu, inode).filter(is_meant);
     Ok(in_the_way.min_by_key(|range| range.start.get()).map(|range| Flock {
         l_type: range.kind(),
         l_whence: SEEK_SET as i16,
@@ -140,30 +149,37 @@ fn test<M: Machine>(call: &Call<M>, file: &OpenFile<M>, wanted: Wanted) -> Resul
     }))
 }
 
-/// Exchanges what the owner has of the range for what it wants. `false`: another's lock stands in the way.
+/// Exchanges what the owner has of the range for what it wants; with locks of the same kind that it meets, that becomes one. Returns the owner of a
+/// lock that stands in the way.
 ///
 /// # Errors
 /// `ENOLCK`: the file has too many locks, or there is no memory.
-fn set<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) -> Result<bool, Errno> {
+fn set<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) -> Result<Option<u64>, Errno> {
     let guard = lock(cpu, &inode.lock);
-    let (mut divided, mut has_own, mut is_in_the_way) = (None, false, false);
+    let (mut divided, mut has_own, mut in_the_way, mut joined, mut joins) = (None, false, None, wanted, 0);
     for range in ranges(cpu, inode) {
-        is_in_the_way |= wanted.kind != F_UNLCK && conflicts(range, wanted);
+        if wanted.kind != F_UNLCK && conflicts(range, wanted) {
+            in_the_way = Some(range.owner.get());
+        }
         if range.owner.get() == wanted.owner {
             has_own = true;
-            // One that reaches over both ends of the range becomes two.
-            if range.start.get() < wanted.start && wanted.end < range.end.get() {
+            let (start, end) = (range.start.get(), range.end.get());
+            if range.kind() == wanted.kind && start <= wanted.end + 1 && wanted.start <= end + 1 {
+                (joined.start, joined.end) = (joined.start.min(start), joined.end.max(end));
+                joins += 1;
+            } else if start < wanted.start && wanted.end < end {
+                // One of another kind that reaches over both ends of the range becomes two.
                 divided = Some(range);
             }
         }
     }
-    if is_in_the_way {
-        return Ok(false);
+    if in_the_way.is_some() {
+        return Ok(in_the_way);
     }
     if wanted.kind == F_UNLCK && !has_own {
-        return Ok(true);
+        return Ok(None);
     }
-    let more = u32::from(divided.is_some()) + u32::from(wanted.kind != F_UNLCK);
+    let more = (u32::from(divided.is_some()) + u32::from(wanted.kind != F_UNLCK)).saturating_sub(joins);
     if more != 0 && inode.range_count.get() + more > RANGES_MAX {
         return Err(Errno::ENOLCK);
     }
@@ -182,14 +198,14 @@ fn set<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) ->
         link(cpu, inode, rest);
         range.end.set(wanted.start - 1);
     }
-    cut(cpu, inode, wanted);
+    cut(cpu, inode, joined);
     if let Some(new) = new {
-        new.set(wanted);
+        new.set(joined);
         link(cpu, inode, new);
     }
     drop(guard);
     wait::wake(cpu, &inode.flock_waiters);
-    Ok(true)
+    Ok(None)
 }
 
 /// Takes the range out of the owner's locks, none of which reaches over both of its ends. The inode's lock is held.
@@ -221,8 +237,11 @@ fn cut<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) {
 
 fn conflicts(range: &RangeRecord, wanted: Wanted) -> bool {
     let exclusive = range.write.get() != 0 || wanted.kind == F_WRLCK;
-    let overlap = range.start.get() <= wanted.end && wanted.start <= range.end.get();
-    range.owner.get() != wanted.owner && exclusive && overlap
+    range.owner.get() != wanted.owner && exclusive && overlaps(range, wanted)
+}
+
+fn overlaps(range: &RangeRecord, wanted: Wanted) -> bool {
+    range.start.get() <= wanted.end && wanted.start <= range.end.get()
 }
 
 fn ranges<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord) -> impl Iterator<Item = &'static RangeRecord> {
