@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{PoolAddr, ProcessRecord, TIMER_ALARM};
+use motet_layout::{PoolAddr, ProcessRecord, TIMER_ALARM, ThreadRecord};
 use motet_protocol::{Context, timer, wait};
 
 use crate::{
@@ -12,17 +12,25 @@ use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
     cputime, mm, signal,
-    tree::lock_tree,
+    tree::{self, lock_tree},
 };
 
 const NS: u64 = 1_000_000_000;
-const CLOCK_REALTIME: u64 = 0;
-const CLOCK_MONOTONIC: u64 = 1;
-const CLOCK_PROCESS: u64 = 2;
-const CLOCK_THREAD: u64 = 3;
-const CLOCK_REALTIME_COARSE: u64 = 5;
-const CLOCK_BOOTTIME: u64 = 7;
-const CLOCK_TAI: u64 = 11;
+const CLOCK_REALTIME: i32 = 0;
+const CLOCK_MONOTONIC: i32 = 1;
+const CLOCK_PROCESS: i32 = 2;
+const CLOCK_THREAD: i32 = 3;
+const CLOCK_REALTIME_COARSE: i32 = 5;
+const CLOCK_MONOTONIC_COARSE: i32 = 6;
+const CLOCK_BOOTTIME: i32 = 7;
+const CLOCK_TAI: i32 = 11;
+/// Clock numbers that are made from an id: of a thread, not a process; and what of its time they show.
+const OF_THREAD: i32 = 4;
+const WHICH_TIME: i32 = 3;
+const TIME_OF_USER: i32 = 1;
+const NO_TIME: i32 = 3;
+/// How exact the coarse clocks say they are. They are more exact; programs choose between clocks by this.
+const COARSE_NS: u64 = 4_000_000;
 const TIMER_ABSTIME: u64 = 1;
 /// Clock ticks per second that user programs see (`times`, `/proc/<pid>/stat`).
 pub const TICKS_PER_SECOND: u64 = 100;
@@ -89,7 +97,8 @@ pub fn clock_gettime<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn clock_getres<M: Machine>(call: &Call<M>) -> SysResult {
     read_clock(call, call.args[0])?;
     if call.args[1] != 0 {
-        write_timespec(call, call.args[1], 1)?;
+        let is_coarse = matches!(call.args[0] as i32, CLOCK_REALTIME_COARSE | CLOCK_MONOTONIC_COARSE);
+        write_timespec(call, call.args[1], if is_coarse { COARSE_NS } else { 1 })?;
     }
     Ok(0)
 }
@@ -123,6 +132,7 @@ pub fn nanosleep<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn clock_nanosleep<M: Machine>(call: &Call<M>) -> SysResult {
     let [clock, flags, request, remaining, ..] = call.args;
     read_clock(call, clock)?;
+    let clock = clock as i32;
     // The process's own time passes while others of its threads run; nothing else of these goes on while one sleeps.
     if !matches!(clock, CLOCK_REALTIME | CLOCK_MONOTONIC | CLOCK_PROCESS | CLOCK_BOOTTIME | CLOCK_TAI) {
         return Err(Errno::EOPNOTSUPP.into());
@@ -146,7 +156,7 @@ pub fn alarm<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `setitimer(which, new, old)`: the real-time timer.
 pub fn setitimer<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[0] != 0 {
+    if call.args[0] as u32 != 0 {
         return Err(Errno::EINVAL.into());
     }
     let timeval = |at: u64| -> Result<u64, Stop> {
@@ -172,10 +182,10 @@ pub fn setitimer<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `getitimer(which, value)`.
 pub fn getitimer<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[0] > 2 {
+    if call.args[0] as u32 > 2 {
         return Err(Errno::EINVAL.into());
     }
-    let (left, interval) = if call.args[0] == 0 { alarm_left(call.cpu, call.process) } else { (0, 0) };
+    let (left, interval) = if call.args[0] as u32 == 0 { alarm_left(call.cpu, call.process) } else { (0, 0) };
     write_itimer(call, call.args[1], left, interval)?;
     Ok(0)
 }
@@ -183,7 +193,7 @@ pub fn getitimer<M: Machine>(call: &Call<M>) -> SysResult {
 /// `times(buffer)`: ticks of this process and its children.
 pub fn times<M: Machine>(call: &Call<M>) -> SysResult {
     let tick_ns = NS / TICKS_PER_SECOND;
-    let (user, system) = crate::tree::charged_times_ns(call);
+    let (user, system) = tree::charged_times_ns(call);
     let children = [call.process.child_times_ns[0].get(), call.process.child_times_ns[1].get()];
     if call.args[0] != 0 {
         for (index, ns) in [user, system, children[0], children[1]].into_iter().enumerate() {
@@ -240,6 +250,11 @@ fn sleep<M: Machine>(call: &Call<M>, request: u64, remaining: u64, absolute: boo
     Err(Stop::Block)
 }
 
+fn processor_ns<M: Machine>(call: &Call<M>) -> u64 {
+    let (user_ns, system_ns) = tree::charged_times_ns(call);
+    user_ns + system_ns
+}
+
 /// Tells an interrupted sleep how much of it was left.
 pub fn sleep_interrupted<M: Machine>(call: &Call<M>) {
     let remaining = call.thread.scratch[0].get();
@@ -252,22 +267,42 @@ pub fn sleep_interrupted<M: Machine>(call: &Call<M>) {
 
 /// Whether a clock shows the time of the machine, and not what threads have used.
 pub fn is_of_machine(clock: u64) -> bool {
-    matches!(clock, CLOCK_REALTIME | CLOCK_MONOTONIC | 4..=9 | CLOCK_TAI)
+    matches!(clock as i32, CLOCK_REALTIME | CLOCK_MONOTONIC | 4..=9 | CLOCK_TAI)
 }
 
 fn read_clock<M: Machine>(call: &Call<M>, clock: u64) -> Result<u64, Errno> {
-    match clock {
+    match clock as i32 {
         CLOCK_REALTIME | CLOCK_REALTIME_COARSE | 8 | CLOCK_TAI => Ok(call.cpu.realtime_ns()),
         1 | 4 | 6 | 7 | 9 => Ok(call.cpu.reading_ns()),
-        CLOCK_PROCESS => {
-            let (user, system) = crate::tree::charged_times_ns(call);
-            Ok(user + system)
-        }
+        CLOCK_PROCESS => Ok(processor_ns(call)),
         CLOCK_THREAD => {
             cputime::charge(call.cpu, call.thread);
             Ok(call.thread.user_ns.get() + call.thread.system_ns.get())
         }
+        clock if clock < 0 => read_clock_of(call, clock),
         _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The processor time of a process, or of a thread of the caller's, whose id the clock's number is made from (clock_getcpuclockid(3)).
+fn read_clock_of<M: Machine>(call: &Call<M>, clock: i32) -> Result<u64, Errno> {
+    let id = !(clock >> 3) as u32;
+    cputime::charge(call.cpu, call.thread);
+    let _tree = lock_tree(call.cpu);
+    let (user_ns, system_ns) = if clock & OF_THREAD != 0 {
+        let thread = if id == 0 { Some(call.thread) } else { signal::living_thread(call.cpu, id) };
+        let own = |thread: &&ThreadRecord| core::ptr::eq(tree::process_of(call.cpu, thread), call.process);
+        let thread = thread.filter(own).ok_or(Errno::EINVAL)?;
+        (thread.user_ns.get(), thread.system_ns.get())
+    } else {
+        let is_own = id == 0 || id == call.thread.tid.get();
+        let process = if is_own { Some(call.process) } else { tree::lookup(call.cpu, id) };
+        tree::times_ns(call.cpu, process.ok_or(Errno::EINVAL)?)
+    };
+    match clock & WHICH_TIME {
+        NO_TIME => Err(Errno::EINVAL),
+        TIME_OF_USER => Ok(user_ns),
+        _ => Ok(user_ns + system_ns),
     }
 }
 
