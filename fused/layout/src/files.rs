@@ -210,7 +210,8 @@ pool_struct! {
         64 pub last_entry: Cell64,
         /// 1: it was opened for writing a regular file, by its name, whose [`InodeRecord::writers`] count it.
         72 pub is_writer: Cell32,
-        76 _pad1: Cell32,
+        /// Of a named pipe, if it was opened for reading when nobody had it open for writing: 1 + how often that had been done before; 0 otherwise.
+        76 pub opens_seen: Cell32,
         /// Of a text that is made line by line: where a line begins, what it is of, and what both are mixed to; a hint.
         80 pub text_place: [Cell64; 3],
         104 _pad2: [Cell64; 3],

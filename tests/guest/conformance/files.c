@@ -195,6 +195,7 @@ static void contents(void) {
     C(write, EVENT, "12345678", 8)
     C(write, EVENT, "\377\377\377\377\377\377\377\377", 8)
     C(write, EVENT, "1234567", 7)
+    C(write, EVENT, "\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0", 16)
     C(write, EPOLL, "12345678", 8)
     C(write, TIMER, "12345678", 8)
     C(write, SIGNAL, "12345678", 8)

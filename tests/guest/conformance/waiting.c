@@ -24,9 +24,43 @@ static void all_kinds(void) {
 
 static fd_set in, out;
 
+static void nothing(int signal) { (void)signal; }
+
+/* A handler runs after 200 ms. */
+static void interrupt_soon(void) {
+    struct itimerval soon = {{0, 0}, {0, 200000}};
+    signal(SIGALRM, nothing);
+    setitimer(ITIMER_REAL, &soon, 0);
+}
+
+static volatile int handled;
+static struct timespec nothing_left;
+static long none[1];
+static void note(int signal) { handled = signal; }
+
+/* A signal that has a handler, and waits for its mask to let it through. */
+static void raise_blocked(void) {
+    sigset_t set;
+    signal(SIGUSR1, note);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &set, 0);
+    raise(SIGUSR1);
+}
+
+
 void waiting(void) {
     T(ppoll, "what every kind of file is ready for", { all_kinds(); })
     T(ppoll, "a pipe without writer", { close(PIPE_W); say(" | %x", readiness_of(PIPE_R)); read(PIPE_R, buffer, 9); say(" | %x", readiness_of(PIPE_R)); })
+    T(ppoll, "a named pipe before and after its first writer", {
+        int ends[2] = {open("fifo", O_RDONLY | O_NONBLOCK), -1};
+        say(" | %x", readiness_of(ends[0]));
+        ends[1] = open("fifo", O_WRONLY);
+        say(" | %x", readiness_of(ends[0]));
+        close(ends[1]);
+        say(" | %x", readiness_of(ends[0]));
+        say(" | %x", readiness_of(open("fifo", O_RDONLY | O_NONBLOCK)));
+    })
     T(ppoll, "a pipe without reader", { close(PIPE_R); say(" | %x", readiness_of(PIPE_W)); })
     T(ppoll, "what is asked for is told, errors unasked", {
         struct pollfd asked[4] = {
@@ -57,6 +91,40 @@ void waiting(void) {
     C(ppoll, one + 3, 1, &moment, buffer, 4)
     C(ppoll, one + 3, 1, &moment, BAD, 8)
     C(ppoll, BAD, 1, &moment, 0, 8)
+    T(ppoll, "the time left when a handler ends it", {
+        struct timespec time = {5, 0};
+        interrupt_soon();
+        result(CALL(ppoll, 0, 0, &time, 0, 8));
+        say(" | %s", time.tv_sec == 4 ? "less" : "other");
+    })
+    T(ppoll, "no time, and a signal that the mask lets through", { raise_blocked(); result(CALL(ppoll, 0, 0, &nothing_left, none, 8)); say(" | %d", handled); })
+    T(ppoll, "a file is ready, and a signal that the mask lets through", { raise_blocked(); result(CALL(ppoll, one, 1, &nothing_left, none, 8)); say(" | %d", handled); })
+    T(pselect6, "no time, and a signal that the mask lets through", { long mask[2] = {(long)none, 8}; raise_blocked(); result(CALL(pselect6, 0, 0, 0, 0, &nothing_left, mask)); say(" | %d", handled); })
+    T(epoll_pwait, "no time, and a signal that the mask lets through", { epoll_ctl(EPOLL, EPOLL_CTL_DEL, PIPE_R, 0); raise_blocked(); result(CALL(epoll_pwait, EPOLL, found, 4, 0, none, 8)); say(" | %d", handled); })
+    T(epoll_pwait, "a signal that the mask lets through", { epoll_ctl(EPOLL, EPOLL_CTL_DEL, PIPE_R, 0); raise_blocked(); result(CALL(epoll_pwait, EPOLL, found, 4, 2000, none, 8)); say(" | %d", handled); })
+    T(poll, "a handler that ends it writes nothing", {
+        /* Where a deadline would be that somebody took for an address. */
+        struct timespec now;
+        long at;
+        long sum = 0;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        at = ((now.tv_sec + 2) * 1000000000L + now.tv_nsec) & -PAGE;
+        char *there = mmap((void *)at, 16384 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        interrupt_soon();
+        result(CALL(poll, 0, 0, 2000));
+        for (long i = 0; i < 16384 * PAGE; i += 8)
+            sum |= *(long *)(there + i);
+        say(" | %s%s", there == (char *)at ? "there" : "elsewhere", sum ? ", written" : "");
+    })
+    T(poll, "more than RLIMIT_NOFILE", {
+        struct rlimit few = {40, 40};
+        static struct pollfd many[41];
+        for (int i = 0; i < 41; i++)
+            many[i].fd = -1;
+        setrlimit(RLIMIT_NOFILE, &few);
+        result(CALL(poll, many, 40, 0));
+        result(CALL(poll, many, 41, 0));
+    })
     T(ppoll, "the time left is written back", { struct timespec time = {100, 0}; result(CALL(ppoll, one, 1, &time, 0, 8)); say(time.tv_sec < 100 ? " | less" : " | as it was"); })
     FD_SET(PIPE_R, &in);
     FD_SET(PIPE_W, &out);
@@ -73,6 +141,20 @@ void waiting(void) {
     C(pselect6, 0, 0, 0, 0, &moment, BAD)
     T(pselect6, "a closed descriptor", { fd_set closed; FD_ZERO(&closed); FD_SET(CLOSED, &closed); result(CALL(pselect6, 64, &closed, 0, 0, &moment, 0)); })
     T(select, "the time left is written back", { struct timeval time = {100, 0}; some(CALL(select, 64, &in, 0, 0, &time)); say(time.tv_sec < 100 ? " | less" : " | as it was"); })
+    C(select, 0, 0, 0, 0, (&(struct timeval){0, 1500000}))
+    T(select, "the time left when it is over", { struct timeval time = {0, 1000}; result(CALL(select, 0, 0, 0, 0, &time)); say(" | %ld %ld", (long)time.tv_sec, (long)time.tv_usec); })
+    T(select, "the time left when a handler ends it", {
+        struct timeval time = {5, 0};
+        interrupt_soon();
+        result(CALL(select, 0, 0, 0, 0, &time));
+        say(" | %s", time.tv_sec == 4 ? "less" : "other");
+    })
+    T(pselect6, "the time left when a handler ends it", {
+        struct timespec time = {5, 0};
+        interrupt_soon();
+        result(CALL(pselect6, 0, 0, 0, 0, &time, 0));
+        say(" | %s", time.tv_sec == 4 ? "less" : "other");
+    })
     T(pselect6, "the time left is written back", { struct timespec time = {100, 0}; some(CALL(pselect6, 64, &in, 0, 0, &time, 0)); say(time.tv_sec < 100 ? " | less" : " | as it was"); })
     E(show_flags(3), epoll_create, 1)
     C(epoll_create, 0)
@@ -116,5 +198,7 @@ void waiting(void) {
     C(epoll_pwait2, EPOLL, found, 4, BAD, 0, 8)
     C(epoll_pwait2, RW, found, 4, &moment, 0, 8)
     T(epoll_wait, "EPOLLET tells once", { *found = (struct epoll_event){EPOLLIN | EPOLLET, {.u64 = 1}}; epoll_ctl(EPOLL, EPOLL_CTL_MOD, PIPE_R, found); result(epoll_wait(EPOLL, found, 4, 0)); result(epoll_wait(EPOLL, found, 4, 0)); write(PIPE_W, "x", 1); result(epoll_wait(EPOLL, found, 4, 0)); })
+    T(epoll_ctl, "EPOLLEXCLUSIVE stays", { *found = (struct epoll_event){EPOLLIN | EPOLLEXCLUSIVE}; result(epoll_ctl(EPOLL, EPOLL_CTL_ADD, PEER, found)); result(epoll_ctl(EPOLL, EPOLL_CTL_MOD, PEER, &watched)); })
+    T(epoll_ctl, "EPOLLEXCLUSIVE of a list", { int list = epoll_create1(0); *found = (struct epoll_event){EPOLLIN | EPOLLEXCLUSIVE}; result(epoll_ctl(EPOLL, EPOLL_CTL_ADD, list, found)); })
     T(epoll_wait, "EPOLLONESHOT tells once", { *found = (struct epoll_event){EPOLLIN | EPOLLONESHOT, {.u64 = 1}}; epoll_ctl(EPOLL, EPOLL_CTL_MOD, PIPE_R, found); result(epoll_wait(EPOLL, found, 4, 0)); write(PIPE_W, "x", 1); result(epoll_wait(EPOLL, found, 4, 0)); })
 }

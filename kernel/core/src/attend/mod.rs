@@ -183,7 +183,12 @@ fn interrupt_call<M: Machine>(
     } else if restarts && is_restartable(isa, number) {
         registers::rewind_syscall(&thread.frame);
     } else {
-        time::sleep_interrupted(&call);
+        let kind = Syscall::decode(isa, number);
+        match kind {
+            Some(Syscall::Nanosleep | Syscall::ClockNanosleep) => time::sleep_interrupted(&call),
+            Some(Syscall::Select | Syscall::Pselect6 | Syscall::Ppoll) => file::wait_interrupted(&call, kind),
+            _ => {}
+        }
         registers::set_result(&thread.frame, Errno::EINTR.result());
     }
     end_call(thread);

@@ -63,7 +63,8 @@ pub fn epoll_ctl<M: Machine>(call: &Call<M>) -> SysResult {
     if core::ptr::eq(list_file.record(), file.record()) {
         return Err(Errno::EINVAL.into());
     }
-    if event.events & EPOLLEXCLUSIVE != 0 && event.events & !WITH_EXCLUSIVE != 0 {
+    let may_exclude = event.events & !WITH_EXCLUSIVE == 0 && file.record().kind.get() != FILE_EPOLL;
+    if event.events & EPOLLEXCLUSIVE != 0 && !may_exclude {
         return Err(Errno::EINVAL.into());
     }
     match operation {
@@ -216,7 +217,7 @@ fn change<M: Machine>(
     let _all = lock(call.cpu, &call.cpu.pool.header().epoll_lock);
     let _guard = lock(call.cpu, &list.lock);
     let watch = find(call.cpu, list, file, fd).ok_or(Errno::ENOENT)?;
-    if event.events & EPOLLEXCLUSIVE != 0 {
+    if (event.events | watch.events.get()) & EPOLLEXCLUSIVE != 0 {
         return Err(Errno::EINVAL);
     }
     set(watch, event);

@@ -59,7 +59,7 @@ pub fn write<M: Machine>(
     nonblocking: bool,
     from: &mut Cursor<M>,
 ) -> SysResult {
-    if from.remaining() < 8 {
+    if from.remaining() != 8 {
         return Err(Errno::EINVAL.into());
     }
     let mut bytes = [0; 8];

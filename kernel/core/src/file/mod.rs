@@ -69,7 +69,7 @@ pub use open::{
     close, close_range, creat, inode_for_mmap, memfd_create, open, open_executable, openat, openat2, pipe, pipe2,
 };
 pub use path::Path;
-pub use poll::{poll, ppoll, pselect6, select};
+pub use poll::{poll, ppoll, pselect6, select, wait_interrupted};
 pub use rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev};
 pub use signal_fd::{signalfd, signalfd4};
 pub use socket::{

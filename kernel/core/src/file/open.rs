@@ -329,6 +329,9 @@ fn open_fifo<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, flags: u32
         return Err(Errno::ENXIO.into());
     }
     let record = open_ends(call.cpu, ends, Some(inode), flags)?;
+    if record.kind.get() == FILE_PIPE_READ && ends.writers.load(Ordering::Acquire) == 0 {
+        record.opens_seen.set(opens.wrapping_add(1));
+    }
     wait_for_partner(call, record, opens, flags)
 }
 

@@ -3,9 +3,18 @@
 //! A call asks every file; if none is ready it prepares to wait, enters the queues of all, asks again, and blocks. Should there
 //! be no memory for its places in all queues, it looks again every few milliseconds.
 
-use motet_abi::{Errno, file::O_PATH, signal::SIGSET_SIZE, terminal::*, time::Timeval, wire::Wire};
+use motet_abi::{
+    Errno, Syscall,
+    file::O_PATH,
+    signal::SIGSET_SIZE,
+    terminal::*,
+    time::{RLIMIT_NOFILE, Timeval},
+    wire::Wire,
+};
 use motet_hal::Machine;
-use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_SOCKET, FILES_INLINE, WaitQueue};
+use motet_layout::{
+    FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_SOCKET, FILES_INLINE, FILES_MAX, WAKE_SIGNAL, WaitQueue, sync::Ordering,
+};
 use motet_protocol::{pipe, wait};
 
 use super::{
@@ -18,6 +27,7 @@ use crate::{
     kinds::{accel, dma},
     signal::{begin_temporary_mask, end_temporary_mask},
     time,
+    tree::limit_of,
 };
 
 /// How often files are asked when there was no memory to enter all of their queues, in nanoseconds.
@@ -27,8 +37,6 @@ const INPUT: u16 = POLLIN | POLLRDNORM;
 const OUTPUT: u16 = POLLOUT | POLLWRNORM;
 /// Bytes of a full descriptor set.
 const SET_BYTES: usize = FD_SETSIZE / 8;
-/// `poll` refuses more entries than a process can have descriptors.
-const ENTRIES_MAX: u64 = motet_layout::FILES_MAX as u64;
 
 /// `poll(entries, count, timeout_ms)`.
 pub fn poll<M: Machine>(call: &Call<M>) -> SysResult {
@@ -41,14 +49,16 @@ pub fn milliseconds(timeout_ms: u64) -> Option<u64> {
     u64::try_from(timeout_ms as i32).ok().map(|ms| ms * NS_PER_MS)
 }
 
-/// `ppoll(entries, count, timeout, mask, mask_size)`. The time left is not written back.
+/// `ppoll(entries, count, timeout, mask, mask_size)`.
 pub fn ppoll<M: Machine>(call: &Call<M>) -> SysResult {
     let [entries, count, timeout, mask, mask_size, _] = call.args;
-    let timeout_ns = if timeout == 0 { None } else { Some(time::read_timespec(call, timeout)?) };
-    with_mask(call, (mask, mask_size), || poll_entries(call, entries, count, timeout_ns))
+    let timeout_ns = read_timeout(call, timeout)?;
+    with_mask(call, (mask, mask_size), || {
+        tell_left(call, Syscall::Ppoll, timeout_ns, || poll_entries(call, entries, count, timeout_ns))
+    })
 }
 
-/// `select(count, readable, writable, exceptional, timeout)`. The time left is not written back.
+/// `select(count, readable, writable, exceptional, timeout)`.
 pub fn select<M: Machine>(call: &Call<M>) -> SysResult {
     let [count, .., timeout, _] = call.args;
     let timeout_ns = match timeout {
@@ -56,22 +66,92 @@ pub fn select<M: Machine>(call: &Call<M>) -> SysResult {
         _ => {
             let mut bytes = [0; Timeval::SIZE];
             call.read_user(timeout, &mut bytes)?;
-            Some(Timeval::take(&bytes).to_ns().ok_or(Errno::EINVAL)?)
+            Some(of_any_microseconds(Timeval::take(&bytes)).and_then(Timeval::to_ns).ok_or(Errno::EINVAL)?)
         }
     };
-    select_sets(call, count, timeout_ns)
+    tell_left(call, Syscall::Select, timeout_ns, || select_sets(call, count, timeout_ns))
+}
+
+/// As on Linux, `select` takes a second and more in microseconds.
+fn of_any_microseconds(time: Timeval) -> Option<Timeval> {
+    let whole = time.tv_usec / 1_000_000;
+    Some(Timeval { tv_sec: time.tv_sec.checked_add(whole)?, tv_usec: time.tv_usec % 1_000_000 })
+}
+
+/// Reads a timeout; none is at 0.
+fn read_timeout<M: Machine>(call: &Call<M>, at: u64) -> Result<Option<u64>, Stop> {
+    if at == 0 { Ok(None) } else { time::read_timespec(call, at).map(Some) }
+}
+
+/// Serves a call with a timeout, and tells at its end how much of that is left.
+fn tell_left<M: Machine>(
+    call: &Call<M>,
+    kind: Syscall,
+    timeout_ns: Option<u64>,
+    serve: impl FnOnce() -> SysResult,
+) -> SysResult {
+    // As on Linux, a timeout of nothing is let be.
+    if let Some(timeout_ns) = timeout_ns.filter(|&ns| ns != 0) {
+        note_deadline(call, timeout_ns);
+    }
+    let result = serve();
+    if matches!(result, Ok(_) | Err(Stop::Error(_))) {
+        write_left(call, kind);
+    }
+    result
+}
+
+/// As on Linux, `poll` and `select` find nothing ready only if there is no signal either, also without time to wait: so `pselect6` can let signals
+/// through and look. (`epoll_pwait` does not.)
+fn or_signal<M: Machine>(call: &Call<M>, result: SysResult) -> SysResult {
+    if result != Ok(0) || !call.is_interrupted() {
+        return result;
+    }
+    wait::prepare(call.thread);
+    // Blocking fails at once, and the core looks at its signals first.
+    call.thread.attention.store(1, Ordering::Release);
+    wait::wake_thread(call.cpu, call.thread, WAKE_SIGNAL);
+    Err(Stop::Block)
+}
+
+/// A handler ends a wait with a timeout.
+pub fn wait_interrupted<M: Machine>(call: &Call<M>, kind: Option<Syscall>) {
+    if let Some(kind) = kind {
+        write_left(call, kind);
+    }
+}
+
+/// Writes how much is left of a timeout to where it was read. As on Linux, a place that cannot be written is let be.
+fn write_left<M: Machine>(call: &Call<M>, kind: Syscall) {
+    let deadline_ns = call.thread.scratch[0].get();
+    if deadline_ns != 0 {
+        let left_ns = deadline_ns.saturating_sub(call.cpu.reading_ns());
+        let at = call.args[if kind == Syscall::Ppoll { 2 } else { 4 }];
+        let _ = if kind == Syscall::Select {
+            time::write_timeval(call, at, left_ns)
+        } else {
+            time::write_timespec(call, at, left_ns)
+        };
+    }
+}
+
+/// When the wait ends is fixed once.
+fn note_deadline<M: Machine>(call: &Call<M>, timeout_ns: u64) {
+    if call.thread.scratch[0].get() == 0 {
+        call.thread.scratch[0].set(time::deadline_from(call.cpu, timeout_ns, false, false));
+    }
 }
 
 /// `pselect6(count, readable, writable, exceptional, timeout, mask)`.
 pub fn pselect6<M: Machine>(call: &Call<M>) -> SysResult {
     let [count, _, _, _, timeout, mask] = call.args;
-    let timeout_ns = if timeout == 0 { None } else { Some(time::read_timespec(call, timeout)?) };
+    let timeout_ns = read_timeout(call, timeout)?;
     // The last argument points to a pair: mask, size.
     let mask = match mask {
         0 => (0, 0),
         pair => (call.read_user_u64(pair)?, call.read_user_u64(pair.wrapping_add(8))?),
     };
-    with_mask(call, mask, || select_sets(call, count, timeout_ns))
+    with_mask(call, mask, || tell_left(call, Syscall::Pselect6, timeout_ns, || select_sets(call, count, timeout_ns)))
 }
 
 /// The events for which a file is ready (`POLLIN`, `POLLOUT` and their relatives), and those that are always reported.
@@ -100,7 +180,10 @@ pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
             let state = pipe::readiness(ends);
             let reads = file.record().kind.get() != FILE_PIPE_WRITE;
             let writes = file.record().kind.get() != FILE_PIPE_READ;
-            let for_reading = if_so(state.readable, INPUT) | if_so(state.no_writer, POLLHUP);
+            // Nobody has hung up who has not come yet.
+            let seen = file.record().opens_seen.get();
+            let had_writer = seen == 0 || ends.writer_opens.load(Ordering::Relaxed) != seen.wrapping_sub(1);
+            let for_reading = if_so(state.readable, INPUT) | if_so(state.no_writer && had_writer, POLLHUP);
             let for_writing = if_so(state.writable, OUTPUT) | if_so(state.no_reader, POLLERR);
             if_so(reads, for_reading) | if_so(writes, for_writing)
         }
@@ -201,12 +284,13 @@ pub fn enter<M: Machine>(call: &Call<M>, file: &OpenFile<M>, events: u16, asked:
 }
 
 fn poll_entries<M: Machine>(call: &Call<M>, entries: u64, count: u64, timeout_ns: Option<u64>) -> SysResult {
-    if count > ENTRIES_MAX {
+    // As on Linux: more than the process may have descriptors.
+    if u64::from(count as u32) > limit_of(call.process, RLIMIT_NOFILE).min(FILES_MAX as u64) {
         return Err(Errno::EINVAL.into());
     }
-    wait_until_ready(call, timeout_ns, |enter_queues| {
+    let found = wait_until_ready(call, timeout_ns, |enter_queues| {
         let mut result = Asked::default();
-        for index in 0..count {
+        for index in 0..u64::from(count as u32) {
             call.serve_due(2 * cost::OBJECT);
             let at = entries.wrapping_add(index * Pollfd::SIZE as u64);
             let mut bytes = [0; Pollfd::SIZE];
@@ -229,7 +313,8 @@ fn poll_entries<M: Machine>(call: &Call<M>, entries: u64, count: u64, timeout_ns
             call.write_user(at, &bytes)?;
         }
         Ok(result)
-    })
+    });
+    or_signal(call, found)
 }
 
 fn select_sets<M: Machine>(call: &Call<M>, count: u64, timeout_ns: Option<u64>) -> SysResult {
@@ -248,7 +333,7 @@ fn select_sets<M: Machine>(call: &Call<M>, count: u64, timeout_ns: Option<u64>) 
         }
     }
     let mut ready = [[0; SET_BYTES]; 3];
-    let number = wait_until_ready(call, timeout_ns, |enter_queues| {
+    let found = wait_until_ready(call, timeout_ns, |enter_queues| {
         let mut result = Asked::default();
         ready = [[0; SET_BYTES]; 3];
         for fd in 0..count {
@@ -272,7 +357,8 @@ fn select_sets<M: Machine>(call: &Call<M>, count: u64, timeout_ns: Option<u64>) 
             }
         }
         Ok(result)
-    })?;
+    });
+    let number = or_signal(call, found)?;
     for (set, &address) in ready.iter().zip(&call.args[1..4]) {
         if address != 0 {
             call.write_user(address, &set[..bytes])?;
@@ -317,9 +403,7 @@ pub fn wait_until_ready<M: Machine>(
         return Ok(asked.ready);
     }
     if let Some(timeout_ns) = timeout_ns {
-        if thread.scratch[0].get() == 0 {
-            thread.scratch[0].set(time::deadline_from(call.cpu, timeout_ns, false, false));
-        }
+        note_deadline(call, timeout_ns);
         if thread.scratch[0].get() <= call.cpu.reading_ns() {
             return Ok(0);
         }
