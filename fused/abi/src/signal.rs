@@ -261,9 +261,9 @@ impl SigStack {
     /// No alternate stack.
     pub const NONE: Self = Self { ss_sp: 0, ss_flags: SS_DISABLE, ss_size: 0 };
 
-    /// Whether a stack pointer is on it.
+    /// Whether a stack pointer is on it, and it is in use. One that disarms itself never is.
     pub const fn contains(&self, sp: u64) -> bool {
-        self.ss_flags & SS_DISABLE == 0 && sp.wrapping_sub(self.ss_sp).wrapping_sub(1) < self.ss_size
+        self.ss_flags & (SS_DISABLE | SS_AUTODISARM) == 0 && sp.wrapping_sub(self.ss_sp).wrapping_sub(1) < self.ss_size
     }
 
     /// Where the frame of a handler with `flags` (`SA_*`) is built downwards from: the alternate stack's end when it is

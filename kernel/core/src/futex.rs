@@ -13,10 +13,10 @@ use motet_protocol::{Context, wait};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    mm,
+    mm, permission,
     signal::living_thread,
     time,
-    tree::lock_tree,
+    tree::{lock_tree, process_of},
 };
 
 const FUTEX_WAIT: u64 = 0;
@@ -60,6 +60,11 @@ pub fn futex<M: Machine>(call: &Call<M>) -> SysResult {
     }
 }
 
+/// Whether a call of `futex` waits for a limited time.
+pub fn is_timed_wait<M: Machine>(call: &Call<M>) -> bool {
+    call.args[3] != 0 && matches!(call.args[1] & FUTEX_COMMAND, FUTEX_WAIT | FUTEX_WAIT_BITSET)
+}
+
 /// `set_robust_list(head, length)`.
 pub fn set_robust_list<M: Machine>(call: &Call<M>) -> SysResult {
     if call.args[1] != 24 {
@@ -69,15 +74,19 @@ pub fn set_robust_list<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-/// `get_robust_list(tid, head, length)` of the caller.
+/// `get_robust_list(tid, head, length)`, of whom the caller may look into.
 pub fn get_robust_list<M: Machine>(call: &Call<M>) -> SysResult {
     let tid = call.args[0] as u32;
-    if tid != 0 && tid != call.thread.tid.get() {
+    let head = if tid == 0 {
+        call.thread.robust_list.get()
+    } else {
         let _tree = lock_tree(call.cpu);
-        return Err(living_thread(call.cpu, tid).map_or(Errno::ESRCH, |_| Errno::EPERM).into());
-    }
-    call.write_user(call.args[1], &call.thread.robust_list.get().to_le_bytes())?;
+        let thread = living_thread(call.cpu, tid).ok_or(Errno::ESRCH)?;
+        permission::may_inspect(call.process, process_of(call.cpu, thread), true)?;
+        thread.robust_list.get()
+    };
     call.write_user(call.args[2], &24u64.to_le_bytes())?;
+    call.write_user(call.args[1], &head.to_le_bytes())?;
     Ok(0)
 }
 

@@ -102,6 +102,7 @@ void show_bytes(const void *at, int count);
 void show_info(const siginfo_t *info);
 void show_page(const void *at);    /* whether it may be read, written */
 const char *errno_name(int error);
+void stopped_in(int (*waits)(void)); /* what comes of a wait whose process is stopped and goes on */
 void until_asleep(int thread);     /* waits until a thread, or a process's first one, sleeps */
 long raw(long number, ...);
 
@@ -137,4 +138,5 @@ void times_and_timers(void);
 void sockets(void);
 void waiting(void);
 void locks(void);
+void family(void);
 #endif

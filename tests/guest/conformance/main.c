@@ -160,6 +160,19 @@ void until_asleep(int thread) {
     }
 }
 
+void stopped_in(int (*waits)(void)) {
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(waits());
+    until_asleep(child);
+    kill(child, SIGSTOP);
+    waitpid(child, &status, WUNTRACED);
+    kill(child, SIGCONT);
+    waitpid(child, &status, 0);
+    say(" | %s", errno_name(WEXITSTATUS(status)));
+}
+
 /* What became of a case's process. */
 static int status_of(pid_t child) {
     int status;
@@ -364,5 +377,6 @@ int main(int argc, char **argv) {
     sockets();
     waiting();
     locks();
+    family();
     return 0;
 }

@@ -70,6 +70,23 @@ static void where(int signal) {
     handled = &here >= buffer + PAGE && &here < buffer + PAGE + 65536 ? 1 : 2;
 }
 
+static void note_order(int signal) { say(" %d", signal); }
+
+static void show_stack(int signal) {
+    stack_t now;
+    stack_t other = {buffer + 20 * PAGE, 0, 65536};
+    where(signal);
+    result(sigaltstack(0, &now));
+    say(" | %s %x", handled == 1 ? "there" : "elsewhere", now.ss_flags);
+    result(sigaltstack(&other, 0));
+}
+
+static int wait_for_usr2(void) {
+    only(SIGUSR2);
+    sigprocmask(SIG_BLOCK, &set, 0);
+    return CALL(rt_sigtimedwait, &set, 0, &second, 8) < 0 ? errno : 0;
+}
+
 static void show_signal_of_child(void) { say(" | signal %d", handled); }
 
 /* What a signal does to a child that is in a group of its own, whose parent is in the same session. */
@@ -98,6 +115,7 @@ void signals(void) {
     T(kill, "what a handler is told", { handle(SIGUSR1, 0); result(kill(getpid(), SIGUSR1)); show_info(&info); })
     T(kill, "by a child", { handle(SIGUSR1, 0); pid_t child = fork(); if (!child) { kill(getppid(), SIGUSR1); _exit(0); } while (!handled) usleep(1000); show_info(&info); say(info.si_pid == child ? " child's" : " not child's"); })
     C(kill, getpid(), 0)
+    C(kill, -1, 0)
     C(kill, 999999, 0)
     C(kill, 999999, SIGUSR1)
     C(kill, getpid(), 100)
@@ -112,10 +130,12 @@ void signals(void) {
     C(tgkill, 999999, getpid(), SIGUSR1)
     C(tgkill, 0, getpid(), SIGUSR1)
     C(tgkill, getpid(), 0, SIGUSR1)
+    C(tgkill, getpid(), -1, SIGUSR1)
     C(tgkill, getpid(), getpid(), 0)
     C(tgkill, getpid(), getpid(), 100)
     T(tkill, "what a handler is told", { handle(SIGUSR1, 0); result(CALL(tkill, getpid(), SIGUSR1)); show_info(&info); })
     C(tkill, 0, SIGUSR1)
+    C(tkill, -1, SIGUSR1)
     C(tkill, 999999, 0)
     T(rt_sigqueueinfo, "what a handler is told", {
         handle(SIGUSR1, 0);
@@ -155,6 +175,7 @@ void signals(void) {
     C(rt_sigqueueinfo, getpid(), 0, &((siginfo_t){.si_code = SI_QUEUE}))
     C(rt_sigqueueinfo, getpid(), SIGUSR1, BAD)
     C(rt_tgsigqueueinfo, getpid(), getpid(), 0, &((siginfo_t){.si_code = SI_QUEUE}))
+    C(rt_tgsigqueueinfo, 0, getpid(), SIGUSR1, &((siginfo_t){.si_code = SI_QUEUE}))
     C(rt_tgsigqueueinfo, getpid(), 999999, SIGUSR1, &((siginfo_t){.si_code = SI_QUEUE}))
     C(rt_tgsigqueueinfo, getpid(), getpid(), SIGUSR1, BAD)
     T(wait4, "SIGCHLD of a child that exits", { handle(SIGCHLD, 0); pid_t child = fork(); if (!child) _exit(5); while (!handled) usleep(1000); show_child_info(child); })
@@ -208,6 +229,36 @@ void signals(void) {
     C(rt_sigaction, SIGUSR1, 0, buffer, 4)
     C(rt_sigaction, SIGUSR1, BAD, 0, 8)
     C(rt_sigaction, SIGUSR1, 0, BAD, 8)
+    T(rt_sigaction, "a mask never has SIGKILL or SIGSTOP", {
+        struct sigaction now = {.sa_handler = SIG_DFL};
+        memset(&now.sa_mask, 0xff, sizeof now.sa_mask);
+        sigaction(SIGUSR1, &now, 0);
+        result(sigaction(SIGUSR1, 0, &now));
+        say(" | %d %d %d", sigismember(&now.sa_mask, SIGKILL), sigismember(&now.sa_mask, SIGSTOP), sigismember(&now.sa_mask, SIGUSR2));
+    })
+    T(rt_sigaction, "faults are taken before other signals", {
+        struct sigaction action = {.sa_handler = note_order};
+        sigemptyset(&set);
+        int signals[] = {SIGUSR1, SIGUSR2, SIGSEGV, SIGHUP};
+        for (int i = 0; i < 4; i++) {
+            sigaction(signals[i], &action, 0);
+            sigaddset(&set, signals[i]);
+        }
+        sigprocmask(SIG_BLOCK, &set, 0);
+        for (int i = 0; i < 4; i++)
+            kill(getpid(), signals[i]);
+        /* The one that is taken last has its handler run first. */
+        sigprocmask(SIG_UNBLOCK, &set, 0);
+    })
+    T(rt_sigaction, "SS_AUTODISARM: a handler has no other stack", {
+        stack_t other = {buffer + PAGE, SS_AUTODISARM, 65536};
+        sigaltstack(&other, 0);
+        struct sigaction action = {.sa_handler = show_stack, .sa_flags = SA_ONSTACK};
+        sigaction(SIGUSR1, &action, 0);
+        raise(SIGUSR1);
+        sigaltstack(0, &other);
+        say(" | %s %x", other.ss_sp == buffer + PAGE ? "there again" : "elsewhere", other.ss_flags);
+    })
     T(rt_sigaction, "SA_NODEFER, SA_RESETHAND", { handle(SIGUSR1, SA_RESETHAND | SA_NODEFER); kill(getpid(), SIGUSR1); struct sigaction now; sigaction(SIGUSR1, 0, &now); say(now.sa_handler == SIG_DFL ? " | reset" : " | kept"); })
     T(rt_sigaction, "SA_RESTART: a read goes on", { restarted(SA_RESTART); })
     T(rt_sigaction, "without SA_RESTART it ends", { restarted(0); })
@@ -263,6 +314,7 @@ void signals(void) {
     T(rt_sigsuspend, "a signal ends it", { handle(SIGUSR1, 0); only(SIGUSR1); sigprocmask(SIG_BLOCK, &set, &old); raise(SIGUSR1); result(CALL(rt_sigsuspend, &old, 8)); })
     T(rt_sigtimedwait, "a pending signal", { only(SIGUSR1); sigprocmask(SIG_BLOCK, &set, 0); kill(getpid(), SIGUSR1); result(CALL(rt_sigtimedwait, &set, &info, &second, 8)); show_info(&info); })
     T(rt_sigtimedwait, "no signal", { only(SIGUSR1); result(CALL(rt_sigtimedwait, &set, &info, &moment, 8)); })
+    T(rt_sigtimedwait, "a stop ends it", { stopped_in(wait_for_usr2); })
     T(rt_sigtimedwait, "a bad time", { only(SIGUSR1); result(CALL(rt_sigtimedwait, &set, &info, &odd, 8)); })
     C(rt_sigtimedwait, BAD, 0, &moment, 8)
     C(rt_sigtimedwait, buffer, 0, &moment, 4)

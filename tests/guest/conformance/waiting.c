@@ -48,6 +48,8 @@ static void raise_blocked(void) {
     raise(SIGUSR1);
 }
 
+static int wait_in_poll(void) { return poll(0, 0, 500) < 0 ? errno : 0; }
+static int wait_in_epoll(void) { return epoll_wait(EPOLL, found, 4, 500) < 0 ? errno : 0; }
 
 void waiting(void) {
     T(ppoll, "what every kind of file is ready for", { all_kinds(); })
@@ -102,6 +104,7 @@ void waiting(void) {
     T(pselect6, "no time, and a signal that the mask lets through", { long mask[2] = {(long)none, 8}; raise_blocked(); result(CALL(pselect6, 0, 0, 0, 0, &nothing_left, mask)); say(" | %d", handled); })
     T(epoll_pwait, "no time, and a signal that the mask lets through", { epoll_ctl(EPOLL, EPOLL_CTL_DEL, PIPE_R, 0); raise_blocked(); result(CALL(epoll_pwait, EPOLL, found, 4, 0, none, 8)); say(" | %d", handled); })
     T(epoll_pwait, "a signal that the mask lets through", { epoll_ctl(EPOLL, EPOLL_CTL_DEL, PIPE_R, 0); raise_blocked(); result(CALL(epoll_pwait, EPOLL, found, 4, 2000, none, 8)); say(" | %d", handled); })
+    T(poll, "a stop does not end it", { stopped_in(wait_in_poll); })
     T(poll, "a handler that ends it writes nothing", {
         /* Where a deadline would be that somebody took for an address. */
         struct timespec now;
@@ -198,6 +201,7 @@ void waiting(void) {
     C(epoll_pwait2, EPOLL, found, 4, BAD, 0, 8)
     C(epoll_pwait2, RW, found, 4, &moment, 0, 8)
     T(epoll_wait, "EPOLLET tells once", { *found = (struct epoll_event){EPOLLIN | EPOLLET, {.u64 = 1}}; epoll_ctl(EPOLL, EPOLL_CTL_MOD, PIPE_R, found); result(epoll_wait(EPOLL, found, 4, 0)); result(epoll_wait(EPOLL, found, 4, 0)); write(PIPE_W, "x", 1); result(epoll_wait(EPOLL, found, 4, 0)); })
+    T(epoll_wait, "a stop ends it", { epoll_ctl(EPOLL, EPOLL_CTL_DEL, PIPE_R, 0); stopped_in(wait_in_epoll); })
     T(epoll_ctl, "EPOLLEXCLUSIVE stays", { *found = (struct epoll_event){EPOLLIN | EPOLLEXCLUSIVE}; result(epoll_ctl(EPOLL, EPOLL_CTL_ADD, PEER, found)); result(epoll_ctl(EPOLL, EPOLL_CTL_MOD, PEER, &watched)); })
     T(epoll_ctl, "EPOLLEXCLUSIVE of a list", { int list = epoll_create1(0); *found = (struct epoll_event){EPOLLIN | EPOLLEXCLUSIVE}; result(epoll_ctl(EPOLL, EPOLL_CTL_ADD, list, found)); })
     T(epoll_wait, "EPOLLONESHOT tells once", { *found = (struct epoll_event){EPOLLIN | EPOLLONESHOT, {.u64 = 1}}; epoll_ctl(EPOLL, EPOLL_CTL_MOD, PIPE_R, found); result(epoll_wait(EPOLL, found, 4, 0)); write(PIPE_W, "x", 1); result(epoll_wait(EPOLL, found, 4, 0)); })

@@ -9,14 +9,14 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{PROCESS_ALIVE, ProcessRecord, THREAD_DEAD};
-use motet_protocol::wait;
+use motet_protocol::{threads, wait};
 
 use super::deliver;
 use crate::{
     call::{Call, Stop, SysResult, deliverable},
     permission,
     signal::{
-        Origin, Pending, action_of, begin_temporary_mask, is_pending, living_thread, send_locked, send_to_member,
+        Origin, action_of, begin_temporary_mask, discard_everywhere, is_pending, send_locked, send_to_member,
         send_to_thread_locked, set_mask, take_pending,
     },
     time,
@@ -54,13 +54,12 @@ pub fn rt_sigaction<M: Machine>(call: &Call<M>) -> SysResult {
         // Flags that are not known are not kept, by which programs see what there is.
         action.flags.set(new.flags & abi::SA_KNOWN);
         action.restorer.set(new.restorer);
-        action.mask.set(new.mask);
+        action.mask.set(new.mask & !UNBLOCKABLE);
         let ignores = new.handler == abi::SIG_IGN
             || new.handler == abi::SIG_DFL && matches!(abi::default_action(signal), abi::DefaultAction::Ignore);
         if ignores {
             let _tree = lock_tree(call.cpu);
-            Pending::of_process(call.process).discard(call.cpu, abi::bit(signal));
-            Pending::of_thread(call.thread).discard(call.cpu, abi::bit(signal));
+            discard_everywhere(call.cpu, call.process, abi::bit(signal));
         }
     }
     if old_at != 0 {
@@ -204,11 +203,16 @@ pub fn kill<M: Machine>(call: &Call<M>) -> SysResult {
     let of_group = |group: u32| move |process: &ProcessRecord| process.pgid.load(Ordering::Relaxed) == group;
     let _tree = lock_tree(cpu);
     match pid {
-        -1 => kill_matching(call, signal, |process| process.pid.get() > 1 && process.pid.get() != own_pid),
+        // As on Linux, that it may signal none of them is no error.
+        -1 => match kill_matching(call, signal, |process| process.pid.get() > 1 && process.pid.get() != own_pid) {
+            Err(Stop::Error(Errno::EPERM)) => Ok(0),
+            result => result,
+        },
         0 => kill_matching(call, signal, of_group(own_group)),
         group if group < 0 => kill_matching(call, signal, of_group(group.unsigned_abs())),
         pid => {
-            let process = tree::lookup(cpu, pid as u32).ok_or(Errno::ESRCH)?;
+            // Any of its threads names a process.
+            let process = tree::with_thread(cpu, pid as u32).ok_or(Errno::ESRCH)?;
             permission::may_signal(call.process, process, signal)?;
             if signal != 0 {
                 send_locked(cpu, process, signal, sender);
@@ -226,7 +230,8 @@ fn kill_matching<M: Machine>(call: &Call<M>, signal: u32, matches: impl Fn(&Proc
     let sender = Origin::sent_by(abi::SI_USER, call.process);
     let mut result = Err(Errno::ESRCH.into());
     tree::for_each(call.cpu, |process| {
-        if process.state.load(Ordering::Acquire) != PROCESS_ALIVE || !matches(process) {
+        // A zombie is a member like any other.
+        if !matches(process) {
             return;
         }
         match permission::may_signal(call.process, process, signal) {
@@ -266,7 +271,7 @@ pub fn rt_sigqueueinfo<M: Machine>(call: &Call<M>) -> SysResult {
     let signal = signal_or_none(signal)?;
     let origin = read_origin(call, info, pid as u32)?;
     let _tree = lock_tree(call.cpu);
-    let process = tree::lookup(call.cpu, pid as u32).ok_or(Errno::ESRCH)?;
+    let process = tree::with_thread(call.cpu, pid as u32).ok_or(Errno::ESRCH)?;
     permission::may_signal(call.process, process, signal.unwrap_or(0))?;
     let kept = signal.is_none_or(|signal| send_locked(call.cpu, process, signal, origin));
     if kept { Ok(0) } else { Err(Errno::EAGAIN.into()) }
@@ -278,18 +283,21 @@ pub fn rt_sigqueueinfo<M: Machine>(call: &Call<M>) -> SysResult {
 /// As [`rt_sigqueueinfo`].
 pub fn rt_tgsigqueueinfo<M: Machine>(call: &Call<M>) -> SysResult {
     let [pid, tid, signal, info, ..] = call.args;
-    let origin = read_origin(call, info, pid as u32)?;
+    if pid as i32 <= 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let origin = read_origin(call, info, tid as u32)?;
     send_to_one(call, Some(pid as u32), tid as u32, signal, origin)
 }
 
-/// What a `siginfo_t` of a program says.
+/// What a `siginfo_t` of a program says. Only to itself a thread may say that it comes from the kernel, `kill` or `tgkill`.
 fn read_origin<M: Machine>(call: &Call<M>, info: u64, target: u32) -> Result<Origin, Stop> {
     let mut bytes = [0; SIGINFO_SIZE];
     call.read_user(info, &mut bytes)?;
     let code = u32::take(&bytes[8..]).cast_signed();
     let origin = Origin { code, fields: core::array::from_fn(|word| u64::take(&bytes[16 + 8 * word..])) };
     let pretends = code >= 0 || code == abi::SI_TKILL;
-    if pretends && target != call.process.pid.get() { Err(Errno::EPERM.into()) } else { Ok(origin) }
+    if pretends && target != call.thread.tid.get() { Err(Errno::EPERM.into()) } else { Ok(origin) }
 }
 
 fn kill_thread<M: Machine>(call: &Call<M>, pid: Option<u32>, tid: u32, signal: u64) -> SysResult {
@@ -298,16 +306,19 @@ fn kill_thread<M: Machine>(call: &Call<M>, pid: Option<u32>, tid: u32, signal: u
 
 fn send_to_one<M: Machine>(call: &Call<M>, pid: Option<u32>, tid: u32, signal: u64, origin: Origin) -> SysResult {
     let signal = signal_or_none(signal)?;
-    if tid == 0 {
+    if tid.cast_signed() <= 0 {
         return Err(Errno::EINVAL.into());
     }
     let _tree = lock_tree(call.cpu);
-    let thread = living_thread(call.cpu, tid)
-        .filter(|thread| thread.state.load(Ordering::Relaxed) != THREAD_DEAD)
+    let thread = threads::lookup(call.cpu, tid)
         .filter(|thread| pid.is_none_or(|pid| tree::process_of(call.cpu, thread).pid.get() == pid))
         .ok_or(Errno::ESRCH)?;
-    permission::may_signal(call.process, tree::process_of(call.cpu, thread), signal.unwrap_or(0))?;
-    let kept = signal.is_none_or(|signal| send_to_thread_locked(call.cpu, thread, signal, origin));
+    let process = tree::process_of(call.cpu, thread);
+    permission::may_signal(call.process, process, signal.unwrap_or(0))?;
+    // A process's first thread is there until its process is reaped, but takes no signals.
+    let is_alive =
+        process.state.load(Ordering::Acquire) == PROCESS_ALIVE && thread.state.load(Ordering::Relaxed) != THREAD_DEAD;
+    let kept = signal.is_none_or(|signal| !is_alive || send_to_thread_locked(call.cpu, thread, signal, origin));
     // That a signal of `tgkill` has come is all that is promised.
     if kept || origin.code == abi::SI_TKILL { Ok(0) } else { Err(Errno::EAGAIN.into()) }
 }

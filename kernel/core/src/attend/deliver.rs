@@ -59,8 +59,14 @@ pub fn deliver<M: Machine>(
     sigframe::enter(&thread.frame, &delivery, &built);
     handover::reload_ext(cpu, thread);
     thread.restore_mask.set(0);
+    if stack.ss_flags & abi::SS_AUTODISARM != 0 {
+        // The frame has it, from which the handler's return brings it back.
+        set_alternate_stack(thread, &SigStack::NONE);
+    }
     let own = if flags & abi::SA_NODEFER == 0 { abi::bit(info.signal) } else { 0 };
-    thread.signal_mask.fetch_or((action.mask.get() | own) & !abi::UNBLOCKABLE, Ordering::SeqCst);
+    let more = (action.mask.get() | own) & !abi::UNBLOCKABLE;
+    let before = thread.signal_mask.fetch_or(more, Ordering::SeqCst);
+    signal::mask_has_changed(cpu, thread, process, before);
     thread.fault_code.set(0);
     if flags & abi::SA_RESETHAND != 0 {
         action.handler.set(abi::SIG_DFL);
@@ -77,9 +83,10 @@ pub fn rt_sigreturn<M: Machine>(call: &Call<M>) -> SysResult {
     let restored = ability::writes(call.cpu, thread, || sigframe::restore(&thread.frame, read, area));
     match restored {
         Ok(restored) => {
-            thread.signal_mask.store(restored.mask, Ordering::Release);
+            let before = thread.signal_mask.swap(restored.mask, Ordering::AcqRel);
             set_alternate_stack(thread, &restored.stack);
             thread.attention.store(1, Ordering::Release);
+            signal::mask_has_changed(call.cpu, thread, call.process, before);
         }
         Err(sigframe::BadFrame) => signal::force(call.cpu, thread, abi::SIGSEGV),
     }

@@ -9,11 +9,12 @@ use motet_abi::{
     Errno, Syscall,
     process::WaitStatus,
     registers,
-    signal::{self as abi, DefaultAction, SIGKILL, SigCause, SigInfo, UNBLOCKABLE},
+    signal::{self as abi, DefaultAction, SigCause, SigInfo, UNBLOCKABLE},
 };
 use motet_hal::Machine;
 use motet_layout::{
-    CALL_PAUSED, Isa, ProcessRecord, SignalAction, THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL, handshake::then_look,
+    CALL_PAUSED, CALL_WAITED, ProcessRecord, SignalAction, THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL,
+    handshake::then_look,
 };
 use motet_protocol::{timer, wait};
 
@@ -21,11 +22,11 @@ use crate::{
     call::{Call, deliverable, end_call},
     chain, console,
     cpu::Cpu,
-    cputime, file, handover,
+    cputime, file, futex, handover,
     process::exit,
-    signal::{Origin, Pending, STOP_SIGNALS, action_of, fatal, force, tell_parent},
+    signal::{Origin, Pending, STOP_SIGNALS, action_of, fatal, first_of, force, mask_has_changed, tell_parent},
     time,
-    tree::{for_each_thread, lock_tree},
+    tree::{self, for_each_thread, lock_tree},
 };
 
 /// What became of a thread that attended to its signals.
@@ -49,8 +50,11 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
             exit::end_thread(cpu, thread, process, status);
             return Attention::Gone;
         }
-        if process.stopped.load(Ordering::SeqCst) != 0 && stop(cpu, thread, process) {
-            return Attention::Gone;
+        if process.stopped.load(Ordering::SeqCst) != 0 {
+            end_call_that_stops(cpu, thread, process);
+            if stop(cpu, thread, process) {
+                return Attention::Gone;
+            }
         }
         // A call that is in the middle of its work ends first, unless the thread does.
         let paused = thread.in_syscall.get() & CALL_PAUSED != 0;
@@ -69,14 +73,18 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
             (false, false) => STOP_SIGNALS,
         };
         let Some((signal, pending)) = take_signal(thread, process, later) else {
-            restore_mask(thread);
+            restore_mask(cpu, thread, process);
             return Attention::Run;
         };
         let origin = pending.take(cpu, signal, stops);
         let action = action_of(cpu, process, signal);
         if stops {
             if action.handler.get() == abi::SIG_DFL && abi::default_action(signal) == DefaultAction::Stop {
-                stop_process(cpu, process, signal);
+                // Nobody would continue an orphaned group that the terminal has stopped.
+                let group = process.pgid.load(Ordering::Relaxed);
+                if signal == abi::SIGSTOP || !tree::is_orphaned(cpu, group, None) {
+                    stop_process(cpu, process, signal);
+                }
                 continue;
             }
             drop(tree);
@@ -128,9 +136,7 @@ fn take_signal<'a>(thread: &'a ThreadRecord, process: &'a ProcessRecord, later: 
         for pending in [Pending::of_thread(thread), Pending::of_process(process)] {
             let ready = pending.set.load(Ordering::SeqCst) & !mask;
             if ready != 0 {
-                // A fatal signal first, then faults, which concern the instruction the thread is at.
-                let first =
-                    if ready & abi::bit(SIGKILL) != 0 { abi::bit(SIGKILL) } else { ready & ready.wrapping_neg() };
+                let first = first_of(ready);
                 if pending.set.fetch_and(!first, Ordering::SeqCst) & first != 0 {
                     return Some((first.trailing_zeros() + 1, pending));
                 }
@@ -143,11 +149,12 @@ fn take_signal<'a>(thread: &'a ThreadRecord, process: &'a ProcessRecord, later: 
 }
 
 /// After a call that changed the mask for its own time (`sigsuspend`, `ppoll`), if no handler was entered.
-fn restore_mask(thread: &ThreadRecord) {
+fn restore_mask<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) {
     if thread.restore_mask.get() != 0 && thread.in_syscall.get() == 0 {
         thread.restore_mask.set(0);
-        thread.signal_mask.store(thread.saved_mask.get(), Ordering::Release);
+        let before = thread.signal_mask.swap(thread.saved_mask.get(), Ordering::AcqRel);
         then_look();
+        mask_has_changed(cpu, thread, process, before);
     }
 }
 
@@ -177,13 +184,13 @@ fn interrupt_call<M: Machine>(
     let isa = registers::frame_isa(&thread.frame);
     let call = Call { cpu, thread, process, args: registers::syscall_args(&thread.frame), isa };
     let number = registers::syscall_number(&thread.frame);
+    let kind = Syscall::decode(isa, number);
     let restarts = action.is_some_and(|action| action.flags.get() & abi::SA_RESTART != 0);
     if thread.progress.get() != 0 {
         registers::set_result(&thread.frame, thread.progress.get() as i64);
-    } else if restarts && is_restartable(isa, number) {
+    } else if restarts && is_restartable(kind, &call) {
         registers::rewind_syscall(&thread.frame);
     } else {
-        let kind = Syscall::decode(isa, number);
         match kind {
             Some(Syscall::Nanosleep | Syscall::ClockNanosleep) => time::sleep_interrupted(&call),
             Some(Syscall::Select | Syscall::Pselect6 | Syscall::Ppoll) => file::wait_interrupted(&call, kind),
@@ -192,6 +199,19 @@ fn interrupt_call<M: Machine>(
         registers::set_result(&thread.frame, Errno::EINTR.result());
     }
     end_call(thread);
+}
+
+/// The process stops: calls end that Linux does not resume when it continues (signal(7), "Interruption of system calls and library functions by
+/// stop signals").
+fn end_call_that_stops<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
+    use Syscall as S;
+    if thread.in_syscall.get() & CALL_WAITED == 0 {
+        return;
+    }
+    let kind = Syscall::decode(registers::frame_isa(&thread.frame), registers::syscall_number(&thread.frame));
+    if matches!(kind, Some(S::EpollWait | S::EpollPwait | S::EpollPwait2 | S::RtSigtimedwait)) {
+        interrupt_call(cpu, thread, process, None);
+    }
 }
 
 /// Stops all threads of a process. The tree lock is held.
@@ -232,10 +252,14 @@ fn info_of(thread: &ThreadRecord, signal: u32, origin: &Origin) -> SigInfo {
 }
 
 /// Whether a call interrupted by a handler with `SA_RESTART` is made again (signal(7)).
-fn is_restartable(isa: Isa, number: u64) -> bool {
+fn is_restartable<M: Machine>(kind: Option<Syscall>, call: &Call<M>) -> bool {
     use Syscall as S;
+    // With a timeout it would begin anew, and might never end.
+    if kind == Some(S::Futex) && futex::is_timed_wait(call) {
+        return false;
+    }
     !matches!(
-        Syscall::decode(isa, number),
+        kind,
         Some(
             S::Pause
                 | S::RtSigsuspend

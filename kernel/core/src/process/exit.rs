@@ -185,6 +185,8 @@ fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'sta
         become_zombie(cpu, process);
     } else {
         users::remove_thread(cpu, process);
+        // Others take what it was told of and has not taken.
+        signal::retarget(cpu, process, u64::MAX);
     }
 }
 
@@ -200,14 +202,6 @@ pub fn discard<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
 
 /// Takes a zombie out of the tree and frees it. The tree lock is held.
 pub fn reap<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
-    if let Some(parent) = parent_of(cpu, process) {
-        for (sum, own, children) in [
-            (&parent.child_times_ns[0], &process.times_ns[0], &process.child_times_ns[0]),
-            (&parent.child_times_ns[1], &process.times_ns[1], &process.child_times_ns[1]),
-        ] {
-            sum.set(sum.get() + own.get() + children.get());
-        }
-    }
     disown(cpu, process);
     users::leave(cpu, process);
     let pid = process.pid.get();
@@ -242,9 +236,7 @@ fn give_children_away<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord,
 
 /// Gives up to `limit` children to the first process; whether there were that many. The tree lock is held.
 fn give_some_away<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, limit: usize) -> bool {
-    // Once it has ended, the run has; nobody is left to adopt.
-    let init = tree::lookup(cpu, 1)
-        .filter(|init| !core::ptr::eq(*init, process) && init.state.load(Ordering::Relaxed) == PROCESS_ALIVE);
+    let heir = heir_of(cpu, process);
     for given in 0..limit {
         let Some(child) = cpu.object::<ProcessRecord>(process.first_child.get()) else {
             process.first_child.set(0); // or it names no object: another island has written that
@@ -260,24 +252,44 @@ fn give_some_away<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, lim
             cpu.say_damaged(cpu.raw(child));
             process.first_child.set(0);
         }
-        match init {
-            Some(init) => {
-                adopt(cpu, init, child);
-                // As on Linux: a signal that its parent wanted does not end the first process.
-                child.exit_signal.set(signal::SIGCHLD);
-                if child.state.load(Ordering::Relaxed) == PROCESS_ZOMBIE {
-                    wait::wake(cpu, &init.child_waiters);
-                }
-            }
+        let lost_tie = tree::is_tie(process, child).then(|| child.pgid.load(Ordering::Relaxed));
+        match heir {
+            Some(heir) => give_to(cpu, heir, child),
             None => child.parent.store(0, Ordering::Release),
+        }
+        if let Some(group) = lost_tie {
+            signal::tell_orphans(cpu, group, None);
         }
     }
     true
 }
 
+/// Who gets a process's children: the next above it that has asked for orphans (`PR_SET_CHILD_SUBREAPER`), or else the first process. Once that
+/// has ended, the run has; nobody is left.
+fn heir_of<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> Option<&'static ProcessRecord> {
+    let is_alive = |heir: &&ProcessRecord| heir.state.load(Ordering::Relaxed) == PROCESS_ALIVE;
+    // As far as there can be any: another island may have made a ring of them.
+    let most = cpu.pool.header().threads_high.load(Ordering::Relaxed) as usize;
+    let above = core::iter::successors(parent_of(cpu, process), |above| parent_of(cpu, above)).take(most);
+    let reaper = above.filter(|above| above.adopts.get() != 0).find(is_alive);
+    reaper.or_else(|| tree::lookup(cpu, 1).filter(|init| !core::ptr::eq(*init, process)).filter(is_alive))
+}
+
+fn give_to<M: Machine>(cpu: &Cpu<M>, heir: &'static ProcessRecord, child: &'static ProcessRecord) {
+    adopt(cpu, heir, child);
+    // As on Linux: a signal that its parent wanted does not end the heir.
+    child.exit_signal.set(signal::SIGCHLD);
+    if child.state.load(Ordering::Relaxed) == PROCESS_ZOMBIE {
+        tell_of_end(cpu, child);
+    }
+}
+
 /// The last thread has gone: the parent is told. The tree lock is held.
 fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
     give_some_away(cpu, process, usize::MAX);
+    if parent_of(cpu, process).is_some_and(|parent| tree::is_tie(parent, process)) {
+        signal::tell_orphans(cpu, process.pgid.load(Ordering::Relaxed), Some(process));
+    }
     process.state.store(PROCESS_ZOMBIE, Ordering::Release);
     tell_of_end(cpu, process);
 }
@@ -298,7 +310,7 @@ fn tell_of_end<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
                 let times_ns = [process.times_ns[0].get(), process.times_ns[1].get()];
                 signal::send_locked(cpu, parent, exit_signal, Origin::child(process, status, times_ns));
             }
-            if signal::discards_children(cpu, parent) {
+            if exit_signal == signal::SIGCHLD && signal::discards_children(cpu, parent) {
                 reap(cpu, process);
             }
             wait::wake(cpu, &parent.child_waiters);

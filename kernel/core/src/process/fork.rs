@@ -229,6 +229,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     schedule::inherit(parent, thread);
+    thread.timer_slack_ns.set(parent.timer_slack_ns.get());
     thread.started_ns.set(cpu.reading_ns());
     // A thread that goes on with the caller's stack will return where the caller would.
     if spec.stack == 0

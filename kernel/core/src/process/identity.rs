@@ -33,6 +33,11 @@ const PR_CAPBSET_DROP: u64 = 24;
 const PR_GET_SECUREBITS: u64 = 27;
 const PR_SET_NO_NEW_PRIVS: u64 = 38;
 const PR_GET_NO_NEW_PRIVS: u64 = 39;
+const PR_CAP_AMBIENT: u64 = 47;
+const PR_CAP_AMBIENT_IS_SET: u64 = 1;
+const PR_CAP_AMBIENT_RAISE: u64 = 2;
+const PR_CAP_AMBIENT_LOWER: u64 = 3;
+const PR_CAP_AMBIENT_CLEAR_ALL: u64 = 4;
 
 /// `getuid()`.
 pub fn getuid<M: Machine>(call: &Call<M>) -> SysResult {
@@ -271,6 +276,19 @@ pub fn prctl<M: Machine>(call: &Call<M>) -> SysResult {
         PR_GET_NO_NEW_PRIVS if argument == 0 && rest[..3] == [0; 3] => {
             Ok(u64::from(has_new_privileges_barred(process)))
         }
+        PR_CAP_AMBIENT => change_ambient(argument, rest[..3].try_into().unwrap_or([0; 3])),
+        _ => Err(Errno::EINVAL.into()),
+    }
+}
+
+/// There are no ambient capabilities: none is set, none can be.
+fn change_ambient(how: u64, [capability, rest @ ..]: [u64; 3]) -> SysResult {
+    let is_valid =
+        rest == [0; 2] && if how == PR_CAP_AMBIENT_CLEAR_ALL { capability == 0 } else { capability <= CAPABILITY_LAST };
+    match how {
+        _ if !is_valid => Err(Errno::EINVAL.into()),
+        PR_CAP_AMBIENT_IS_SET | PR_CAP_AMBIENT_LOWER | PR_CAP_AMBIENT_CLEAR_ALL => Ok(0),
+        PR_CAP_AMBIENT_RAISE => Err(Errno::EPERM.into()),
         _ => Err(Errno::EINVAL.into()),
     }
 }

@@ -4,12 +4,12 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{PROCESS_ALIVE, ProcessRecord, ThreadRecord};
+use motet_layout::{ProcessRecord, ThreadRecord};
 use motet_protocol::threads;
 
 use crate::{
     call::{Call, SysResult},
-    tree::{self, lock_tree, lookup, parent_of},
+    tree::{self, lock_tree, parent_of},
 };
 
 /// `getpid()`.
@@ -59,7 +59,11 @@ pub fn setpgid<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let own_sid = call.process.sid.load(Ordering::Relaxed);
     let _tree = lock_tree(call.cpu);
-    let process = if pid == 0 { call.process } else { lookup(call.cpu, pid as u32).ok_or(Errno::ESRCH)? };
+    let process = if pid == 0 { call.process } else { tree::with_thread(call.cpu, pid as u32).ok_or(Errno::ESRCH)? };
+    // Another thread than the first one names no process here.
+    if pid != 0 && process.pid.get() != pid as u32 {
+        return Err(Errno::EINVAL.into());
+    }
     let is_self = core::ptr::eq(process, call.process);
     if !is_self {
         if !parent_of(call.cpu, process).is_some_and(|parent| core::ptr::eq(parent, call.process)) {
@@ -91,7 +95,10 @@ pub fn setpgid<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn setsid<M: Machine>(call: &Call<M>) -> SysResult {
     let pid = call.process.pid.get();
     let _tree = lock_tree(call.cpu);
-    if call.process.pgid.load(Ordering::Relaxed) == pid {
+    // Also a group that it has left keeps its number.
+    let mut is_taken = false;
+    tree::for_each(call.cpu, |process| is_taken |= process.pgid.load(Ordering::Relaxed) == pid);
+    if is_taken {
         return Err(Errno::EPERM.into());
     }
     call.process.pgid.store(pid, Ordering::Relaxed);
@@ -99,7 +106,7 @@ pub fn setsid<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(u64::from(pid))
 }
 
-/// Calls `act` with the process of that id (0: the caller's), which stays alive meanwhile.
+/// Calls `act` with the process that a thread of that id is of (0: the caller's), which is not reaped meanwhile.
 pub fn with_process<M: Machine>(
     call: &Call<M>,
     pid: u64,
@@ -109,8 +116,7 @@ pub fn with_process<M: Machine>(
         return act(call.process);
     }
     let _tree = lock_tree(call.cpu);
-    let process = lookup(call.cpu, pid as u32).filter(|process| process.state.load(Ordering::Acquire) == PROCESS_ALIVE);
-    act(process.ok_or(Errno::ESRCH)?)
+    act(tree::with_thread(call.cpu, pid as u32).ok_or(Errno::ESRCH)?)
 }
 
 /// The thread of that id (0: the caller). Under the process-tree lock.

@@ -19,7 +19,7 @@ use super::usage::{RUSAGE_LEN, write_rusage};
 use crate::{
     call::{Call, Stop, SysResult},
     mm,
-    tree::{children, lock_tree, lookup, parent_of},
+    tree::{children, lock_tree, lookup, parent_of, times_ns},
 };
 
 /// Options that say which kinds of children are waited for. `__WNOTHREAD` changes nothing: children belong to processes.
@@ -153,14 +153,19 @@ fn look<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option
     let Some((child, status)) = found else {
         return if any { Ok(None) } else { Err(Errno::ECHILD.into()) };
     };
+    let (user_ns, system_ns) = times_ns(cpu, child);
     let change = StateChange {
         pid: child.pid.get(),
         status,
-        times_ns: [child.times_ns[0].get(), child.times_ns[1].get()],
+        // As on Linux, with those of children that it has waited for itself.
+        times_ns: [user_ns + child.child_times_ns[0].get(), system_ns + child.child_times_ns[1].get()],
         uid: child.credentials.users[0].get(),
     };
     if options & WNOWAIT == 0 {
         if child.state.load(Ordering::Acquire) == PROCESS_ZOMBIE {
+            for (sum, ns) in call.process.child_times_ns.iter().zip(change.times_ns) {
+                sum.set(sum.get() + ns);
+            }
             reap(cpu, child);
         } else if WaitStatus::decode(status) == WaitStatus::Continued {
             child.continued.store(0, Ordering::Relaxed);

@@ -2,12 +2,28 @@
 
 use core::sync::atomic::Ordering;
 
-use motet_abi::signal::UNBLOCKABLE;
+use motet_abi::signal::{self as abi, UNBLOCKABLE, bit};
 use motet_hal::Machine;
-use motet_layout::handshake::then_look;
+use motet_layout::{ProcessRecord, ThreadRecord, handshake::then_look};
 
-use super::{Origin, Pending};
-use crate::call::{Call, deliverable};
+use super::{Origin, Pending, retarget};
+use crate::{
+    call::{Call, deliverable},
+    cpu::Cpu,
+    tree::lock_tree,
+};
+
+/// Signals of what a thread itself has just done: they go before others, so that a handler is told of the instruction that
+/// caused them, and not of the first one of another handler.
+const SYNCHRONOUS: u64 =
+    bit(abi::SIGSEGV) | bit(abi::SIGBUS) | bit(abi::SIGILL) | bit(abi::SIGTRAP) | bit(abi::SIGFPE) | bit(abi::SIGSYS);
+
+/// Of a set of signals, the one that is taken first: the fatal one, then faults, then the lowest.
+pub fn first_of(signals: u64) -> u64 {
+    let of = [bit(abi::SIGKILL), SYNCHRONOUS, u64::MAX].map(|kind| signals & kind);
+    let of = of.into_iter().find(|&some| some != 0).unwrap_or(0);
+    of & of.wrapping_neg()
+}
 
 /// Whether a signal of a set is pending for the caller.
 pub fn is_pending<M: Machine>(call: &Call<M>, set: u64) -> bool {
@@ -18,7 +34,7 @@ pub fn is_pending<M: Machine>(call: &Call<M>, set: u64) -> bool {
 pub fn take_pending<M: Machine>(call: &Call<M>, set: u64) -> Option<(u32, Origin)> {
     [Pending::of_thread(call.thread), Pending::of_process(call.process)].into_iter().find_map(|pending| {
         let found = pending.set.load(Ordering::SeqCst) & set;
-        let first = found & found.wrapping_neg();
+        let first = first_of(found);
         // Another thread may have taken it meanwhile.
         if pending.set.fetch_and(!first, Ordering::SeqCst) & first == 0 {
             return None;
@@ -45,9 +61,21 @@ pub fn end_temporary_mask<M: Machine>(call: &Call<M>) {
 
 /// Sets the signals that the caller blocks.
 pub fn set_mask<M: Machine>(call: &Call<M>, mask: u64) {
-    call.thread.signal_mask.store(mask & !UNBLOCKABLE, Ordering::Release);
+    let before = call.thread.signal_mask.swap(mask & !UNBLOCKABLE, Ordering::AcqRel);
     then_look(); // a sender marks the signal, then looks whether it is blocked
     if deliverable(call.thread, call.process) != 0 {
         call.thread.attention.store(1, Ordering::Release);
+    }
+    mask_has_changed(call.cpu, call.thread, call.process, before);
+}
+
+/// The running thread, whose mask was `before`, may not take signals of its process any more for which it was chosen:
+/// other threads are told of them.
+#[inline]
+pub fn mask_has_changed<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord, before: u64) {
+    let more = thread.signal_mask.load(Ordering::Relaxed) & !before;
+    if more & process.pending.load(Ordering::SeqCst) != 0 && process.thread_count.load(Ordering::Relaxed) > 1 {
+        let _tree = lock_tree(cpu);
+        retarget(cpu, process, more);
     }
 }

@@ -18,12 +18,14 @@ use motet_abi::{
 };
 use motet_hal::{Machine, Trap};
 use motet_layout::{
-    PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL,
-    ones,
+    PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_DEAD, THREAD_ENDING, THREAD_ENDS,
+    THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL, ones,
 };
 use motet_protocol::{Context, run_queue, slab, threads, wait};
 
-pub use mask::{begin_temporary_mask, end_temporary_mask, is_pending, set_mask, take_pending};
+pub use mask::{
+    begin_temporary_mask, end_temporary_mask, first_of, is_pending, mask_has_changed, set_mask, take_pending,
+};
 pub use queue::{Origin, Pending};
 
 pub use abi::{SIGALRM, SIGCHLD, SIGILL, SIGKILL};
@@ -88,24 +90,56 @@ pub fn send_to_new<M: Machine>(cpu: &Cpu<M>, maker: &ThreadRecord, child: &'stat
 /// Sends a signal to a process, with what is told to a handler. The tree lock is held. `false`: there was no room to keep
 /// that.
 pub fn send_locked<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32, origin: Origin) -> bool {
-    if process.state.load(Ordering::Acquire) != PROCESS_ALIVE || !prepare_target(cpu, process, signal) {
+    if process.state.load(Ordering::Acquire) != PROCESS_ALIVE {
+        return true;
+    }
+    let mut oldest = None;
+    for_each_thread(cpu, process, |thread| oldest = Some(thread));
+    if !prepare_target(cpu, process, oldest, signal) {
         return true;
     }
     let kept = Pending::of_process(process).add(cpu, signal, origin, limit_of(process, RLIMIT_SIGPENDING));
     wait::wake(cpu, &cpu.pool.header().signal_waiters);
+    if signal == SIGKILL {
+        kill_threads(cpu, process);
+    } else {
+        notify_one(cpu, process, signal);
+    }
+    kept
+}
+
+/// Makes threads look at a signal of their process: all that wait for it (`sigtimedwait`), of which one takes it; and the oldest of those that do
+/// not block it. Who ends takes none. The tree lock is held.
+fn notify_one<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signal: u32) {
     let mut chosen = None;
     for_each_thread(cpu, process, |thread| {
-        let blocked = thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0;
-        if chosen.is_none() || !blocked {
+        let blocks = thread.signal_mask.load(Ordering::SeqCst) & abi::bit(signal) != 0;
+        if blocks && awaits(thread, signal) {
+            notify(cpu, thread, signal);
+        } else if !blocks && !is_ending(thread) {
             chosen = Some(thread);
         }
     });
-    if signal == SIGKILL {
-        kill_threads(cpu, process);
-    } else if let Some(thread) = chosen {
+    if let Some(thread) = chosen {
         notify(cpu, thread, signal);
     }
-    kept
+}
+
+/// A thread that was made to look at `signals` of its process will not take them: it ends, or blocks them now. Others look. The tree lock is held.
+pub fn retarget<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signals: u64) {
+    for index in ones(process.pending.load(Ordering::SeqCst) & signals) {
+        notify_one(cpu, process, index as u32 + 1);
+    }
+}
+
+fn is_ending(thread: &ThreadRecord) -> bool {
+    thread.in_syscall.get() & THREAD_ENDS != 0
+        || matches!(thread.state.load(Ordering::Relaxed), THREAD_ENDING | THREAD_DEAD)
+}
+
+/// Whether a thread is in `sigtimedwait` for a signal. A thread that runs its program may say so, too.
+fn awaits(thread: &ThreadRecord, signal: u32) -> bool {
+    thread.scratch[3].get() & abi::bit(signal) != 0
 }
 
 /// Every thread of a process ends before it executes another instruction of its program, whichever of them sees the signal: who
@@ -135,7 +169,7 @@ pub fn send_to_thread_locked<M: Machine>(
     origin: Origin,
 ) -> bool {
     let process = tree::process_of(cpu, thread);
-    if !prepare_target(cpu, process, signal) {
+    if !prepare_target(cpu, process, Some(thread), signal) {
         return true;
     }
     let kept = Pending::of_thread(thread).add(cpu, signal, origin, limit_of(process, RLIMIT_SIGPENDING));
@@ -304,8 +338,14 @@ pub fn fatal<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> u64 {
     (1..=abi::NSIG).filter(is_fatal).map(abi::bit).sum()
 }
 
-/// Effects of sending alone: continuing cancels stops and the other way round. `false`: the signal is ignored.
-fn prepare_target<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32) -> bool {
+/// Effects of sending alone: continuing cancels stops and the other way round. `false`: the signal is ignored, and `target`, the thread that it
+/// was sent to or else the process's oldest, does not block it.
+fn prepare_target<M: Machine>(
+    cpu: &Cpu<M>,
+    process: &'static ProcessRecord,
+    target: Option<&ThreadRecord>,
+    signal: u32,
+) -> bool {
     if signal == abi::SIGCONT || signal == SIGKILL {
         discard_everywhere(cpu, process, STOP_SIGNALS);
         if process.stopped.swap(0, Ordering::SeqCst) != 0 {
@@ -322,14 +362,11 @@ fn prepare_target<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, sig
     let ignored = action == abi::SIG_IGN
         || action == abi::SIG_DFL && matches!(abi::default_action(signal), DefaultAction::Ignore);
     // A blocked signal is kept: the process may look for it or stop ignoring it.
-    !ignored
-        || cpu
-            .object::<ThreadRecord>(process.threads.get())
-            .is_some_and(|thread| thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0)
+    !ignored || target.is_some_and(|thread| thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0)
 }
 
 /// Signals are no longer pending, neither for the process nor for its threads. The tree lock is held.
-fn discard_everywhere<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signals: u64) {
+pub fn discard_everywhere<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signals: u64) {
     for_each_thread(cpu, process, |thread| Pending::of_thread(thread).discard(cpu, signals));
     Pending::of_process(process).discard(cpu, signals);
 }
@@ -337,8 +374,7 @@ fn discard_everywhere<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signals
 /// Makes the thread look, unless it has the signal blocked and does not wait for it.
 fn notify<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, signal: u32) {
     let blocked = thread.signal_mask.load(Ordering::SeqCst) & abi::bit(signal) & !UNBLOCKABLE != 0;
-    let awaited = thread.scratch[3].get() & abi::bit(signal) != 0;
-    if blocked && !awaited {
+    if blocked && !awaits(thread, signal) {
         return;
     }
     thread.attention.store(1, Ordering::Release);
@@ -358,6 +394,25 @@ pub fn tell_parent<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, status: Wa
             send_locked(cpu, parent, SIGCHLD, Origin::child(process, status, [user_ns, system_ns]));
         }
         wait::wake(cpu, &parent.child_waiters);
+    }
+}
+
+/// The group has lost a tie to the rest of its session, by the end of `gone` if that was its member: if it is an orphaned one now, and a member is
+/// stopped, whom nobody would continue, its members are told (POSIX, "_Exit"). The tree lock is held.
+pub fn tell_orphans<M: Machine>(cpu: &Cpu<M>, pgid: u32, gone: Option<&ProcessRecord>) {
+    let mut has_stopped = false;
+    let is_member = |process: &ProcessRecord| process.pgid.load(Ordering::Relaxed) == pgid;
+    tree::for_each(cpu, |process| {
+        has_stopped |= is_member(process) && process.stopped.load(Ordering::Relaxed) != 0;
+    });
+    if has_stopped && tree::is_orphaned(cpu, pgid, gone) {
+        for signal in [abi::SIGHUP, abi::SIGCONT] {
+            tree::for_each(cpu, |process| {
+                if is_member(process) {
+                    send_to_member(cpu, process, signal, Origin::KERNEL);
+                }
+            });
+        }
     }
 }
 

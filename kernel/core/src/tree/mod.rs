@@ -8,7 +8,7 @@ pub use limits::{STACK_DEFAULT, hard_limit_of, limit_of};
 use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
-use motet_layout::{PoolAddr, ProcessRecord, ThreadRecord, in_order};
+use motet_layout::{PROCESS_ALIVE, PoolAddr, ProcessRecord, ThreadRecord, in_order};
 use motet_protocol::{
     Context,
     lock::{Guard, lock},
@@ -115,6 +115,32 @@ pub fn lookup<M: Machine>(cpu: &Cpu<M>, pid: u32) -> Option<&'static ProcessReco
     let thread = motet_protocol::threads::lookup(cpu, pid)?;
     let process = process_of(cpu, thread);
     (process.pid.get() == pid).then_some(process)
+}
+
+/// The process that a thread with that id is of, which may be a zombie. The tree lock is held.
+pub fn with_thread<M: Machine>(cpu: &Cpu<M>, tid: u32) -> Option<&'static ProcessRecord> {
+    motet_protocol::threads::lookup(cpu, tid)
+        .map(|thread| process_of(cpu, thread))
+        .filter(|process| process.pid.get() != 0)
+}
+
+/// Whether no member of a group but `gone` has a parent in another group of its session, who could continue it: such groups are not stopped from
+/// the terminal. The tree lock is held.
+pub fn is_orphaned<M: Machine>(cpu: &Cpu<M>, pgid: u32, gone: Option<&ProcessRecord>) -> bool {
+    let mut has_tie = false;
+    for_each(cpu, |process| {
+        let counts = process.pgid.load(Ordering::Relaxed) == pgid
+            && process.state.load(Ordering::Relaxed) == PROCESS_ALIVE
+            && !gone.is_some_and(|gone| core::ptr::eq(gone, process));
+        has_tie |= counts && parent_of(cpu, process).is_some_and(|parent| is_tie(parent, process));
+    });
+    !has_tie
+}
+
+/// Whether a parent is in another group of the same session.
+pub fn is_tie(parent: &ProcessRecord, child: &ProcessRecord) -> bool {
+    parent.pgid.load(Ordering::Relaxed) != child.pgid.load(Ordering::Relaxed)
+        && parent.sid.load(Ordering::Relaxed) == child.sid.load(Ordering::Relaxed)
 }
 
 /// Calls `each` with every process. The tree lock is held, all the time: of processes that fork meanwhile none escapes. What
