@@ -512,6 +512,10 @@ pub const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 pub const SYSFS_MAGIC: i64 = 0x6265_6572;
 /// [`Statfs::f_type`] of pipes.
 pub const PIPEFS_MAGIC: i64 = 0x5049_5045;
+/// Magic number of the file system of sockets.
+pub const SOCKFS_MAGIC: i64 = 0x534f_434b;
+/// Magic number of the file system of what has neither a name nor a type.
+pub const ANON_INODE_FS_MAGIC: i64 = 0x0904_1934;
 
 wire_struct! {
     /// `struct flock` for `fcntl`.

@@ -97,7 +97,10 @@ pool_struct! {
         380 pub range_count: Cell32,
         /// The entry that named it last (pool address), if somebody still had it when that was removed; 0 otherwise. It goes with the inode.
         384 pub last_entry: AtomicU64,
-        392 _pad2: [Cell64; 15],
+        /// 1: it was made without a name, and may get one, though it has no links (`O_TMPFILE`).
+        392 pub may_be_named: AtomicU32,
+        396 _pad3: Cell32,
+        400 _pad2: [Cell64; 14],
     }
 }
 
@@ -214,7 +217,13 @@ pool_struct! {
         76 pub opens_seen: Cell32,
         /// Of a text that is made line by line: where a line begins, what it is of, and what both are mixed to; a hint.
         80 pub text_place: [Cell64; 3],
-        104 _pad2: [Cell64; 3],
+        /// Of a file without an inode: who made it.
+        104 pub uid: Cell32,
+        /// The maker's group.
+        108 pub gid: Cell32,
+        /// Nanoseconds since 1970 of when it was made.
+        112 pub made_ns: Cell64,
+        120 _pad2: Cell64,
     }
 }
 

@@ -130,6 +130,7 @@ long raw(long number, ...);
 #define R(name, what, ...) if (begin_as(1, #name ": " what " (as root)", NR_##name)) { __VA_ARGS__; end(); }
 
 void files(void);
+void effects(void);
 void descriptors(void);
 void memory(void);
 void processes(void);

@@ -253,7 +253,7 @@ static void pipes_and_others(void) {
         result(fcntl(MEMFD, F_ADD_SEALS, F_SEAL_WRITE));
     })
     T(fcntl, "seals of a descriptor opened for reading", {
-        int fd = open("/proc/self/fd/20", O_RDONLY);
+        int fd = open("/proc/self/fd/24", O_RDONLY);
         result(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK));
     })
     E(say(" | %d", fcntl(MEMFD, F_ADD_SEALS, F_SEAL_SHRINK)), fcntl, MEMFD, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_GROW)

@@ -369,6 +369,7 @@ int main(int argc, char **argv) {
     setvbuf(stdout, 0, _IOLBF, 0);
     be_ordinary();
     files();
+    effects();
     descriptors();
     memory();
     processes();

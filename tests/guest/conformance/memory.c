@@ -201,4 +201,55 @@ void memory(void) {
     T(move_pages, "where nothing is", { void *nowhere = in_page + PAGE; int node = -99; result(CALL(move_pages, 0, 1, &nowhere, 0, &node, 0)); say(" | %s", errno_name(-node)); })
     C(move_pages, 999999, 0, 0, 0, 0, 0)
     C(move_pages, 0, 1, &in_page, 0, buffer, 1 << 20)
+    T(madvise, "MADV_REMOVE makes a hole", {
+        char *at = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, MEMFD, 0);
+        at[0] = at[PAGE] = 5;
+        result(madvise(at, PAGE, MADV_REMOVE));
+        say(" | %d %d", at[0], at[PAGE]);
+        result(lseek(MEMFD, 0, SEEK_DATA));
+    })
+    T(madvise, "MADV_REMOVE of what may not be written", { void *at = mmap(0, PAGE, PROT_READ, MAP_SHARED, MEMFD, 0); result(madvise(at, PAGE, MADV_REMOVE)); })
+    T(madvise, "MADV_REMOVE of a private mapping", { void *at = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, MEMFD, 0); result(madvise(at, PAGE, MADV_REMOVE)); })
+    T(madvise, "MADV_REMOVE of what is shared without a name", { char *at = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); *at = 5; result(madvise(at, PAGE, MADV_REMOVE)); say(" | %d", *at); })
+    T(madvise, "MADV_REMOVE of what is sealed", { void *at = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, MEMFD, 0); fcntl(MEMFD, F_ADD_SEALS, F_SEAL_FUTURE_WRITE); result(madvise(at, PAGE, MADV_REMOVE)); })
+    T(madvise, "MADV_DONTNEED of a shared mapping keeps the file", { char *at = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, MEMFD, 0); *at = 5; result(madvise(at, PAGE, MADV_DONTNEED)); say(" | %d", *at); })
+    T(madvise, "MADV_DONTNEED of a private mapping shows the file", { char *at = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, RW, 0); *at = 5; result(madvise(at, PAGE, MADV_DONTNEED)); say(" | %d", *at); })
+    C(madvise, in_page, PAGE, 1L << 32 | MADV_NORMAL)
+    C(msync, in_page, PAGE, 1L << 32 | MS_SYNC)
+    C(mlockall, 1L << 32 | MCL_FUTURE)
+    C(msync, in_page, -PAGE, MS_SYNC)
+    T(mremap, "no bytes of a shared mapping: once more", {
+        char *at = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, MEMFD, 0);
+        char *more = mremap(at, 0, PAGE, MREMAP_MAYMOVE);
+        some((long)more);
+        if (more != MAP_FAILED) {
+            *at = 5;
+            say(" | %d", *more);
+        }
+    })
+    T(mremap, "no bytes of a shared mapping that must not move", { char *at = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, MEMFD, 0); result((long)mremap(at, 0, PAGE, 0)); })
+    T(mremap, "a part of a mapping, to elsewhere", {
+        char *at = mmap(0, 4 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0);
+        at[PAGE] = 5;
+        char *to = mremap(at + PAGE, PAGE, 2 * PAGE, MREMAP_MAYMOVE);
+        some((long)to);
+        say(" | %d %d", to[0], to[PAGE]);
+        show_page(at);
+        show_page(at + PAGE);
+        show_page(at + 2 * PAGE);
+    })
+    T(mremap, "shorter, to elsewhere", { char *at = mmap(0, 4 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0); char *room = mmap(0, 4 * PAGE, PROT_NONE, ANON, -1, 0); at[0] = 5; result(mremap(at, 4 * PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, room) == room); say(" | %d", room[0]); show_page(at); show_page(at + 3 * PAGE); show_page(room + PAGE); })
+    T(mremap, "MREMAP_DONTUNMAP leaves zeros", {
+        *in_page = 5;
+        char *to = (char *)CALL(mremap, in_page, PAGE, PAGE, MREMAP_DONTUNMAP | MREMAP_MAYMOVE, 0);
+        some((long)to);
+        if (to != MAP_FAILED)
+            say(" | %d %d", *to, *in_page);
+    })
+    C(mremap, in_page, PAGE, PAGE, MREMAP_DONTUNMAP)
+    C(mmap, 0, 2 * PAGE, PROT_READ, MAP_PRIVATE, RW, -PAGE)
+    C(mmap, 0, 0, PROT_READ, MAP_PRIVATE, CLOSED, 0)
+    T(mprotect, "the part before what is not mapped", { result(mprotect(in_page, 2 * PAGE, PROT_READ)); show_page(in_page); })
+    T(munmap, "a part in the middle", { char *at = mmap(0, 3 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0); result(munmap(at + PAGE, PAGE)); show_page(at); show_page(at + PAGE); show_page(at + 2 * PAGE); })
+    T(mincore, "what was not touched", { char *at = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0); at[PAGE] = 1; result(CALL(mincore, at, 2 * PAGE, buffer)); show_vector(2); })
 }

@@ -100,7 +100,8 @@ pub fn symlink<'c, C: Context>(
 /// Gives an inode one more name.
 ///
 /// # Errors
-/// As [`create`]; `EPERM` for a directory, `ENOENT` for a file whose last name has been removed, `EMLINK`.
+/// As [`create`]; `EPERM` for a directory, `ENOENT` for a file whose last name has been removed (but one that was made to be named later
+/// may be), `EMLINK`.
 pub fn link(
     context: &impl Context,
     dir: &'static InodeRecord,
@@ -112,11 +113,30 @@ pub fn link(
         return Err(Errno::EPERM);
     }
     match inode.links.load(Ordering::Relaxed) {
-        0 => return Err(Errno::ENOENT),
+        0 if inode.may_be_named.load(Ordering::Relaxed) == 0 => return Err(Errno::ENOENT),
         LINKS_MAX.. => return Err(Errno::EMLINK),
         _ => {}
     }
-    enter(context, dir, name, inode, now_ns)
+    enter(context, dir, name, inode, now_ns)?;
+    inode.may_be_named.store(0, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Lets a file that never gets a name be called as if it had had one in the root directory (a memfd): a first part and a second one.
+///
+/// # Errors
+/// `ENAMETOOLONG`, `ENOSPC`.
+pub fn name_once(context: &impl Context, inode: &'static InodeRecord, first: &[u8], second: &[u8]) -> Result<(), Errno> {
+    let mut name = [0; NAME_MAX];
+    let len = first.len() + second.len();
+    let room = name.get_mut(..len).ok_or(Errno::ENAMETOOLONG)?;
+    room[..first.len()].copy_from_slice(first);
+    room[first.len()..].copy_from_slice(second);
+    let entry = slab::alloc::<EntryRecord>(context).ok_or(Errno::ENOSPC)?;
+    set_name(context, entry, room, 0);
+    inode.parent.store(context.pool().header().root_inode.get(), Ordering::Relaxed);
+    inode.last_entry.store(context.raw(entry), Ordering::Release);
+    Ok(())
 }
 
 /// Enters an inode in a directory under a new name.

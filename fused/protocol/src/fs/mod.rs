@@ -26,10 +26,10 @@ pub use contents::{
     truncate_some, write_bytes,
 };
 pub use directory::{
-    create, directory_hint, entry_name, last_name, link, lookup, mkdir, parent, readdir, readdir_after, rmdir, symlink,
+    create, directory_hint, entry_name, last_name, link, lookup, mkdir, name_once, parent, readdir, readdir_after, rmdir, symlink,
     unlink,
 };
-pub use pages::{has_page, page, page_or_allocate};
+pub use pages::{absent_pages, has_page, page, page_or_allocate};
 pub use rename::{Replace, rename};
 
 use crate::{Context, fpga, pipe, service, slab, wait};

@@ -62,6 +62,22 @@ pub(super) fn find(context: &impl Context, inode: &InodeRecord, index: u64) -> O
     (!frame.is_none()).then_some(frame)
 }
 
+/// How many pages from `index` on are known to be holes, by one look at the tree: 0 if that page is none.
+pub fn absent_pages(context: &impl Context, inode: &'static InodeRecord, index: u64) -> u64 {
+    let _guard = lock(context, &inode.lock);
+    let mut level = inode.page_levels.get();
+    let mut frame = Frame(inode.pages.get());
+    if index >> (LEVEL_BITS * level) != 0 {
+        return u64::MAX;
+    }
+    while level > 0 && !frame.is_none() {
+        level -= 1;
+        frame = entry(context, frame, index, level);
+    }
+    let span = 1 << (LEVEL_BITS * level);
+    if frame.is_none() { span - index % span } else { 0 }
+}
+
 /// The frame of a page, made if it is absent. The inode's lock is held. A failure leaves index frames at most, which
 /// belong to the tree.
 pub(super) fn find_or_allocate(context: &impl Context, inode: &InodeRecord, index: u64) -> Result<Frame, Errno> {

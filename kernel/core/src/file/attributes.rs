@@ -1,7 +1,5 @@
 //! Changing what files are: mode, owner, times, length.
 
-use core::ops::Range;
-
 use motet_layout::sync::Ordering;
 
 use motet_abi::{
@@ -11,8 +9,8 @@ use motet_abi::{
     wire::Wire,
 };
 use motet_hal::Machine;
-use motet_layout::{InodeRecord, SpaceRecord};
-use motet_protocol::{Context, fs, lock::lock};
+use motet_layout::InodeRecord;
+use motet_protocol::{fs, lock::lock};
 
 use super::{busy, description::Kind, node::Node, path, rw, seals, table};
 use crate::{
@@ -20,7 +18,6 @@ use crate::{
     cpu::Cpu,
     mm,
     permission::{FileRights, GroupId, loses_privileges},
-    tree,
 };
 
 const PERMISSIONS: u32 = 0o7777;
@@ -141,6 +138,9 @@ pub fn utime<M: Machine>(call: &Call<M>) -> SysResult {
 /// `truncate(path, length)`.
 pub fn truncate<M: Machine>(call: &Call<M>) -> SysResult {
     let [path, len, ..] = call.args;
+    if len > i64::MAX as u64 {
+        return Err(Errno::EINVAL.into());
+    }
     let node = path::resolve(call, AT_FDCWD, path, 0)?;
     let inode = node.inode_or(Errno::EINVAL)?;
     check_has_length(inode)?;
@@ -166,6 +166,7 @@ pub fn ftruncate<M: Machine>(call: &Call<M>) -> SysResult {
 /// `fallocate(fd, mode, offset, length)`. Memory is not reserved in advance.
 pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, mode, offset, len, ..] = call.args;
+    let mode = mode & u64::from(u32::MAX);
     let file = table::get_opened(call, fd as i32)?;
     let is_range = offset <= i64::MAX as u64 && (1..=i64::MAX as u64).contains(&len);
     if !is_range {
@@ -195,7 +196,7 @@ pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
             let mut left = Some(if reached.get() == 0 { end } else { reached.get() });
             while let Some(until) = left {
                 let piece = fs::punch_some(call.cpu, inode, offset, until, BUDGET)?;
-                forget_pages(call.cpu, inode, piece.mapped, false);
+                mm::forget_pages(call.cpu, inode, piece.mapped, false);
                 left = piece.left;
                 if let Some(until) = left
                     && call.pauses(BUDGET)
@@ -210,6 +211,7 @@ pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
     if mode & FALLOC_FL_KEEP_SIZE == 0 && end > inode.size.load(Ordering::Relaxed) {
         cut(call, inode, end)?;
     }
+    modified(call.cpu, inode);
     Ok(0)
 }
 
@@ -321,6 +323,29 @@ pub fn drop_privileges<M: Machine>(call: &Call<M>, inode: &InodeRecord) {
     }
 }
 
+/// A file has been read, or is about to be: its time of access is noted, once after each change (`relatime` of mount(8), but for its
+/// repetition after a day: most reads need no clock). `flags`: those that it was opened with.
+#[inline(always)]
+pub fn accessed<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord, flags: u32) {
+    let [read, modified, changed] =
+        [&inode.accessed_ns, &inode.modified_ns, &inode.changed_ns].map(|time| time.get().cast_signed());
+    if read <= modified.max(changed) && flags & O_NOATIME == 0 {
+        note_access(cpu, inode);
+    }
+}
+
+#[cold]
+fn note_access<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord) {
+    inode.accessed_ns.set(cpu.realtime_ns());
+}
+
+/// A file has other contents.
+pub fn modified<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord) {
+    let now = cpu.realtime_ns();
+    inode.modified_ns.set(now);
+    inode.changed_ns.set(now);
+}
+
 /// Truncates or extends a file to `len` bytes, also where it is mapped. A long file gets shorter step by step.
 ///
 /// # Errors
@@ -328,27 +353,12 @@ pub fn drop_privileges<M: Machine>(call: &Call<M>, inode: &InodeRecord) {
 pub fn cut<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) -> Result<(), Stop> {
     loop {
         let piece = fs::truncate_some(call.cpu, inode, len, BUDGET)?;
-        forget_pages(call.cpu, inode, piece.mapped, true);
+        mm::forget_pages(call.cpu, inode, piece.mapped, true);
         if piece.left.is_none() {
             return Ok(());
         }
         call.pause_point(BUDGET)?;
     }
-}
-
-/// Unmaps pages that a file no longer has from all spaces that map it, if any may have them mapped. `is_cut`: it has become shorter.
-pub fn forget_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: Option<Range<u64>>, is_cut: bool) {
-    let Some(pages) = pages else { return };
-    for_each_space(cpu, |space| mm::forget_file_pages(cpu, space, inode, &pages, is_cut));
-}
-
-fn for_each_space<M: Machine>(cpu: &Cpu<M>, mut each: impl FnMut(&'static SpaceRecord)) {
-    let _tree = tree::lock_tree(cpu);
-    tree::for_each(cpu, |process| {
-        if let Some(space) = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed)) {
-            each(space);
-        }
-    });
 }
 
 fn check_has_length(inode: &InodeRecord) -> Result<(), Errno> {
@@ -360,15 +370,10 @@ fn check_has_length(inode: &InodeRecord) -> Result<(), Errno> {
 }
 
 fn set_length<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) -> SysResult {
-    if len > i64::MAX as u64 {
-        return Err(Errno::EINVAL.into());
-    }
     check_has_length(inode)?;
     rw::check_size_limit(call, inode, len)?;
     drop_privileges(call, inode);
     cut(call, inode, len)?;
-    let now = call.cpu.realtime_ns();
-    inode.modified_ns.set(now);
-    inode.changed_ns.set(now);
+    modified(call.cpu, inode);
     Ok(0)
 }

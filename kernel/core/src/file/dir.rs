@@ -16,6 +16,7 @@ use motet_protocol::{
 };
 
 use super::{
+    attributes::accessed,
     description::Kind,
     node::{self, Node},
     path, proc, table,
@@ -36,6 +37,9 @@ const ENTRY_COST: u64 = 20;
 const POSITION_DOT: u64 = 0;
 const POSITION_DOT_DOT: u64 = 1;
 const POSITION_FIRST: u64 = 2;
+
+/// What stands before a path to which the caller's root does not lead (getcwd(2)), so that it is not taken for one that does.
+const UNREACHABLE: &[u8] = b"(unreachable)";
 
 /// Directory records collected for user memory.
 pub struct Records {
@@ -69,6 +73,14 @@ pub fn getdents64<M: Machine>(call: &Call<M>) -> SysResult {
     file.check_readable()?;
     let len = len as u32 as usize;
     let mut done = call.thread.progress.get() as usize;
+    if let Kind::Inode(dir) = file.kind()
+        && fs::is_directory(dir)
+    {
+        if dir.links.load(Ordering::Relaxed) == 0 {
+            return if done == 0 { Err(Errno::ENOENT.into()) } else { Ok(done as u64) };
+        }
+        accessed(call.cpu, dir, file.flags());
+    }
     let _guard = (hand::count(file.record()) > 1).then(|| lock(call.cpu, &file.record().lock));
     let mut records = Records {
         bytes: [0; PIECE],
@@ -193,11 +205,17 @@ fn text_of<'b, M: Machine>(
         Node::Open(_) => return Err(Errno::ENOENT),
         Node::Proc(node) => {
             let len = proc::path_text(*node, into);
-            return Ok(&into[..len]);
+            if is_above_all(call, &node::of_process(call, |process| &process.root)) {
+                return Ok(&into[..len]);
+            }
+            into.copy_within(..len, PATH_MAX - len);
+            start = PATH_MAX - len;
+            prepend(UNREACHABLE, into, &mut start)?;
         }
         Node::Inode(inode) => {
             let root = node::of_process(call, |process| &process.root);
             let mut at = inode.clone();
+            let mut is_reached = true;
             if also_removed && at.links.load(Ordering::Relaxed) == 0 {
                 prepend(b" (deleted)", into, &mut start)?;
             }
@@ -207,7 +225,7 @@ fn text_of<'b, M: Machine>(
                     false => fs::directory_hint(call.cpu, &at).ok_or(Errno::ENOENT)?,
                 };
                 if core::ptr::eq(above.inode(), at.inode()) {
-                    // The caller's root is not above it.
+                    is_reached = false;
                     break;
                 }
                 let mut name = [0; NAME_MAX];
@@ -220,12 +238,20 @@ fn text_of<'b, M: Machine>(
                 }
                 at = above;
             }
+            if start == into.len() {
+                prepend(b"/", into, &mut start)?;
+            }
+            if !is_reached {
+                prepend(UNREACHABLE, into, &mut start)?;
+            }
         }
     }
-    if start == into.len() {
-        prepend(b"/", into, &mut start)?;
-    }
     Ok(&into[start..])
+}
+
+/// Whether a directory is the file system's own root.
+fn is_above_all<M: Machine>(call: &Call<M>, root: &Node<M>) -> bool {
+    root.same(&Node::file_system_root(call.cpu))
 }
 
 fn is_root<M: Machine>(root: &Node<M>, dir: &Held<'_, crate::cpu::Cpu<M>>) -> bool {

@@ -5,7 +5,7 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*, terminal::*};
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, PAGE_SHIFT, PAGE_SIZE, PIPE_CAPACITY};
-use motet_protocol::{fs, hand, lock::lock, memory::release_frame, pipe};
+use motet_protocol::{fs, hand, lock::lock, pipe};
 
 use super::{
     description::{Anonymous, Kind, OpenFile},
@@ -14,8 +14,9 @@ use super::{
     range_lock, seals, socket, table,
 };
 use crate::{
-    call::{Call, SysResult},
+    call::{Call, SysResult, cost},
     console::tty,
+    due,
     kinds::{accel, service},
     permission::FileRights,
     vm,
@@ -30,7 +31,7 @@ pub fn lseek<M: Machine>(call: &Call<M>) -> SysResult {
         Kind::Pipe(_) | Kind::Anonymous(_) => return Err(Errno::ESPIPE.into()),
         Kind::Device(device) if matches!(device.major, 5 | 240) => return Err(Errno::ESPIPE.into()),
         // As on Linux, they have one position.
-        Kind::Device(device::NULL | device::ZERO) if whence as u32 <= SEEK_END => return Ok(0),
+        Kind::Device(device::NULL | device::ZERO) => return Ok(0),
         Kind::Inode(inode) => Some(inode),
         Kind::Device(_) | Kind::Proc(_) => None,
     };
@@ -60,13 +61,17 @@ fn next_region<M: Machine>(
     size: u64,
     hole: bool,
 ) -> Result<i64, Errno> {
+    if fs::is_directory(inode) {
+        return Err(Errno::EINVAL);
+    }
     let mut at = u64::try_from(offset).ok().filter(|&at| at < size).ok_or(Errno::ENXIO)?;
     while at < size {
-        let present = fs::page(call.cpu, inode, at >> PAGE_SHIFT).map(|frame| release_frame(call.cpu, frame)).is_some();
-        if present != hole {
+        let absent = fs::absent_pages(call.cpu, inode, at >> PAGE_SHIFT);
+        if (absent == 0) != hole {
             return Ok(at as i64);
         }
-        at = (at & !(PAGE_SIZE - 1)) + PAGE_SIZE;
+        at = (at & !(PAGE_SIZE - 1)).saturating_add(absent.max(1).saturating_mul(PAGE_SIZE));
+        due::spend_locked(call.cpu, cost::OBJECT);
     }
     if hole { Ok(size as i64) } else { Err(Errno::ENXIO) }
 }

@@ -6,6 +6,7 @@ use motet_layout::InodeRecord;
 use motet_protocol::fs::{self, Replace};
 
 use super::{
+    attributes::accessed,
     node::Node,
     open::attributes,
     path::{self, Follow, Found, Last, Path},
@@ -122,9 +123,10 @@ fn directory_for_new<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result
     if found.node.is_some() {
         return Err(Errno::EEXIST);
     }
+    // procfs knows no other names than it has.
+    let dir = found.parent.inode_or(Errno::ENOENT)?;
     found.parent.check(call, W_OK | X_OK)?;
-    // Nothing can be made in procfs.
-    found.parent.inode_or(Errno::EPERM)
+    Ok(dir)
 }
 
 /// The directory and the name of a new file that is no directory, as [`directory_for_new`].
@@ -141,9 +143,8 @@ fn place_for_file<'p, M: Machine>(
 /// The directory of a name that is to be removed or moved away, checked for write access.
 fn directory_of<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<&'static InodeRecord, Errno> {
     found.node.as_ref().ok_or(Errno::ENOENT)?;
-    let dir = found.parent.inode_or(Errno::EPERM)?;
     found.parent.check(call, W_OK | X_OK)?;
-    Ok(dir)
+    found.parent.inode_or(Errno::EPERM)
 }
 
 fn make_directory<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, mode: u32) -> SysResult {
@@ -159,6 +160,8 @@ fn make_directory<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, mode: u3
 fn make_node<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, mode: u32, device: u32) -> SysResult {
     let is_device = match mode & S_IFMT {
         0 | S_IFREG | S_IFIFO | S_IFSOCK => false,
+        // A whiteout, which stands for nothing: anybody may make one.
+        S_IFCHR if device == 0 => false,
         S_IFCHR | S_IFBLK => true,
         S_IFDIR => return Err(Errno::EPERM.into()),
         _ => return Err(Errno::EINVAL.into()),
@@ -194,6 +197,7 @@ fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, directory: bool)
     let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
     let name = match (&found.last, directory) {
         (Last::Name(_), _) => path.name(&found.last, Errno::EINVAL)?,
+        (Last::Dot, true) if path.is_root() => return Err(Errno::EBUSY.into()),
         (Last::Dot, true) => return Err(Errno::EINVAL.into()),
         (Last::DotDot, true) => return Err(Errno::ENOTEMPTY.into()),
         (Last::Dot | Last::DotDot, false) => return Err(Errno::EISDIR.into()),
@@ -258,13 +262,35 @@ fn read_link<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, buffer: u64, 
     }
     let mut target = [0; PATH_MAX];
     let target_len = match &node {
-        Node::Inode(inode) => fs::read_bytes(call.cpu, inode.inode(), 0, &mut target),
+        Node::Inode(inode) => {
+            accessed(call.cpu, inode, 0);
+            fs::read_bytes(call.cpu, inode.inode(), 0, &mut target)
+        }
         Node::Proc(link) => proc::link_text(call, *link, &mut target)?,
         Node::Open(_) => return Err(Errno::EINVAL.into()),
     };
     let len = target_len.min(len as i32 as usize);
     call.write_user(buffer, &target[..len])?;
     Ok(len as u64)
+}
+
+/// What must be, and be a directory because of a slash behind it, when one name becomes the other.
+fn check_ends<M: Machine>(source: &Found<'_, M>, target: &Found<'_, M>, replace: Replace) -> Result<(), Errno> {
+    let is_directory = |found: &Found<'_, M>| found.node.as_ref().is_some_and(Node::is_directory);
+    let exchanges = replace == Replace::Exchange;
+    match target.node {
+        _ if source.node.is_none() => return Err(Errno::ENOENT),
+        Some(_) if replace == Replace::Refuse => return Err(Errno::EEXIST),
+        None if exchanges => return Err(Errno::ENOENT),
+        _ => {}
+    }
+    // What is exchanged is a directory where its own name has a slash; what is moved, where either has.
+    let is_slash_right = if exchanges {
+        (!source.directory || is_directory(source)) && (!target.directory || is_directory(target))
+    } else {
+        !source.directory && !target.directory || is_directory(source)
+    };
+    if is_slash_right { Ok(()) } else { Err(Errno::ENOTDIR) }
 }
 
 fn change_name<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), flags: u32) -> SysResult {
@@ -280,17 +306,18 @@ fn change_name<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), fla
     let mut new_path = Path::new();
     new_path.read_user(call, new.1)?;
     let target = path::walk(call, new.0, &mut new_path, Follow::Never)?;
+    if source.parent.inode_or(Errno::EXDEV).is_ok() != target.parent.inode_or(Errno::EXDEV).is_ok() {
+        return Err(Errno::EXDEV.into());
+    }
     let old_name = old_path.name(&source.last, Errno::EBUSY)?;
-    let new_name = new_path.name(&target.last, Errno::EBUSY)?;
+    let new_name =
+        new_path.name(&target.last, if replace == Replace::Refuse { Errno::EEXIST } else { Errno::EBUSY })?;
+    check_ends(&source, &target, replace)?;
     let old_dir = directory_of(call, &source)?;
     let new_dir = match target.node {
         Some(_) => directory_of(call, &target)?,
         None => directory_for_new(call, &target)?,
     };
-    let moves_directory = source.node.as_ref().is_some_and(Node::is_directory);
-    if (source.directory || target.directory) && !moves_directory {
-        return Err(Errno::ENOTDIR.into());
-    }
     let rights = FileRights::of(call.process);
     let may_move = |from: &_, to: &_, inode: &_| rights.may_move(from, to, inode);
     fs::rename(call.cpu, (old_dir, old_name), (new_dir, new_name), replace, call.cpu.realtime_ns(), may_move)?;

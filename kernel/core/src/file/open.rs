@@ -21,12 +21,12 @@ use motet_protocol::{
 };
 
 use super::{
-    attributes::{cut, drop_privileges},
+    attributes::{accessed, cut, drop_privileges, modified},
     busy,
     description::{self, Anonymous, Kind, OpenFile},
     device,
     node::Node,
-    path::{self, Follow, Found, Path},
+    path::{self, Follow, Found, Last, Path},
     seals, table,
 };
 use crate::{
@@ -111,9 +111,7 @@ fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, flags: u32, mod
         return wait_for_partner(call, record, seen, flags);
     }
     let flags = if flags & O_PATH == 0 { flags } else { flags & PATH_FLAGS };
-    if flags & O_TMPFILE == O_TMPFILE && flags & O_ACCMODE == O_RDONLY {
-        return Err(Errno::EINVAL.into());
-    }
+    check_making(flags)?;
     let mut path = Path::new();
     path.read_user(call, path_at)?;
     let node = locate(call, dirfd, &mut path, flags, mode)?;
@@ -127,6 +125,14 @@ fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, flags: u32, mod
     table::install(call, record, flags & O_CLOEXEC != 0, 0).map_err(Stop::from)
 }
 
+/// Checks flags about a file that is made: `open` makes no directory, and what is made without a name has one flag of its own.
+fn check_making(flags: u32) -> Result<(), Errno> {
+    let unnamed = flags & O_TMPFILE & !O_DIRECTORY != 0;
+    let is_whole = flags & (O_TMPFILE | O_CREAT) == O_TMPFILE && flags & O_ACCMODE != O_RDONLY;
+    let makes_directory = flags & (O_CREAT | O_DIRECTORY) == O_CREAT | O_DIRECTORY;
+    if unnamed && !is_whole || makes_directory { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
 /// Finds the file to open, making it if that is asked for, and checks that it may be opened this way.
 fn locate<'c, M: Machine>(
     call: &Call<'c, M>,
@@ -136,9 +142,17 @@ fn locate<'c, M: Machine>(
     mode: u32,
 ) -> Result<Node<'c, M>, Stop> {
     let exclusive = flags & O_CREAT != 0 && flags & O_EXCL != 0;
-    let follow = if flags & O_NOFOLLOW == 0 && !exclusive { Follow::Always } else { Follow::UnlessLast };
+    let slash_behind_new = flags & O_CREAT != 0 && path.as_bytes().last() == Some(&b'/');
+    let follow = match flags & O_NOFOLLOW == 0 && !exclusive {
+        _ if slash_behind_new => Follow::Never,
+        true => Follow::Always,
+        false => Follow::UnlessLast,
+    };
     let unnamed = flags & O_TMPFILE == O_TMPFILE;
     let found = path::walk(call, dirfd, path, follow)?;
+    if slash_behind_new && matches!(found.last, Last::Name(_)) {
+        return Err(Errno::EISDIR.into());
+    }
     let node = match found.node {
         Some(_) if exclusive && !unnamed => return Err(Errno::EEXIST.into()),
         Some(node) => node,
@@ -152,6 +166,7 @@ fn locate<'c, M: Machine>(
         }
         node.check(call, W_OK | X_OK)?;
         let inode = fs::new_inode(call.cpu, attributes(call, dir, S_IFREG | mode & 0o7777))?;
+        inode.may_be_named.store(u32::from(flags & O_EXCL == 0), Ordering::Relaxed);
         return Ok(Node::Inode(Held::adopt(call.cpu, inode)));
     }
     check_existing(call, &node, flags)?;
@@ -163,9 +178,7 @@ fn locate<'c, M: Machine>(
         node.check(call, W_OK)?;
         drop_privileges(call, inode.inode());
         cut(call, inode.inode(), 0)?;
-        let now = call.cpu.realtime_ns();
-        inode.modified_ns.set(now);
-        inode.changed_ns.set(now);
+        modified(call.cpu, inode);
     }
     Ok(node)
 }
@@ -177,13 +190,11 @@ fn create<'c, M: Machine>(
     flags: u32,
     mode: u32,
 ) -> Result<Node<'c, M>, Errno> {
-    let dir = found.parent.inode_or(Errno::EACCES)?;
+    // procfs knows no other names than it has.
+    let dir = found.parent.inode_or(Errno::ENOENT)?;
     let name = path.name(&found.last, Errno::EISDIR)?;
     if found.directory {
         return Err(Errno::EISDIR);
-    }
-    if flags & O_DIRECTORY != 0 {
-        return Err(Errno::EINVAL);
     }
     found.parent.check(call, W_OK | X_OK)?;
     match fs::create(call.cpu, dir, name, attributes(call, dir, S_IFREG | mode & 0o7777)) {
@@ -413,6 +424,7 @@ pub fn open_executable<'c, M: Machine>(
     match node {
         Node::Inode(inode) if fs::file_type(&inode) == fs::TYPE_REGULAR => {
             busy::check_not_written(call.cpu, inode.inode())?;
+            accessed(call.cpu, &inode, 0);
             Ok(inode)
         }
         Node::Inode(_) | Node::Proc(_) | Node::Open(_) => Err(Errno::EACCES),
@@ -435,6 +447,7 @@ pub fn inode_for_mmap<'c, M: Machine>(
     }
     match file.kind() {
         Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => {
+            accessed(call.cpu, inode, file.flags());
             Ok(Some(mm::Mappable { inode: Held::new(call.cpu, inode), may_write: file.check_writable().is_ok() }))
         }
         Kind::Device(device) if device == device::ZERO => Ok(None),
@@ -524,12 +537,15 @@ pub fn memfd_create<M: Machine>(call: &Call<M>) -> SysResult {
     if flags & !known != 0 || flags & (MFD_NOEXEC_SEAL | MFD_EXEC) == MFD_NOEXEC_SEAL | MFD_EXEC {
         return Err(Errno::EINVAL.into());
     }
-    call.read_string(name, &mut [0; seals::NAME_MAX + 1])
+    let mut name_bytes = [0; seals::NAME_MAX + 1];
+    let name_len = call
+        .read_string(name, &mut name_bytes)
         .map_err(|stop| if stop == Errno::ENAMETOOLONG.into() { Errno::EINVAL.into() } else { stop })?;
     let (uid, gid) = FileRights::of(call.process).owner();
     let mode = S_IFREG | if flags & MFD_NOEXEC_SEAL == 0 { 0o777 } else { 0o666 };
     let attributes = Attributes { mode, uid: uid.0, gid: gid.0, rdev: 0, now_ns: call.cpu.realtime_ns() };
     let inode = Held::adopt(call.cpu, fs::new_inode(call.cpu, attributes)?);
+    fs::name_once(call.cpu, inode.inode(), b"memfd:", &name_bytes[..name_len])?;
     seals::prepare(&inode, flags);
     let record = open_inode(call, inode, O_RDWR)?;
     Ok(table::install(call, record, flags & MFD_CLOEXEC != 0, 0)?)

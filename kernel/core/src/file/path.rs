@@ -11,6 +11,7 @@ use motet_layout::{MOUNT_PROC, MOUNT_SYS, NAME_MAX};
 use motet_protocol::fs;
 
 use super::{
+    attributes::accessed,
     node::{self, Node},
     proc, table,
 };
@@ -74,7 +75,7 @@ pub struct Found<'c, M: Machine> {
 
 /// A component of a path.
 struct Component {
-    /// Its bytes in the path: not empty, at most [`NAME_MAX`].
+    /// Its bytes in the path: not empty.
     name: Range<usize>,
     /// A slash follows.
     ends_in_slash: bool,
@@ -133,6 +134,11 @@ impl Path {
         self.len == 0
     }
 
+    /// Whether it names the root by nothing but slashes.
+    pub fn is_root(&self) -> bool {
+        !self.is_empty() && self.as_bytes().iter().all(|&byte| byte == b'/')
+    }
+
     /// The last component found by a walk; `otherwise` when it is not a name.
     ///
     /// # Errors
@@ -153,22 +159,16 @@ impl Path {
     }
 
     /// The first component from byte `at` on; `None`: there are only slashes.
-    ///
-    /// # Errors
-    /// `ENAMETOOLONG`.
-    fn component_from(&self, at: usize) -> Result<Option<Component>, Errno> {
+    fn component_from(&self, at: usize) -> Option<Component> {
         let bytes = self.as_bytes();
         let count =
             |from: usize, slash: bool| bytes[from..].iter().take_while(|&&byte| (byte == b'/') == slash).count();
         let start = at + count(at, true);
         let end = start + count(start, false);
         let slashes = count(end, true);
-        if end - start > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG);
-        }
         let component =
             Component { name: start..end, ends_in_slash: slashes > 0, is_last: end + slashes == bytes.len() };
-        Ok((start < end).then_some(component))
+        (start < end).then_some(component)
     }
 
     /// All the room that there is.
@@ -310,7 +310,7 @@ fn walk_for<'c, M: Machine>(
     let mut found = Found { parent: current.clone(), node: None, last: Last::Dot, directory: false };
     let mut at = 0;
     let mut symlinks = 0;
-    while let Some(component) = path.component_from(at)? {
+    while let Some(component) = path.component_from(at) {
         let (is_last, end) = (component.is_last, component.name.end);
         // Symbolic links make a path of 40 times the longest one.
         due::spend_locked(call.cpu, cost::OBJECT);
@@ -318,6 +318,9 @@ fn walk_for<'c, M: Machine>(
             return Err(Errno::ENOTDIR);
         }
         current.check_for(call, rights, X_OK)?;
+        if component.name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
         found.directory = component.ends_in_slash;
         let (last, next) = match &path.as_bytes()[component.name.clone()] {
             b"." => (Last::Dot, Some(current.clone())),
@@ -339,6 +342,9 @@ fn walk_for<'c, M: Machine>(
             }
             if let (true, Node::Inode(dir), Node::Inode(link)) = (is_last, &current, &next) {
                 rights.may_follow(dir, link)?;
+            }
+            if let Node::Inode(link) = &next {
+                accessed(call.cpu, link, 0);
             }
             match follow_direct(call, &next)? {
                 Some(direct) if is_last => {

@@ -20,7 +20,7 @@ use motet_protocol::{
 };
 
 use super::{
-    attributes::drop_privileges,
+    attributes::{accessed, drop_privileges, modified},
     description::{self, Anonymous, Kind, OpenFile},
     device, event,
     pipe::{read_pipe, write_pipe},
@@ -38,6 +38,12 @@ use crate::{
 
 /// `RWF_HIPRI`, `RWF_DSYNC`, `RWF_SYNC`: every write of a file in memory is where it belongs when it returns.
 const RWF_MEANINGLESS: u32 = 7;
+/// It does not wait.
+const RWF_NOWAIT: u32 = 8;
+/// It appends.
+const RWF_APPEND: u32 = 16;
+/// It does not append, whatever the file was opened with.
+const RWF_NOAPPEND: u32 = 32;
 /// `pwritev2`, `preadv2`: the position is the file's own.
 const POSITION_OWN: u64 = u64::MAX;
 
@@ -47,6 +53,9 @@ pub fn read<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, buffer, len, ..] = call.args;
     let file = open_file(call, fd)?;
     if let Some(read) = read_short(call, &file, buffer, len) {
+        if let Some(fifo) = file.inode() {
+            accessed(call.cpu, fifo, file.flags());
+        }
         return Ok(read);
     }
     read_file(call, &file, &mut Cursor::new(call, buffer, len, Access::Write), None)
@@ -58,6 +67,9 @@ pub fn write<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, buffer, len, ..] = call.args;
     let file = open_file(call, fd)?;
     if write_short(call, &file, buffer, len) {
+        if let Some(fifo) = file.inode() {
+            modified(call.cpu, fifo);
+        }
         return Ok(len);
     }
     write_file(call, &file, &mut Cursor::new(call, buffer, len, Access::Read), None)
@@ -140,20 +152,63 @@ pub fn pwritev<M: Machine>(call: &Call<M>) -> SysResult {
     write_file(call, &file, &mut cursor, Some(check_offset(&file, offset)?))
 }
 
-/// `preadv2(fd, vector, count, offset, -, flags)`: flags that mean nothing for files in memory; others are not offered.
+/// `preadv2(fd, vector, count, offset, -, flags)`.
+///
+/// # Errors
+/// `EOPNOTSUPP`: unknown flags, or `RWF_NOWAIT` of what is neither a pipe nor a socket; `EINVAL`: flags that exclude each other.
 pub fn preadv2<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[5] as u32 & !RWF_MEANINGLESS != 0 {
-        return Err(Errno::EOPNOTSUPP.into());
+    let [fd, vector, count, offset, _, flags] = call.args;
+    let file = open_file(call, fd)?;
+    let mut cursor = Cursor::vector(call, vector, count, Access::Write)?;
+    let at = if offset == POSITION_OWN { None } else { Some(check_offset(&file, offset)?) };
+    check_transfer_flags(&file, flags as u32)?;
+    match file.kind() {
+        Kind::Pipe(ends) if flags as u32 & RWF_NOWAIT != 0 => {
+            file.check_readable()?;
+            read_pipe(call, ends, true, &mut cursor)
+        }
+        Kind::Anonymous(Anonymous::Socket(socket)) if flags as u32 & RWF_NOWAIT != 0 => {
+            socket::read(call, socket, true, &mut cursor)
+        }
+        _ => read_file(call, &file, &mut cursor, at),
     }
-    if call.args[3] == POSITION_OWN { readv(call) } else { preadv(call) }
 }
 
-/// `pwritev2(fd, vector, count, offset, -, flags)`: as [`preadv2`].
+/// `pwritev2(fd, vector, count, offset, -, flags)`: as [`preadv2`]; `RWF_APPEND` and `RWF_NOAPPEND` come before what the file was opened with.
 pub fn pwritev2<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[5] as u32 & !RWF_MEANINGLESS != 0 {
-        return Err(Errno::EOPNOTSUPP.into());
+    let [fd, vector, count, offset, _, flags] = call.args;
+    let file = open_file(call, fd)?;
+    let mut cursor = Cursor::vector(call, vector, count, Access::Read)?;
+    let at = if offset == POSITION_OWN { None } else { Some(check_offset(&file, offset)?) };
+    let flags = flags as u32;
+    check_transfer_flags(&file, flags)?;
+    match file.kind() {
+        Kind::Pipe(ends) if flags & RWF_NOWAIT != 0 => {
+            file.check_writable()?;
+            write_pipe(call, ends, true, true, &mut cursor)
+        }
+        Kind::Anonymous(Anonymous::Socket(socket)) if flags & RWF_NOWAIT != 0 => {
+            socket::write(call, socket, true, true, &mut cursor)
+        }
+        Kind::Inode(inode) if flags & (RWF_APPEND | RWF_NOAPPEND) != 0 => {
+            file.check_writable()?;
+            let result = write_inode(call, &file, inode, &mut cursor, at, flags & RWF_APPEND != 0);
+            keep_if_paused(call, &file, result)
+        }
+        _ => write_file(call, &file, &mut cursor, at),
     }
-    if call.args[3] == POSITION_OWN { writev(call) } else { pwritev(call) }
+}
+
+/// Checks the flags of [`preadv2`].
+fn check_transfer_flags<M: Machine>(file: &OpenFile<M>, flags: u32) -> Result<(), Errno> {
+    let may_not_wait = matches!(file.kind(), Kind::Pipe(_) | Kind::Anonymous(Anonymous::Socket(_)));
+    if flags & !(RWF_MEANINGLESS | RWF_NOWAIT | RWF_APPEND | RWF_NOAPPEND) != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if flags & RWF_APPEND != 0 && flags & RWF_NOAPPEND != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & RWF_NOWAIT != 0 && !may_not_wait { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
 }
 
 /// [`motet_layout::ThreadRecord::scratch`] 1: a transfer has paused; 0 and 2 are a [`Claim`], 3 is its file, with a reference.
@@ -235,7 +290,11 @@ pub fn transfer_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
 pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Cursor<M>, at: Option<u64>) -> SysResult {
     file.check_readable()?;
     let result = match file.kind() {
-        Kind::Pipe(ends) => read_pipe(call, ends, file.nonblocking(), into),
+        Kind::Pipe(ends) => read_pipe(call, ends, file.nonblocking(), into).inspect(|&read| {
+            if let (Some(fifo), 1..) = (file.inode(), read) {
+                accessed(call.cpu, fifo, file.flags());
+            }
+        }),
         Kind::Inode(inode) => read_inode(call, file, inode, into, at),
         Kind::Device(device) => device::read(call, device, file.nonblocking(), into),
         Kind::Proc(node) => {
@@ -257,20 +316,19 @@ pub fn read_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, into: &mut Curs
         Kind::Anonymous(Anonymous::Vm(vm)) => vm::console::read(call, vm, file.nonblocking(), into),
         Kind::Anonymous(Anonymous::Epoll(_) | Anonymous::Service(_)) => Err(Errno::EINVAL.into()),
     };
-    if let Err(stop) = result
-        && goes_on(call, stop)
-    {
-        keep_file(call, file);
-    }
-    result
+    keep_if_paused(call, file, result)
 }
 
 /// Writes to any open file, at its own position unless `at` gives another.
 pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cursor<M>, at: Option<u64>) -> SysResult {
     file.check_writable()?;
     let result = match file.kind() {
-        Kind::Pipe(ends) => write_pipe(call, ends, file.nonblocking(), true, from),
-        Kind::Inode(inode) => write_inode(call, file, inode, from, at),
+        Kind::Pipe(ends) => write_pipe(call, ends, file.nonblocking(), true, from).inspect(|&written| {
+            if let (Some(fifo), 1..) = (file.inode(), written) {
+                modified(call.cpu, fifo);
+            }
+        }),
+        Kind::Inode(inode) => write_inode(call, file, inode, from, at, file.flags() & O_APPEND != 0),
         Kind::Device(device) => device::write(call, device, file.nonblocking(), from),
         Kind::Proc(node) => proc::write(call, node, from),
         Kind::Anonymous(Anonymous::Event(counter)) => event::write(call, counter, file.nonblocking(), from),
@@ -286,6 +344,12 @@ pub fn write_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>, from: &mut Cur
             | Anonymous::Accel(_),
         ) => Err(Errno::EINVAL.into()),
     };
+    keep_if_paused(call, file, result)
+}
+
+/// Keeps the file of a transfer that goes on later.
+#[inline(always)]
+fn keep_if_paused<M: Machine>(call: &Call<M>, file: &OpenFile<M>, result: SysResult) -> SysResult {
     if let Err(stop) = result
         && goes_on(call, stop)
     {
@@ -319,6 +383,7 @@ fn read_inode<M: Machine>(
     let claim = match begun(call) {
         Some(claim) => claim,
         None => {
+            accessed(call.cpu, inode, file.flags.load(Ordering::Relaxed));
             let (_guard, start) = position(call, file, at);
             let left = inode.size.load(Ordering::Relaxed).saturating_sub(start);
             if left == 0 {
@@ -350,6 +415,7 @@ fn write_inode<M: Machine>(
     inode: &'static InodeRecord,
     from: &mut Cursor<M>,
     at: Option<u64>,
+    append: bool,
 ) -> SysResult {
     if from.remaining() == 0 {
         return Ok(0);
@@ -363,7 +429,6 @@ fn write_inode<M: Machine>(
         }
         None => {
             let (guard, own) = position(call, file, at);
-            let append = file.flags.load(Ordering::Relaxed) & O_APPEND != 0;
             if limit != u64::MAX {
                 let start = if append { inode.size.load(Ordering::Relaxed) } else { own };
                 from.shorten(limit.saturating_sub(start));
@@ -389,9 +454,7 @@ fn write_inode<M: Machine>(
     }
     let done = from.done();
     settle(call.cpu, file, inode, claim, done);
-    let now = call.cpu.realtime_ns();
-    inode.modified_ns.set(now);
-    inode.changed_ns.set(now);
+    modified(call.cpu, inode);
     match moved {
         Ok(()) => Ok(done),
         Err(stop) => partial(done, stop),

@@ -7,7 +7,11 @@ use motet_hal::Machine;
 use motet_layout::{InodeRecord, NAME_MAX, PAGE_SIZE};
 use motet_protocol::{Context, memory};
 
-use super::{description::Kind, node::Node, path, proc, table};
+use super::{
+    description::{Anonymous, Kind},
+    node::Node,
+    path, proc, table,
+};
 use crate::{
     call::{Call, SysResult},
     permission::FileRights,
@@ -128,6 +132,11 @@ pub fn stat_of<M: Machine>(call: &Call<M>, node: &Node<M>) -> Stat {
             }
         }
         Node::Open(file) => Stat {
+            uid: file.record().uid.get(),
+            gid: file.record().gid.get(),
+            accessed: Timespec::from_ns(file.record().made_ns.get()),
+            modified: Timespec::from_ns(file.record().made_ns.get()),
+            changed: Timespec::from_ns(file.record().made_ns.get()),
             device: PIPEFS,
             inode: match file.kind() {
                 // Both ends of a pipe are one file.
@@ -185,7 +194,13 @@ fn write_statfs<M: Machine>(call: &Call<M>, node: &Node<M>, out: u64) -> SysResu
             result.f_files = result.f_ffree + u64::from(call.cpu.pool.header().last_inode.load(Ordering::Relaxed));
         }
         Node::Proc(node) => result.f_type = if proc::is_of_sysfs(*node) { SYSFS_MAGIC } else { PROC_SUPER_MAGIC },
-        Node::Open(_) => result.f_type = PIPEFS_MAGIC,
+        Node::Open(file) => {
+            result.f_type = match file.kind() {
+                Kind::Pipe(_) => PIPEFS_MAGIC,
+                Kind::Anonymous(Anonymous::Socket(_)) => SOCKFS_MAGIC,
+                Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => ANON_INODE_FS_MAGIC,
+            };
+        }
     }
     call.write_user(out, &result.to_bytes())?;
     Ok(0)

@@ -1,9 +1,12 @@
 //! System calls that say or ask something of mapped memory, and change no mapping: `madvise`, `mincore`, `mlock`, `msync`.
 
+use core::ops::Range;
+
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, PAGE_SIZE, SpaceRecord, VMA_DONT_FORK, VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord,
+    InodeRecord, PAGE_SIZE, SpaceRecord, VMA_DONT_FORK, VMA_NEVER_WRITE, VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK,
+    VmaRecord,
 };
 use motet_protocol::{
     Context, fs,
@@ -12,9 +15,12 @@ use motet_protocol::{
     residency::{self, Home},
 };
 
-use super::{calls::page_range, limits, pieces, space_of, view, vma};
+use super::{
+    calls::{forget_pages, page_range},
+    limits, pieces, space_of, view, vma,
+};
 use crate::{
-    call::{Call, Stop, SysResult, cost},
+    call::{BUDGET, Call, Stop, SysResult, cost},
     cpu::Cpu,
 };
 
@@ -25,6 +31,7 @@ const MADV_SEQUENTIAL: u64 = 2;
 const MADV_WILLNEED: u64 = 3;
 const MADV_DONTNEED: u64 = 4;
 const MADV_FREE: u64 = 8;
+const MADV_REMOVE: u64 = 9;
 const MADV_DONTFORK: u64 = 10;
 const MADV_DOFORK: u64 = 11;
 const MADV_MERGEABLE: u64 = 12;
@@ -42,7 +49,7 @@ const MS_ASYNC: u64 = 1;
 const MS_INVALIDATE: u64 = 2;
 const MS_SYNC: u64 = 4;
 
-const MLOCK_ONFAULT: u64 = 1;
+const MLOCK_ONFAULT: u32 = 1;
 const MCL_CURRENT: u64 = 1;
 const MCL_FUTURE: u64 = 2;
 const MCL_ONFAULT: u64 = 4;
@@ -57,6 +64,8 @@ enum Advice {
     Ignored,
     /// Drops pages; anonymous private ones only.
     Drop { anonymous_only: bool },
+    /// Makes a hole in the file.
+    Remove,
     /// Changes flags: those that are set, and those that are cleared.
     Flags(u32, u32),
 }
@@ -65,16 +74,18 @@ enum Advice {
 ///
 /// # Errors
 /// `EINVAL`: advice that is not known, or cannot be followed here; `ENOMEM`: part of the range is not mapped (the
-/// advice is followed where it is); `EPERM`: the text of a program for several ISAs.
+/// advice is followed where it is); `EPERM`: the text of a program for several ISAs, or a file that is sealed; `EACCES`: a file that the
+/// mapping does not change.
 pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
     let (start, end) = page_range(call.args[0], call.args[1], Errno::EINVAL)?;
-    let advice = match call.args[2] {
+    let advice = match call.args[2] & u64::from(u32::MAX) {
         MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT => Advice::Ignored,
         MADV_MERGEABLE | MADV_UNMERGEABLE | MADV_HUGEPAGE | MADV_NOHUGEPAGE => Advice::Ignored,
         // There are no core dumps.
         MADV_DONTDUMP | MADV_DODUMP => Advice::Ignored,
         MADV_DONTNEED => Advice::Drop { anonymous_only: false },
         MADV_FREE => Advice::Drop { anonymous_only: true },
+        MADV_REMOVE => Advice::Remove,
         MADV_DONTFORK => Advice::Flags(VMA_DONT_FORK, 0),
         MADV_DOFORK => Advice::Flags(0, VMA_DONT_FORK),
         MADV_WIPEONFORK => Advice::Flags(VMA_WIPE_ON_FORK, 0),
@@ -88,6 +99,7 @@ pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
     }
     match advice {
         Advice::Drop { anonymous_only } => drop_in_pieces(call, space, start, end, anonymous_only),
+        Advice::Remove => remove_in_pieces(call, space, start, end),
         Advice::Flags(set, clear) => change_in_pieces(call, space, start, end, set, clear),
         Advice::Ignored => check_in_pieces(call, space, start, end),
     }
@@ -156,6 +168,46 @@ fn drop_in_pieces<M: Machine>(
     if has_gap.get() == 0 { Ok(0) } else { Err(Errno::ENOMEM.into()) }
 }
 
+/// Frees the pages of the files that are shared in a range: they read as zeros, in the files and wherever else they are mapped. `progress`: the
+/// address up to which that is done; the first word that is kept: what is left of the mapping there, as [`fs::punch_some`] says it.
+fn remove_in_pieces<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, start: u64, end: u64) -> SysResult {
+    let [left, has_gap, ..] = &call.thread.scratch;
+    let mut at = pieces::done(call).unwrap_or(start);
+    while at < end {
+        let Some((inode, offset, stop)) = shared_file_at(call.cpu, space, at, end)? else { break };
+        if stop.start > at {
+            has_gap.set(1);
+        }
+        let until = if left.get() == 0 { offset + (stop.end - stop.start) } else { left.get() };
+        let piece = fs::punch_some(call.cpu, inode.inode(), offset, until, BUDGET)?;
+        forget_pages(call.cpu, inode.inode(), piece.mapped, false);
+        left.set(piece.left.unwrap_or(0));
+        at = if piece.left.is_some() { stop.start } else { stop.end };
+        if at < end {
+            pieces::pause_at(call, at)?;
+        }
+    }
+    if has_gap.get() == 0 && at >= end { Ok(0) } else { Err(Errno::ENOMEM.into()) }
+}
+
+/// The first file that is mapped between `at` and `end`: where in it, and where it is mapped; `None`: nothing is mapped there.
+fn shared_file_at<'c, M: Machine>(
+    cpu: &'c Cpu<M>,
+    space: &'static SpaceRecord,
+    at: u64,
+    end: u64,
+) -> Result<Option<(fs::Held<'c, Cpu<M>>, u64, Range<u64>)>, Errno> {
+    let _guard = lock(cpu, &space.lock);
+    let Some(vma) = vma::within(cpu, space, at..end).next() else { return Ok(None) };
+    let inode = cpu.object::<InodeRecord>(vma.inode.get()).filter(|inode| inode.is_device.get() == 0);
+    let inode = inode.filter(|_| vma.flags.get() & VMA_VIEW == 0).ok_or(Errno::EINVAL)?;
+    if vma.flags.get() & (VMA_SHARED | VMA_NEVER_WRITE) != VMA_SHARED {
+        return Err(Errno::EACCES);
+    }
+    let mapped = vma.start.get().max(at)..vma.end.get().min(end);
+    Ok(Some((fs::Held::new(cpu, inode), vma.offset.get() + (mapped.start - vma.start.get()), mapped)))
+}
+
 fn is_private_anonymous(vma: &VmaRecord) -> bool {
     vma.inode.get() == 0 && vma.flags.get() & (VMA_SHARED | VMA_VIEW) == 0
 }
@@ -210,7 +262,7 @@ pub fn munlock<M: Machine>(call: &Call<M>) -> SysResult {
 /// # Errors
 /// As [`mlock`].
 pub fn mlock2<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[2] & !MLOCK_ONFAULT != 0 {
+    if call.args[2] as u32 & !MLOCK_ONFAULT != 0 {
         return Err(Errno::EINVAL.into());
     }
     mlock(call)
@@ -221,7 +273,7 @@ pub fn mlock2<M: Machine>(call: &Call<M>) -> SysResult {
 /// # Errors
 /// `EINVAL`; `ENOMEM`, `EPERM`: as [`mlock`].
 pub fn mlockall<M: Machine>(call: &Call<M>) -> SysResult {
-    let flags = call.args[0];
+    let flags = call.args[0] & u64::from(u32::MAX);
     let known = flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) == 0;
     if !known || flags & (MCL_CURRENT | MCL_FUTURE) == 0 {
         return Err(Errno::EINVAL.into());
@@ -244,7 +296,7 @@ pub fn munlockall<M: Machine>(_call: &Call<M>) -> SysResult {
 /// # Errors
 /// `EINVAL`; `ENOMEM`: part of the range is not mapped.
 pub fn msync<M: Machine>(call: &Call<M>) -> SysResult {
-    let flags = call.args[2];
+    let flags = call.args[2] & u64::from(u32::MAX);
     let both = MS_ASYNC | MS_SYNC;
     if flags & !(both | MS_INVALIDATE) != 0 || flags & both == both {
         return Err(Errno::EINVAL.into());

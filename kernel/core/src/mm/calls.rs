@@ -11,12 +11,13 @@ use motet_layout::{
     InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_NEVER_WRITE, VMA_NO_RESERVE, VMA_READ,
     VMA_SHARED, VMA_STACK, VMA_WRITE,
 };
-use motet_protocol::{fs, lock::lock, residency};
+use motet_protocol::{Context, fs, lock::lock, residency};
 
 use super::{View, VmaSpec, fault::attr_of, limits, pieces, space_of, view, vma};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
+    tree,
 };
 
 const PROT_READ: u64 = 1;
@@ -319,8 +320,19 @@ pub fn unmap_locked<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start
     Ok(())
 }
 
+/// Unmaps pages that a file no longer has from all spaces that map it, if any may have them mapped. `is_cut`: it has become shorter.
+pub fn forget_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: Option<Range<u64>>, is_cut: bool) {
+    let Some(pages) = pages else { return };
+    let _tree = tree::lock_tree(cpu);
+    tree::for_each(cpu, |process| {
+        if let Some(space) = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed)) {
+            forget_file_pages(cpu, space, inode, &pages, is_cut);
+        }
+    });
+}
+
 /// Unmaps pages that a file no longer has from a space's mappings: [`residency::forget_file`].
-pub fn forget_file_pages<M: Machine>(
+fn forget_file_pages<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
     inode: &'static InodeRecord,

@@ -4,7 +4,8 @@ use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{
     Fpga, Frame, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_VIEW,
-    VMA_WRITE, VmaRecord, sync::AtomicU64,
+    VMA_WRITE, VmaRecord,
+    sync::{AtomicU64, Ordering},
 };
 use motet_paging::{Attr, Leaf, OutOfFrames};
 use motet_protocol::{
@@ -53,8 +54,14 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
         None => {
             let found = first_use(cpu, space, &home, vma, page, access)?;
             residency::insert(cpu, space, &home, page, found, executes).map_err(no_memory)?;
-            if vma.inode.get() != 0 && access != Access::Write && !is_placed(vma) {
-                map_around(cpu, space, &home, vma, page);
+            match cpu.object::<InodeRecord>(vma.inode.get()) {
+                Some(_) if access != Access::Write => {
+                    if !is_placed(vma) {
+                        map_around(cpu, space, &home, vma, page);
+                    }
+                }
+                Some(inode) if vma.flags.get() & VMA_SHARED != 0 => stored_to(cpu, inode),
+                _ => {}
             }
             return Ok(());
         }
@@ -71,6 +78,16 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     let attr = if executes { leaf.attr.union(Attr::EXECUTE) } else { leaf.attr };
     residency::fill(cpu, space, &home, page, Leaf { frame: leaf.frame, attr }, executes).map_err(no_memory)?;
     Ok(())
+}
+
+/// A page of a file is first stored to through a shared mapping: that changes the file. (Later stores make no fault.)
+fn stored_to<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord) {
+    // Nobody sees the times of what only mappings share.
+    if inode.links.load(Ordering::Relaxed) != 0 {
+        let now = cpu.realtime_ns();
+        inode.modified_ns.set(now);
+        inode.changed_ns.set(now);
+    }
 }
 
 /// What has come of a store that may be one to registers of the FPGA.

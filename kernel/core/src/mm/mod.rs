@@ -27,7 +27,7 @@ use motet_protocol::{
     residency::{self, Kind, Mmu},
 };
 
-pub use calls::{LOWEST, Mappable, forget_file_pages, is_sealed, protect, protect_file_pages, unmap_locked as unmap};
+pub use calls::{LOWEST, Mappable, forget_pages, is_sealed, protect, protect_file_pages, unmap_locked as unmap};
 pub use fault::{ToRegisters, lacks_page, serve as serve_fault, serve_store_to_registers, store_to_registers};
 pub use limits::may_write_file;
 pub use pieces::{give_up, sync};

@@ -4,7 +4,9 @@ use core::ops::Range;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_STACK, VMA_STORE, VMA_VIEW, VmaRecord};
+use motet_layout::{
+    InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_SHARED, VMA_STACK, VMA_STORE, VMA_VIEW, VmaRecord,
+};
 use motet_protocol::{
     Context,
     lock::lock,
@@ -24,6 +26,7 @@ use crate::{
 
 const MREMAP_MAYMOVE: u64 = 1;
 const MREMAP_FIXED: u64 = 2;
+const MREMAP_DONTUNMAP: u64 = 4;
 /// Bytes that one table of pages translates.
 const TABLE_SPAN: u64 = PAGE_SIZE * motet_paging::ENTRIES as u64;
 
@@ -34,6 +37,8 @@ struct Wanted {
     /// Where it is to be; `None`: where it is, or where there is room.
     target: Option<u64>,
     may_move: bool,
+    /// The old place stays mapped, and has no pages.
+    keeps: bool,
 }
 
 impl Wanted {
@@ -44,21 +49,29 @@ impl Wanted {
         let (start, end) = page_range(old, old_len, Errno::EINVAL)?;
         let new_len = new_len.checked_next_multiple_of(PAGE_SIZE).filter(|&len| len != 0 && len <= LEN_MAX);
         let new_len = new_len.ok_or(Errno::EINVAL)?;
-        let (may_move, is_fixed) = (flags & MREMAP_MAYMOVE != 0, flags & MREMAP_FIXED != 0);
-        if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED) != 0 || is_fixed && !may_move || start == end {
+        let [may_move, is_fixed, keeps] =
+            [MREMAP_MAYMOVE, MREMAP_FIXED, MREMAP_DONTUNMAP].map(|flag| flags & flag != 0);
+        let is_known = flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) == 0;
+        if !is_known || (is_fixed || keeps) && !may_move || keeps && (new_len != end - start || target % PAGE_SIZE != 0)
+        {
             return Err(Errno::EINVAL);
         }
-        Ok(Self { old: start..end, new_len, target: is_fixed.then_some(target), may_move })
+        Ok(Self { old: start..end, new_len, target: is_fixed.then_some(target), may_move, keeps })
+    }
+
+    /// Whether the mapping stays as it is, and what it shares is to be mapped once more.
+    fn repeats(&self) -> bool {
+        self.old.is_empty()
     }
 
     /// Whether it stays where it is, and gets no longer.
     fn shrinks(&self) -> bool {
-        self.target.is_none() && self.new_len <= self.old.end - self.old.start
+        self.target.is_none() && !self.keeps && !self.repeats() && self.new_len <= self.old.end - self.old.start
     }
 
     /// By how much it gets longer.
     fn growth(&self) -> u64 {
-        self.new_len.saturating_sub(self.old.end - self.old.start)
+        if self.keeps { self.new_len } else { self.new_len.saturating_sub(self.old.end - self.old.start) }
     }
 }
 
@@ -78,13 +91,17 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
     if vma.flags.get() & (VMA_VIEW | VMA_STORE) != 0 {
         return Err(Errno::EINVAL.into());
     }
+    if wanted.repeats() && (vma.flags.get() & VMA_SHARED == 0 || vma.inode.get() == 0) {
+        return Err(Errno::EINVAL.into());
+    }
     if wanted.shrinks() {
         drop(guard);
         pieces::unmap(call, space, start + wanted.new_len, end)?;
         return Ok(start);
     }
     limits::check(call, space, wanted.growth(), vma.flags.get())?;
-    if wanted.target.is_none() && has_room_behind(call.cpu, space, vma, &wanted) {
+    let may_stay = wanted.target.is_none() && !wanted.keeps && !wanted.repeats();
+    if may_stay && has_room_behind(call.cpu, space, vma, &wanted) {
         vma::insert(call.cpu, space, &part(call.cpu, vma, end, end, wanted.growth()))?;
         return Ok(start);
     }
@@ -139,12 +156,17 @@ fn move_to_place<M: Machine>(
         None => place_for(cpu, space, start, new_len).ok_or(Errno::ENOMEM)?,
     };
     vma::insert(cpu, space, &VmaSpec { start: to, end: to + new_len, ..spec })?;
+    if wanted.repeats() {
+        return Ok(to);
+    }
     let moved = start..end.min(start + new_len);
     if residency::move_pages(cpu, space, moved, to, pieces::ENTRIES).is_err() {
         unmap_locked(cpu, space, to, to + new_len)?;
         return Err(Errno::ENOMEM);
     }
-    vma::unmap(cpu, space, start, end)?;
+    if !wanted.keeps {
+        vma::unmap(cpu, space, start, end)?;
+    }
     drop_tables(cpu, space, start, end);
     Ok(to)
 }
@@ -170,7 +192,8 @@ fn make_place<M: Machine>(
     len: u64,
 ) -> Result<(), Stop> {
     let (to, to_end) = page_range(target, len, Errno::EINVAL)?;
-    if to < old.end && old.start < to_end {
+    // Also of what is only to be mapped once more, the first page.
+    if to < old.end.max(old.start + PAGE_SIZE) && old.start < to_end {
         return Err(Errno::EINVAL.into());
     }
     fixed_range(target, len)?;
