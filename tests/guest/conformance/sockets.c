@@ -18,6 +18,156 @@ static int listening(void) {
     return fd;
 }
 
+/* Tries to connect, not waiting; the socket, or -1. */
+static int connected(void) {
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    return connect(fd, (struct sockaddr *)&named, sizeof named) ? -1 : fd;
+}
+
+static void show_address(int fd, const void *at, int bytes) {
+    (void)fd;
+    const struct sockaddr_un *from = at;
+    say(" | %d bytes", bytes);
+    if (bytes > 2)
+        say(" '%s'", from->sun_path);
+}
+
+/* Who is told what, and which error comes first. */
+static void connections(void) {
+    static struct sockaddr_un fixed = {AF_UNIX, "fixed"}, closed = {AF_UNIX, "closed/socket"}, in_dir = {AF_UNIX, "dir"}, dangling = {AF_UNIX, "dangling"}, through = {AF_UNIX, "way"}, from;
+    static socklen_t bytes = sizeof from;
+    C(bind, FRESH, &closed, sizeof closed)
+    C(bind, FRESH, &dangling, sizeof dangling)
+    C(connect, FRESH, &fixed, sizeof fixed)
+    C(connect, FRESH, &closed, sizeof closed)
+    C(connect, FRESH, &in_dir, sizeof in_dir)
+    C(connect, SOCK, &elsewhere, sizeof elsewhere)
+    C(connect, SOCK, &taken, sizeof taken)
+    T(connect, "to one that is bound and does not listen", { bind(FRESH, (void *)&named, sizeof named); result(connect(socket(AF_UNIX, SOCK_STREAM, 0), (void *)&named, sizeof named)); })
+    T(connect, "one that listens, to itself and to another", { int fd = listening(); result(connect(fd, (void *)&named, sizeof named)); result(connect(fd, (void *)&taken, sizeof taken)); })
+    T(connect, "by a link", { listening(); symlink("socket", "way"); result(connect(FRESH, (void *)&through, sizeof through)); })
+    T(connect, "to what may not be written", { listening(); chmod("socket", 0444); result(connect(FRESH, (void *)&named, sizeof named)); })
+    T(connect, "when the name has gone", { listening(); unlink("socket"); result(connect(FRESH, (void *)&named, sizeof named)); result(bind(FRESH, (void *)&named, sizeof named)); })
+    T(connect, "when the listener has gone", { close(listening()); result(connect(FRESH, (void *)&named, sizeof named)); })
+    T(bind, "the mode that the mask leaves", { umask(027); result(bind(FRESH, (void *)&named, sizeof named)); show_path("socket"); })
+    T(listen, "how many wait", {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        bind(fd, (void *)&named, sizeof named);
+        result(listen(fd, 2));
+        int count = 0;
+        while (connected() >= 0)
+            count++;
+        say(" %s | %d", errno_name(errno), count);
+        result(listen(fd, 4));
+        while (connected() >= 0)
+            count++;
+        say(" | %d", count);
+    })
+    T(listen, "nobody may wait, and one does", {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        bind(fd, (void *)&named, sizeof named);
+        result(listen(fd, 0));
+        int count = 0;
+        while (connected() >= 0)
+            count++;
+        say(" | %d", count);
+    })
+    T(listen, "a longer backlog lets in whoever waits", {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        bind(fd, (void *)&named, sizeof named);
+        listen(fd, 0);
+        connected();
+        pid_t child = fork();
+        if (child == 0)
+            _exit(connect(FRESH, (void *)&named, sizeof named) != 0);
+        usleep(100000);
+        result(listen(fd, 5));
+        int status;
+        waitpid(child, &status, 0);
+        say(" | %d", WEXITSTATUS(status));
+    })
+    T(shutdown, "one that listens", {
+        int fd = listening();
+        connected();
+        result(shutdown(fd, SHUT_RDWR));
+        result(connect(FRESH, (void *)&named, sizeof named));
+        result(CALL(accept, fd, 0, 0));
+        result(CALL(accept, fd, 0, 0));
+        struct pollfd look = {fd, POLLIN | POLLRDHUP};
+        result(poll(&look, 1, 0));
+        say(" | %x", look.revents);
+    })
+    T(shutdown, "one that listens, for writing", { int fd = listening(); result(shutdown(fd, SHUT_WR)); result(connect(FRESH, (void *)&named, sizeof named)); result(CALL(accept, fd, 0, 0)); })
+    T(shutdown, "whoever waits to accept", {
+        int fd = listening();
+        pid_t child = fork();
+        if (child == 0) {
+            errno = 0;
+            accept(fd, 0, 0);
+            _exit(errno == EINVAL);
+        }
+        usleep(100000);
+        result(shutdown(fd, SHUT_RD));
+        int status;
+        waitpid(child, &status, 0);
+        say(" | %d", WEXITSTATUS(status));
+    })
+    T(accept4, "the address of one without a name", { int fd = listening(); connected(); bytes = sizeof from; result(CALL(accept4, fd, &from, &bytes, 0)); show_address(fd, &from, bytes); })
+    T(accept4, "the address of one with a name", {
+        int fd = listening();
+        struct sockaddr_un own = {AF_UNIX, "own"};
+        bind(FRESH, (void *)&own, sizeof own);
+        connect(FRESH, (void *)&named, sizeof named);
+        bytes = sizeof from;
+        result(CALL(accept4, fd, &from, &bytes, 0));
+        show_address(fd, &from, bytes);
+        bytes = 6;
+        result(CALL(getpeername, FRESH, &from, &bytes));
+        say(" | %d bytes", bytes);
+        write(FRESH, "text", 4);
+        bytes = sizeof from;
+        result(CALL(recvfrom, 4, data, 64, 0, &from, &bytes));
+        show_address(fd, &from, bytes);
+        message.msg_name = &from;
+        message.msg_namelen = sizeof from;
+        write(FRESH, "text", 4);
+        result(CALL(recvmsg, 4, &message, 0));
+        show_address(fd, &from, message.msg_namelen);
+    })
+    T(recvfrom, "the address of one without a name", { bytes = sizeof from; result(CALL(recvfrom, SOCK, data, 64, 0, &from, &bytes)); say(" | %d bytes", bytes); })
+    T(recvmsg, "the address of one without a name", { message.msg_name = &from; message.msg_namelen = sizeof from; result(CALL(recvmsg, SOCK, &message, 0)); say(" | %d bytes", message.msg_namelen); })
+    T(recvmsg, "MSG_CMSG_CLOEXEC", { result(CALL(recvmsg, SOCK, &message, MSG_CMSG_CLOEXEC)); say(" | %x", message.msg_flags); })
+    T(recvmsg, "no room for a control message", { char room[64]; message.msg_control = room; message.msg_controllen = sizeof room; result(CALL(recvmsg, SOCK, &message, 0)); say(" | %d %x", (int)message.msg_controllen, message.msg_flags); })
+    T(sendmsg, "an address of no bytes", { message.msg_name = &named; message.msg_namelen = 0; result(CALL(sendmsg, SOCK, &message, 0)); })
+    T(sendmsg, "an address", { message.msg_name = &named; message.msg_namelen = sizeof named; result(CALL(sendmsg, SOCK, &message, 0)); })
+    C(sendto, SOCK, "data", 4, 0, &named, 0)
+    C(sendto, FRESH, "data", 4, 0, &named, 0)
+    C(sendto, SOCK, "data", 0, 0, 0, 0)
+    T(sendto, "nothing, when the peer has gone", { close(PEER); result(CALL(sendto, SOCK, "data", 0, MSG_NOSIGNAL, 0, 0)); })
+    T(sendto, "after SHUT_WR: SIGPIPE", { shutdown(SOCK, SHUT_WR); result(CALL(sendto, SOCK, "data", 4, 0, 0, 0)); })
+    T(sendto, "after SHUT_WR: MSG_NOSIGNAL", { shutdown(SOCK, SHUT_WR); result(CALL(sendto, SOCK, "data", 4, MSG_NOSIGNAL, 0, 0)); })
+    T(sendto, "when the peer reads no more", { shutdown(PEER, SHUT_RD); result(CALL(sendto, SOCK, "data", 4, MSG_NOSIGNAL, 0, 0)); })
+    T(sendto, "more than there is room for, MSG_DONTWAIT", { long sent = CALL(sendto, SOCK, buffer, sizeof buffer, MSG_DONTWAIT, 0, 0); say(sent > 0 ? " some" : " none"); while (CALL(sendto, SOCK, buffer, 4096, MSG_DONTWAIT, 0, 0) > 0) { } say(" %s", errno_name(errno)); })
+    T(recvfrom, "the end", { close(PEER); result(CALL(recvfrom, SOCK, data, 64, 0, 0, 0)); result(CALL(recvfrom, SOCK, data, 64, 0, 0, 0)); })
+    T(recvfrom, "the peer has closed, and not read", { write(SOCK, "data", 4); close(PEER); result(CALL(recvfrom, SOCK, data, 64, 0, 0, 0)); result(CALL(recvfrom, SOCK, data, 64, 0, 0, 0)); result(CALL(recvfrom, SOCK, data, 64, 0, 0, 0)); })
+    T(recvfrom, "MSG_WAITALL, and the end", { close(PEER); result(CALL(recvfrom, SOCK, data, 64, MSG_WAITALL, 0, 0)); })
+    T(recvfrom, "MSG_WAITALL | MSG_DONTWAIT", { result(CALL(recvfrom, SOCK, data, 64, MSG_WAITALL | MSG_DONTWAIT, 0, 0)); })
+    T(recvfrom, "MSG_PEEK | MSG_TRUNC", { result(CALL(recvfrom, SOCK, data, 2, MSG_PEEK | MSG_TRUNC, 0, 0)); result(CALL(recvfrom, SOCK, data, 64, 0, 0, 0)); })
+    T(recvfrom, "nothing", { result(CALL(recvfrom, SOCK, data, 0, 0, 0, 0)); })
+    T(recvfrom, "one that listens", { result(CALL(recvfrom, listening(), data, 64, MSG_DONTWAIT, 0, 0)); result(CALL(sendto, 3, data, 4, 0, 0, 0)); })
+    T(close, "one that listens tells whoever waits", { int fd = listening(); int other = connected(); write(other, "data", 4); close(fd); result(read(other, data, 64)); result(read(other, data, 64)); result(CALL(sendto, other, "x", 1, MSG_NOSIGNAL, 0, 0)); })
+    T(getsockopt, "the peer of one that has none", { struct ucred of = {5, 5, 5}; len = sizeof of; result(getsockopt(FRESH, SOL_SOCKET, SO_PEERCRED, &of, (socklen_t *)&len)); say(" | %d %d %d", of.pid, of.uid, of.gid); })
+    T(getsockopt, "the peer of a pair", { struct ucred of = {5, 5, 5}; len = sizeof of; result(getsockopt(SOCK, SOL_SOCKET, SO_PEERCRED, &of, (socklen_t *)&len)); say(" | %d %d %d", of.pid == getpid(), of.uid == getuid(), of.gid == getgid()); })
+    T(getsockopt, "the peer of one that listens", { struct ucred of = {5, 5, 5}; len = sizeof of; result(getsockopt(listening(), SOL_SOCKET, SO_PEERCRED, &of, (socklen_t *)&len)); say(" | %d %d %d", of.pid == getpid(), of.uid == getuid(), of.gid == getgid()); })
+    T(getsockopt, "no room", { len = 0; result(getsockopt(SOCK, SOL_SOCKET, SO_TYPE, data, (socklen_t *)&len)); say(" | %d", len); len = 2; result(getsockopt(SOCK, SOL_SOCKET, SO_TYPE, data, (socklen_t *)&len)); say(" | %d", len); len = -1; result(getsockopt(SOCK, SOL_SOCKET, SO_TYPE, data, (socklen_t *)&len)); })
+    T(getsockopt, "upper halves of registers mean nothing", { len = 4; result(CALL(getsockopt, SOCK, 1L << 32 | SOL_SOCKET, 1L << 32 | SO_TYPE, data, &len)); result(CALL(setsockopt, SOCK, 1L << 32 | SOL_SOCKET, 1L << 32 | SO_REUSEADDR, &yes, 1L << 32 | 4)); })
+    T(getsockopt, "SO_ERROR, once", { write(SOCK, "data", 4); close(PEER); len = 4; result(getsockopt(SOCK, SOL_SOCKET, SO_ERROR, data, (socklen_t *)&len)); say(" | %s", errno_name(*(int *)data)); result(getsockopt(SOCK, SOL_SOCKET, SO_ERROR, data, (socklen_t *)&len)); say(" | %d", *(int *)data); })
+    T(sendfile, "to a socket", { result(sendfile(SOCK, RW, 0, 10)); result(read(PEER, data, 64)); show_bytes(data, 4); })
+    T(sendfile, "to a socket that writes no more", { shutdown(SOCK, SHUT_WR); result(sendfile(SOCK, RW, 0, 10)); })
+    C(sendfile, FRESH, RW, 0, 10)
+    T(ioctl, "bytes that a socket can read", { int count = -1; result(ioctl(SOCK, FIONREAD, &count)); say(" | %d", count); })
+}
+
 void sockets(void) {
     int run = getpid();
     memcpy(abstract.sun_path + 1, &run, sizeof run);
@@ -178,4 +328,5 @@ void sockets(void) {
     C(setsockopt, SOCK, SOL_SOCKET, SO_REUSEADDR, BAD, 4)
     C(setsockopt, RW, SOL_SOCKET, SO_REUSEADDR, &yes, 4)
     C(setsockopt, CLOSED, SOL_SOCKET, SO_REUSEADDR, &yes, 4)
+    connections();
 }

@@ -15,10 +15,10 @@ use motet_protocol::{
 };
 
 use super::{
-    attributes::drop_privileges,
-    description::{Kind, OpenFile},
+    attributes::{accessed, drop_privileges, modified},
+    description::{Anonymous, Kind, OpenFile},
     rw::exceeds_size,
-    table,
+    socket, table,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
@@ -65,7 +65,7 @@ impl<M: Machine> Drop for Passage<'_, M> {
     }
 }
 
-/// `sendfile(out, in, offset, count)`: from a regular file to a regular file or a pipe; others are refused with `EINVAL`,
+/// `sendfile(out, in, offset, count)`: from a regular file to a regular file, a pipe or a socket; others are refused with `EINVAL`,
 /// upon which programs read and write.
 pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
     let [out, input, offset_at, count, ..] = call.args;
@@ -99,6 +99,14 @@ pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
             result
         }
         Kind::Pipe(ends) => send_to_pipe(call, from, start, ends, out.nonblocking(), count),
+        Kind::Anonymous(Anonymous::Socket(socket)) => {
+            let ends = socket::outgoing(call.cpu, socket).inspect_err(|&errno| {
+                if errno == Errno::EPIPE {
+                    signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
+                }
+            })?;
+            send_to_pipe(call, from, start, ends, out.nonblocking(), count)
+        }
         Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => return Err(Errno::EINVAL.into()),
     };
     let Some(moved) = moved_by(call, result) else { return result };
@@ -198,7 +206,22 @@ fn copy<M: Machine>(
     (to, target): (&'static InodeRecord, u64),
     len: u64,
 ) -> SysResult {
+    let before = call.thread.progress.get();
+    let result = copy_pieces(call, (from, start), (to, target), len);
+    if matches!(result, Ok(1..)) || call.thread.progress.get() != before {
+        modified(call.cpu, to);
+    }
+    result
+}
+
+fn copy_pieces<M: Machine>(
+    call: &Call<M>,
+    (from, start): (&'static InodeRecord, u64),
+    (to, target): (&'static InodeRecord, u64),
+    len: u64,
+) -> SysResult {
     let passage = Passage::new(call.cpu)?;
+    accessed(call.cpu, from, 0);
     drop_privileges(call, to);
     let limit = limit_of(call.process, RLIMIT_FSIZE);
     let mut done = call.thread.progress.get();
@@ -225,9 +248,6 @@ fn copy<M: Machine>(
             return Err(Stop::Again);
         }
     }
-    let now = call.cpu.realtime_ns();
-    to.modified_ns.set(now);
-    to.changed_ns.set(now);
     Ok(done)
 }
 
@@ -240,6 +260,7 @@ fn send_to_pipe<M: Machine>(
     len: u64,
 ) -> SysResult {
     let passage = Passage::new(call.cpu)?;
+    accessed(call.cpu, from, 0);
     let mut done = call.thread.progress.get();
     call.wait_for(&ends.write_waiters, || {
         while done < len {

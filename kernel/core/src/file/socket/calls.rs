@@ -9,7 +9,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, lock::lock, slab, wait};
 
-use super::{bound, close, connect_pair, enter_bound, get, open, pipes, set_connected, shut, take_pending};
+use super::{SHUT_READ, bound, close, connect_pair, enter_bound, get, open, pipes, set_connected, shut, take_pending};
 use crate::{
     call::{Call, Stop, SysResult},
     file::{
@@ -25,8 +25,8 @@ use crate::{
 const AF_UNIX: u32 = 1;
 const SOCK_STREAM: u32 = 1;
 const SOCK_TYPE: u32 = 0xf;
-/// Connections that wait to be accepted, at most.
-const BACKLOG_MAX: u32 = 128;
+/// Connections that wait to be accepted, at most (Linux's `net.core.somaxconn`).
+const BACKLOG_MAX: u32 = 4096;
 /// Bytes of an address before its path.
 const FAMILY_LEN: usize = 2;
 
@@ -54,6 +54,11 @@ impl Name {
 
     fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
+    }
+
+    /// Whether there is no name.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     fn is_abstract(&self) -> bool {
@@ -124,6 +129,9 @@ pub fn socket<M: Machine>(call: &Call<M>) -> SysResult {
     let [domain, kind, protocol, ..] = call.args;
     let flags = check_kind(domain, kind, protocol)?;
     let socket = slab::alloc::<SocketRecord>(call.cpu).ok_or(Errno::ENOMEM)?;
+    // It has no peer: process 0 is none, and nobody has these ids.
+    socket.peer[1].set(u32::MAX);
+    socket.peer[2].set(u32::MAX);
     Ok(open(call, socket, flags)?)
 }
 
@@ -200,6 +208,8 @@ pub fn listen<M: Machine>(call: &Call<M>) -> SysResult {
     socket.backlog.set((backlog as u32).min(BACKLOG_MAX));
     set_peer(socket, call.process); // what those who connect are told
     socket.state.store(SOCKET_LISTENING, Ordering::Release);
+    // There may be room for those who wait to connect.
+    wait::wake(call.cpu, &call.cpu.pool.header().socket_waiters);
     Ok(0)
 }
 
@@ -208,11 +218,6 @@ pub fn connect<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, address, len, ..] = call.args;
     let (file, socket) = get(call, fd)?;
     let name = Name::read(call, address, len)?;
-    match socket.state.load(Ordering::Acquire) {
-        SOCKET_NEW => {}
-        SOCKET_CONNECTED => return Err(Errno::EISCONN.into()),
-        _ => return Err(Errno::EINVAL.into()),
-    }
     let cpu = call.cpu;
     let node = match name.is_abstract() {
         true => None,
@@ -224,11 +229,13 @@ pub fn connect<M: Machine>(call: &Call<M>) -> SysResult {
     };
     let inode = match &node {
         None => 0,
-        Some(Node::Inode(inode)) if inode.mode.get() & S_IFMT == S_IFSOCK => {
-            node.as_ref().map_or(Ok(()), |node| node.check(call, W_OK))?;
-            cpu.raw(inode.inode())
+        Some(node) => {
+            node.check(call, W_OK)?;
+            match node {
+                Node::Inode(inode) if inode.mode.get() & S_IFMT == S_IFSOCK => cpu.raw(inode.inode()),
+                Node::Inode(_) | Node::Proc(_) | Node::Open(_) => return Err(Errno::ECONNREFUSED.into()),
+            }
         }
-        Some(_) => return Err(Errno::ECONNREFUSED.into()),
     };
     let is_meant =
         |other: &SocketRecord| other.inode.get() == inode && (inode != 0 || own_name(other).bytes() == name.bytes());
@@ -253,11 +260,15 @@ fn join<M: Machine>(
 ) -> Result<bool, Errno> {
     let cpu = call.cpu;
     let guard = lock(cpu, &listener.lock);
-    if listener.state.load(Ordering::Relaxed) != SOCKET_LISTENING {
+    let refuses = listener.shut.load(Ordering::Acquire) & SHUT_READ != 0;
+    if listener.state.load(Ordering::Relaxed) != SOCKET_LISTENING || refuses {
         return Err(Errno::ECONNREFUSED);
     }
-    if socket.state.load(Ordering::Acquire) != SOCKET_NEW {
-        return Err(Errno::EISCONN);
+    // Whoever is there comes before what this socket is already.
+    match socket.state.load(Ordering::Acquire) {
+        SOCKET_NEW => {}
+        SOCKET_CONNECTED => return Err(Errno::EISCONN),
+        _ => return Err(Errno::EINVAL),
     }
     if listener.pending_count.get() > listener.backlog.get() {
         return Ok(false);
@@ -310,6 +321,7 @@ fn accept_one<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
             return Err(Errno::EINVAL.into());
         }
         match take_pending(cpu, socket) {
+            None if socket.shut.load(Ordering::Acquire) & SHUT_READ != 0 => Err(Stop::from(Errno::EINVAL)),
             None if file.nonblocking() => Err(Stop::from(Errno::EAGAIN)),
             found => Ok(found),
         }
@@ -331,9 +343,17 @@ fn accept_one<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
 pub fn shutdown<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, how, ..] = call.args;
     let (_file, socket) = get(call, fd)?;
-    let pipes = pipes(call.cpu, socket).ok_or(Errno::ENOTCONN)?;
     // 0: reading, 1: writing, 2: both.
     let how = (how as u32).checked_add(1).filter(|how| *how <= 3 && *how > 0).ok_or(Errno::EINVAL)?;
+    if socket.state.load(Ordering::Acquire) == SOCKET_LISTENING {
+        // Nobody comes any more, and whoever waits for somebody need not.
+        let _guard = lock(call.cpu, &socket.lock);
+        socket.shut.fetch_or(how, Ordering::AcqRel);
+        wait::wake(call.cpu, &socket.acceptors);
+        wait::wake(call.cpu, &call.cpu.pool.header().socket_waiters);
+        return Ok(0);
+    }
+    let pipes = pipes(call.cpu, socket).ok_or(Errno::ENOTCONN)?;
     shut(call.cpu, socket, pipes, how);
     Ok(0)
 }

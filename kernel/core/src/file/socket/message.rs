@@ -32,17 +32,17 @@ const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
 const SEND_FLAGS: u32 = MSG_DONTROUTE | MSG_DONTWAIT | MSG_EOR | MSG_CONFIRM | MSG_NOSIGNAL | MSG_MORE;
 const RECEIVE_FLAGS: u32 = MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
 
-const SOL_SOCKET: u64 = 1;
-const SO_REUSEADDR: u64 = 2;
-const SO_TYPE: u64 = 3;
-const SO_ERROR: u64 = 4;
-const SO_SNDBUF: u64 = 7;
-const SO_RCVBUF: u64 = 8;
-const SO_KEEPALIVE: u64 = 9;
-const SO_PEERCRED: u64 = 17;
-const SO_ACCEPTCONN: u64 = 30;
-const SO_PROTOCOL: u64 = 38;
-const SO_DOMAIN: u64 = 39;
+const SOL_SOCKET: u32 = 1;
+const SO_REUSEADDR: u32 = 2;
+const SO_TYPE: u32 = 3;
+const SO_ERROR: u32 = 4;
+const SO_SNDBUF: u32 = 7;
+const SO_RCVBUF: u32 = 8;
+const SO_KEEPALIVE: u32 = 9;
+const SO_PEERCRED: u32 = 17;
+const SO_ACCEPTCONN: u32 = 30;
+const SO_PROTOCOL: u32 = 38;
+const SO_DOMAIN: u32 = 39;
 
 /// Bytes of `struct msghdr`, and where its fields are.
 const HEADER_LEN: usize = 56;
@@ -55,8 +55,10 @@ const HEADER_FLAGS: u64 = 48;
 
 /// `sendto(fd, bytes, length, flags, address, address_length)`.
 pub fn sendto<M: Machine>(call: &Call<M>) -> SysResult {
-    let [fd, bytes, len, flags, address, _] = call.args;
+    let [fd, bytes, len, flags, address, address_len] = call.args;
     let (file, socket) = get(call, fd)?;
+    // An address of no bytes is none.
+    let address = if address_len as u32 == 0 { 0 } else { address };
     send(call, &file, socket, flags as u32, address, &mut Cursor::new(call, bytes, len, Access::Read))
 }
 
@@ -64,7 +66,7 @@ pub fn sendto<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn sendmsg<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, message, flags, ..] = call.args;
     let (file, socket) = get(call, fd)?;
-    let header = Header::read(call, message)?;
+    let header = Header::read(call, message, true)?;
     if header.control_len != 0 {
         return Err(Errno::EOPNOTSUPP.into());
     }
@@ -98,25 +100,32 @@ pub fn recvfrom<M: Machine>(call: &Call<M>) -> SysResult {
     Name::await_pages(call, address, len_at)?;
     let received = receive(call, &file, socket, flags as u32, &mut Cursor::new(call, bytes, len, Access::Write))?;
     if address != 0 {
-        peer_name(socket).write(call, address, len_at)?;
+        write_sender(call, socket, address, len_at)?;
     }
     Ok(received)
+}
+
+/// Writes the address of whom a message is from: nothing, if that has no name.
+fn write_sender<M: Machine>(call: &Call<M>, socket: &SocketRecord, address: u64, len_at: u64) -> Result<(), Stop> {
+    let name = peer_name(socket);
+    if name.is_empty() { call.write_user(len_at, &0u32.to_le_bytes()) } else { name.write(call, address, len_at) }
 }
 
 /// `recvmsg(fd, message, flags)`: no control message ever comes.
 pub fn recvmsg<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, message, flags, ..] = call.args;
     let (file, socket) = get(call, fd)?;
-    let header = Header::read(call, message)?;
+    let header = Header::read(call, message, false)?;
     let mut cursor = Cursor::vector(call, header.vector, header.count, Access::Write)?;
     Name::await_pages(call, header.name, message.wrapping_add(HEADER_NAME_LEN))?;
     let received = receive(call, &file, socket, flags as u32, &mut cursor)?;
     if header.name != 0 {
-        peer_name(socket).write(call, header.name, message.wrapping_add(HEADER_NAME_LEN))?;
+        write_sender(call, socket, header.name, message.wrapping_add(HEADER_NAME_LEN))?;
     }
     // 32 bits, as the C library of some programs has it; the others' upper half is 0 for lengths that there are.
     call.write_user(message.wrapping_add(HEADER_CONTROL_LEN as u64), &0u32.to_le_bytes())?;
-    call.write_user(message.wrapping_add(HEADER_FLAGS), &0u32.to_le_bytes())?;
+    let flags = flags as u32 & MSG_CMSG_CLOEXEC;
+    call.write_user(message.wrapping_add(HEADER_FLAGS), &flags.to_le_bytes())?;
     Ok(received)
 }
 
@@ -148,7 +157,7 @@ struct Header {
 }
 
 impl Header {
-    fn read<M: Machine>(call: &Call<M>, address: u64) -> Result<Self, Stop> {
+    fn read<M: Machine>(call: &Call<M>, address: u64, is_sent: bool) -> Result<Self, Stop> {
         let mut bytes = [0; HEADER_LEN];
         call.read_user(address, &mut bytes)?;
         let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|index| bytes[at + index]));
@@ -158,7 +167,8 @@ impl Header {
             return Err(Errno::EMSGSIZE.into());
         }
         Ok(Self {
-            name: word(HEADER_NAME),
+            // An address of no bytes is none.
+            name: if is_sent && word(HEADER_NAME_LEN as usize) as u32 == 0 { 0 } else { word(HEADER_NAME) },
             vector: word(HEADER_VECTOR),
             count: u64::from(count),
             control_len: u64::from(control_len),
@@ -169,6 +179,7 @@ impl Header {
 /// `getsockopt(fd, level, option, value, length)`.
 pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, level, option, value, len_at, _] = call.args;
+    let (level, option) = (level as u32, option as u32);
     let (_file, socket) = get(call, fd)?;
     if level != SOL_SOCKET {
         return Err(Errno::EOPNOTSUPP.into());
@@ -197,7 +208,7 @@ pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn setsockopt<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, level, option, value, len, _] = call.args;
     get(call, fd)?;
-    match (level, option) {
+    match (level as u32, option as u32) {
         (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE | SO_SNDBUF | SO_RCVBUF) => {
             if (len as i32) < 4 {
                 return Err(Errno::EINVAL.into());

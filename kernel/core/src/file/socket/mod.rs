@@ -68,6 +68,15 @@ fn get<'c, M: Machine>(call: &Call<'c, M>, fd: u64) -> Result<(OpenFile<'c, M>, 
     }
 }
 
+/// The pipe that a connected socket writes to.
+///
+/// # Errors
+/// `ENOTCONN`; `EPIPE`: it writes no more.
+pub fn outgoing<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Result<&'static PipeRecord, Errno> {
+    let [_, outgoing] = pipes(cpu, socket).ok_or(Errno::ENOTCONN)?;
+    if socket.shut.load(Ordering::Acquire) & SHUT_WRITE == 0 { Ok(outgoing) } else { Err(Errno::EPIPE) }
+}
+
 /// Gives a socket a descriptor.
 ///
 /// # Errors
@@ -314,8 +323,13 @@ pub fn write<M: Machine>(
     signals: bool,
     from: &mut Cursor<M>,
 ) -> SysResult {
-    let [_, outgoing] = pipes(call.cpu, socket).ok_or(Errno::ENOTCONN)?;
-    if socket.shut.load(Ordering::Acquire) & SHUT_WRITE != 0 {
+    let outgoing = outgoing(call.cpu, socket).inspect_err(|&errno| {
+        if signals && errno == Errno::EPIPE {
+            signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
+        }
+    })?;
+    if from.remaining() == 0 && outgoing.readers.load(Ordering::Acquire) == 0 {
+        // Unlike a pipe, it says so also when there is nothing to write.
         if signals {
             signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
         }
@@ -331,7 +345,12 @@ pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
     let if_so = |condition, bits| if condition { bits } else { 0 };
     let Some([incoming, outgoing]) = pipes(cpu, socket) else {
         return match socket.state.load(Ordering::Acquire) {
-            SOCKET_LISTENING => if_so(socket.pending[0].get() != 0, INPUT),
+            SOCKET_LISTENING => {
+                let shut = socket.shut.load(Ordering::Acquire);
+                if_so(socket.pending[0].get() != 0 || shut & SHUT_READ != 0, INPUT)
+                    | if_so(shut & SHUT_READ != 0, POLLRDHUP)
+                    | if_so(shut & (SHUT_READ | SHUT_WRITE) == SHUT_READ | SHUT_WRITE, POLLHUP)
+            }
             _ => OUTPUT | POLLHUP,
         };
     };
