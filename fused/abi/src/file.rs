@@ -512,6 +512,18 @@ pub const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 pub const SYSFS_MAGIC: i64 = 0x6265_6572;
 /// [`Statfs::f_type`] of pipes.
 pub const PIPEFS_MAGIC: i64 = 0x5049_5045;
+/// `openat2`: stays in the file system where it begins.
+pub const RESOLVE_NO_XDEV: u32 = 1;
+/// `openat2`: follows no link of procfs that leads somewhere without a path.
+pub const RESOLVE_NO_MAGICLINKS: u32 = 2;
+/// `openat2`: follows no symbolic link.
+pub const RESOLVE_NO_SYMLINKS: u32 = 4;
+/// `openat2`: leads nowhere but below where it begins.
+pub const RESOLVE_BENEATH: u32 = 8;
+/// `openat2`: takes where it begins for the root.
+pub const RESOLVE_IN_ROOT: u32 = 0x10;
+/// `openat2`: does not wait.
+pub const RESOLVE_CACHED: u32 = 0x20;
 /// Magic number of the file system of sockets.
 pub const SOCKFS_MAGIC: i64 = 0x534f_434b;
 /// Magic number of the file system of what has neither a name nor a type.

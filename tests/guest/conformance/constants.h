@@ -21,6 +21,18 @@
 #ifndef RESOLVE_IN_ROOT
 #define RESOLVE_IN_ROOT 16
 #endif
+#ifndef RESOLVE_CACHED
+#define RESOLVE_CACHED 32
+#endif
+/* What makes their values of a structure that not all headers have. */
+#undef TCGETS2
+#undef TCSETS2
+#undef TCSETSW2
+#undef TCSETSF2
+#define TCGETS2 0x802c542a
+#define TCSETS2 0x402c542b
+#define TCSETSW2 0x402c542c
+#define TCSETSF2 0x402c542d
 #ifndef RWF_HIPRI
 #define RWF_HIPRI 1
 #endif

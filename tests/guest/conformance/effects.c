@@ -247,6 +247,60 @@ static void slashes(void) {
     C(mknodat, AT_FDCWD, "file", S_IFBLK | 0600, 0x103)
 }
 
+#define WAY(...) (&(struct { uint64_t flags, mode, resolve; }){__VA_ARGS__})
+
+/* Paths that must not lead everywhere. */
+static void limited_ways(void) {
+    C(openat2, DIR_FD, "in", WAY(O_RDONLY, 0, RESOLVE_BENEATH), 24)
+    C(openat2, DIR_FD, "../file", WAY(O_RDONLY, 0, RESOLVE_BENEATH), 24)
+    C(openat2, DIR_FD, "..", WAY(O_RDONLY, 0, RESOLVE_BENEATH), 24)
+    C(openat2, DIR_FD, "..", WAY(O_RDONLY, 0, RESOLVE_IN_ROOT), 24)
+    C(openat2, DIR_FD, "../in", WAY(O_RDONLY, 0, RESOLVE_IN_ROOT), 24)
+    C(openat2, DIR_FD, "../../../in", WAY(O_RDONLY, 0, RESOLVE_IN_ROOT), 24)
+    C(openat2, DIR_FD, "/in", WAY(O_RDONLY, 0, RESOLVE_IN_ROOT), 24)
+    C(openat2, DIR_FD, "/../in", WAY(O_RDONLY, 0, RESOLVE_IN_ROOT), 24)
+    C(openat2, DIR_FD, "/", WAY(O_RDONLY, 0, RESOLVE_IN_ROOT), 24)
+    C(openat2, DIR_FD, "/in", WAY(O_RDONLY, 0, RESOLVE_BENEATH), 24)
+    C(openat2, CLOSED, "/in", WAY(O_RDONLY, 0, RESOLVE_IN_ROOT), 24)
+    C(openat2, RW, "in", WAY(O_RDONLY, 0, RESOLVE_IN_ROOT), 24)
+    C(openat2, DIR_FD, "../new", WAY(O_RDWR | O_CREAT, 0600, RESOLVE_BENEATH), 24)
+    E({ show_path("dir/new"); show_path("new"); }, openat2, DIR_FD, "../new", WAY(O_RDWR | O_CREAT, 0600, RESOLVE_IN_ROOT), 24)
+    T(openat2, "a link out, or not", {
+        symlink("../file", "dir/out");
+        symlink("in", "dir/way");
+        symlink("/in", "dir/absolute");
+        result(CALL(openat2, DIR_FD, "out", WAY(O_RDONLY, 0, RESOLVE_BENEATH), 24));
+        result(CALL(openat2, DIR_FD, "way", WAY(O_RDONLY, 0, RESOLVE_BENEATH), 24));
+        result(CALL(openat2, DIR_FD, "absolute", WAY(O_RDONLY, 0, RESOLVE_BENEATH), 24));
+        result(CALL(openat2, DIR_FD, "out", WAY(O_RDONLY, 0, RESOLVE_IN_ROOT), 24));
+        result(CALL(openat2, DIR_FD, "absolute", WAY(O_RDONLY, 0, RESOLVE_IN_ROOT), 24));
+        result(CALL(openat2, DIR_FD, "way", WAY(O_RDONLY, 0, RESOLVE_NO_SYMLINKS), 24));
+        result(CALL(openat2, DIR_FD, "way", WAY(O_PATH | O_NOFOLLOW, 0, RESOLVE_NO_SYMLINKS), 24));
+        result(CALL(openat2, DIR_FD, "way", WAY(O_RDONLY, 0, RESOLVE_NO_MAGICLINKS), 24));
+    })
+    T(openat2, "a folder behind a link", {
+        symlink("dir", "way");
+        result(CALL(openat2, AT_FDCWD, "way/in", WAY(O_RDONLY, 0, RESOLVE_NO_SYMLINKS), 24));
+        result(CALL(openat2, AT_FDCWD, "way/", WAY(O_PATH | O_NOFOLLOW, 0, RESOLVE_NO_SYMLINKS), 24));
+        result(CALL(openat2, AT_FDCWD, "way/../../none", WAY(O_RDONLY, 0, RESOLVE_BENEATH), 24));
+    })
+    T(openat2, "links of /proc", {
+        result(CALL(openat2, AT_FDCWD, "/proc/self/fd/10", WAY(O_RDONLY, 0, RESOLVE_NO_SYMLINKS), 24));
+        result(CALL(openat2, AT_FDCWD, "/proc/self/stat", WAY(O_RDONLY, 0, RESOLVE_NO_MAGICLINKS), 24));
+        result(CALL(openat2, AT_FDCWD, "/proc/self/cwd/file", WAY(O_RDONLY, 0, RESOLVE_NO_MAGICLINKS), 24));
+        result(CALL(openat2, AT_FDCWD, "/proc/self/fd/10", WAY(O_PATH | O_NOFOLLOW, 0, RESOLVE_NO_MAGICLINKS), 24));
+        int proc = open("/proc", O_PATH);
+        result(CALL(openat2, proc, "self/fd/10", WAY(O_RDONLY, 0, RESOLVE_BENEATH), 24));
+        result(CALL(openat2, proc, "self/cwd", WAY(O_RDONLY, 0, RESOLVE_NO_XDEV), 24));
+        result(CALL(openat2, proc, "version", WAY(O_RDONLY, 0, RESOLVE_NO_XDEV | RESOLVE_BENEATH), 24));
+        result(CALL(openat2, proc, "..", WAY(O_RDONLY, 0, RESOLVE_NO_XDEV), 24));
+    })
+    C(openat2, AT_FDCWD, "file", WAY(O_RDONLY, 0, RESOLVE_CACHED), 24)
+    C(openat2, AT_FDCWD, "new", WAY(O_RDWR | O_CREAT, 0600, RESOLVE_CACHED), 24)
+    C(openat2, AT_FDCWD, "file", WAY(O_RDWR | O_TRUNC, 0, RESOLVE_CACHED), 24)
+    C(openat2, AT_FDCWD, "file", WAY(O_RDONLY, 0, 1UL << 40), 24)
+}
+
 static void without_name(void) {
     T(getcwd, "of a folder that was removed", { chdir("void"); rmdir("../void"); result(CALL(getcwd, buffer, 4096)); result(CALL(getcwd, buffer, 1)); })
     R(getcwd, "out of reach", { result(chroot("dir")); some(CALL(getcwd, buffer, 4096)); say(" | %.13s", buffer); })
@@ -290,6 +344,7 @@ static void without_name(void) {
     T(lseek, "the last hole of a long file", { ftruncate(MEMFD, 1L << 39); result(lseek(MEMFD, 0, SEEK_DATA)); pwrite(MEMFD, "x", 1, (1L << 38) + 5); result(lseek(MEMFD, 0, SEEK_DATA)); result(lseek(MEMFD, 1L << 38, SEEK_HOLE)); })
     C(lseek, DIR_FD, 0, SEEK_DATA)
     C(lseek, NULL_FD, 0, SEEK_DATA)
+    limited_ways();
     T(getdents64, "once more from the beginning", { int fd = open("void", O_RDONLY); some(CALL(getdents64, fd, buffer, 4096)); result(CALL(getdents64, fd, buffer, 4096)); lseek(fd, 0, SEEK_SET); some(CALL(getdents64, fd, buffer, 4096)); })
 }
 

@@ -10,6 +10,7 @@ mod deadlock;
 pub mod description;
 pub mod device;
 mod dir;
+mod ends;
 pub mod epoll;
 mod event;
 mod fcntl;
@@ -57,6 +58,7 @@ pub use attributes::{
     umask, utime, utimensat, utimes,
 };
 pub use dir::{chdir, chroot, fchdir, getcwd, getdents64};
+pub use ends::{pipe, pipe2};
 pub use epoll::{epoll_create, epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, epoll_wait};
 pub use event::{eventfd, eventfd2};
 pub use fcntl::{dup, dup2, dup3, fcntl, ioctl, lseek};
@@ -65,9 +67,7 @@ pub use names::{
     link, linkat, mkdir, mkdirat, mknod, mknodat, readlink, readlinkat, rename, renameat, renameat2, rmdir, symlink,
     symlinkat, unlink, unlinkat,
 };
-pub use open::{
-    close, close_range, creat, inode_for_mmap, memfd_create, open, open_executable, openat, openat2, pipe, pipe2,
-};
+pub use open::{close, close_range, creat, inode_for_mmap, memfd_create, open, open_executable, openat, openat2};
 pub use path::Path;
 pub use poll::{poll, ppoll, pselect6, select, wait_interrupted};
 pub use rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev};
@@ -83,7 +83,7 @@ pub use timer::{timerfd_create, timerfd_gettime, timerfd_settime};
 
 /// Undoes what the call in progress has begun, because it ends early: by a signal, or because the thread ends.
 pub fn call_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
-    open::open_interrupted(cpu, thread);
+    ends::open_interrupted(cpu, thread);
     rw::transfer_ended(cpu, thread);
     guest_left(cpu, thread);
 }

@@ -72,6 +72,16 @@ impl<'c, M: Machine> Node<'c, M> {
         self.mode() & S_IFMT == S_IFLNK
     }
 
+    /// A number of the file system that it is in.
+    pub fn file_system(&self) -> u32 {
+        match self {
+            Self::Inode(_) => 0,
+            Self::Proc(node) if proc::is_of_sysfs(*node) => 1,
+            Self::Proc(_) => 2,
+            Self::Open(_) => 3,
+        }
+    }
+
     /// Whether both are the same file.
     pub fn same(&self, other: &Self) -> bool {
         match (self, other) {

@@ -8,16 +8,10 @@ use motet_abi::{
     process::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC, MFD_NOEXEC_SEAL},
 };
 use motet_hal::Machine;
-use motet_layout::{
-    FILE_DEVICE, FILE_DMA, FILE_INODE, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FileRecord,
-    InodeRecord, PipeRecord, ThreadRecord,
-};
+use motet_layout::{FILE_DEVICE, FILE_DMA, FILE_INODE, FILE_PROC, FileRecord, InodeRecord};
 use motet_protocol::{
     Context,
     fs::{self, Attributes, Held},
-    hand::{self, Place},
-    lock::lock,
-    pipe,
 };
 
 use super::{
@@ -25,6 +19,7 @@ use super::{
     busy,
     description::{self, Anonymous, Kind, OpenFile},
     device,
+    ends::{open_ends, open_fifo, take_pending, wait_for_partner},
     node::Node,
     path::{self, Follow, Found, Last, Path},
     seals, table,
@@ -41,8 +36,6 @@ use crate::{
 
 /// Status flags that stay with an open file and can be changed by `fcntl`.
 pub const STATUS_FLAGS: u32 = O_APPEND | O_NONBLOCK | O_DIRECT | O_NOATIME;
-/// In the thread's scratch word 1: an `open` waits; word 2 holds the count of opens it has seen, word 3 its file.
-const OPENING: u64 = u64::from_le_bytes(*b"opening\0");
 /// Bytes of the first `struct open_how`.
 const OPEN_HOW_SIZE: u64 = 24;
 /// What `open` knows.
@@ -63,16 +56,16 @@ const PATH_FLAGS: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 /// `open(path, flags, mode)`.
 pub fn open<M: Machine>(call: &Call<M>) -> SysResult {
     let [path, flags, mode, ..] = call.args;
-    open_at(call, AT_FDCWD, path, open_flags(call.isa, flags as u32), mode as u32)
+    open_at(call, AT_FDCWD, path, (open_flags(call.isa, flags as u32), 0), mode as u32)
 }
 
 /// `openat(dirfd, path, flags, mode)`.
 pub fn openat<M: Machine>(call: &Call<M>) -> SysResult {
     let [dirfd, path, flags, mode, ..] = call.args;
-    open_at(call, dirfd as i32, path, open_flags(call.isa, flags as u32), mode as u32)
+    open_at(call, dirfd as i32, path, (open_flags(call.isa, flags as u32), 0), mode as u32)
 }
 
-/// `openat2(dirfd, path, how, size)`; the resolve restrictions are not offered.
+/// `openat2(dirfd, path, how, size)`.
 pub fn openat2<M: Machine>(call: &Call<M>) -> SysResult {
     let [dirfd, path, how, size, ..] = call.args;
     if size < OPEN_HOW_SIZE {
@@ -80,9 +73,7 @@ pub fn openat2<M: Machine>(call: &Call<M>) -> SysResult {
     }
     call.check_zeros(how, OPEN_HOW_SIZE, size)?;
     let (flags, mode) = (call.read_user_u64(how)?, call.read_user_u64(how.wrapping_add(8))?);
-    if call.read_user_u64(how.wrapping_add(16))? != 0 {
-        return Err(Errno::EINVAL.into());
-    }
+    let limits = check_limits(call.read_user_u64(how.wrapping_add(16))?)?;
     // Unlike `open`, it refuses what it does not know.
     let known = u32::try_from(flags).map(|flags| open_flags(call.isa, flags)).map_err(|_| Errno::EINVAL)?;
     let may_create = known & O_CREAT != 0 || known & O_TMPFILE == O_TMPFILE;
@@ -90,23 +81,34 @@ pub fn openat2<M: Machine>(call: &Call<M>) -> SysResult {
     if known & !OPEN_FLAGS != 0 || names_only || mode > if may_create { 0o7777 } else { 0 } {
         return Err(Errno::EINVAL.into());
     }
-    open_at(call, dirfd as i32, path, open_flags(call.isa, flags as u32), mode as u32)
+    // All names are in memory; but what changes something never counts as quick.
+    if limits & RESOLVE_CACHED != 0 && (may_create || known & O_TRUNC != 0) {
+        return Err(Errno::EAGAIN.into());
+    }
+    open_at(call, dirfd as i32, path, (known, limits), mode as u32)
 }
 
 /// `creat(path, mode)`.
 pub fn creat<M: Machine>(call: &Call<M>) -> SysResult {
     let [path, mode, ..] = call.args;
-    open_at(call, AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode as u32)
+    open_at(call, AT_FDCWD, path, (O_CREAT | O_WRONLY | O_TRUNC, 0), mode as u32)
 }
 
-/// Undoes an `open` that was waiting for the other side of a named pipe, when that call ends early.
-pub fn open_interrupted<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
-    if let Some((record, _)) = take_pending(cpu, thread) {
-        description::put(cpu, record);
-    }
+/// Checks limits of a walk.
+fn check_limits(limits: u64) -> Result<u32, Errno> {
+    let known = RESOLVE_NO_XDEV
+        | RESOLVE_NO_MAGICLINKS
+        | RESOLVE_NO_SYMLINKS
+        | RESOLVE_BENEATH
+        | RESOLVE_IN_ROOT
+        | RESOLVE_CACHED;
+    let limits = u32::try_from(limits).ok().filter(|limits| limits & !known == 0).ok_or(Errno::EINVAL)?;
+    let both = RESOLVE_BENEATH | RESOLVE_IN_ROOT;
+    if limits & both == both { Err(Errno::EINVAL) } else { Ok(limits) }
 }
 
-fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, flags: u32, mode: u32) -> SysResult {
+/// `limits`: of the walk.
+fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, (flags, limits): (u32, u32), mode: u32) -> SysResult {
     if let Some((record, seen)) = take_pending(call.cpu, call.thread) {
         return wait_for_partner(call, record, seen, flags);
     }
@@ -114,7 +116,7 @@ fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, flags: u32, mod
     check_making(flags)?;
     let mut path = Path::new();
     path.read_user(call, path_at)?;
-    let node = locate(call, dirfd, &mut path, flags, mode)?;
+    let node = locate(call, dirfd, &mut path, (flags, limits), mode)?;
     if flags & O_PATH == 0
         && let Node::Inode(inode) = &node
         && fs::file_type(inode) == fs::TYPE_PIPE
@@ -138,7 +140,7 @@ fn locate<'c, M: Machine>(
     call: &Call<'c, M>,
     dirfd: i32,
     path: &mut Path,
-    flags: u32,
+    (flags, limits): (u32, u32),
     mode: u32,
 ) -> Result<Node<'c, M>, Stop> {
     let exclusive = flags & O_CREAT != 0 && flags & O_EXCL != 0;
@@ -149,7 +151,7 @@ fn locate<'c, M: Machine>(
         false => Follow::UnlessLast,
     };
     let unnamed = flags & O_TMPFILE == O_TMPFILE;
-    let found = path::walk(call, dirfd, path, follow)?;
+    let found = path::walk_within(call, dirfd, path, follow, limits)?;
     if slash_behind_new && matches!(found.last, Last::Name(_)) {
         return Err(Errno::EISDIR.into());
     }
@@ -304,99 +306,6 @@ fn reopen<M: Machine>(call: &Call<M>, file: &OpenFile<'_, M>, flags: u32) -> Res
     }
 }
 
-/// A description of a pipe's ends by the access mode in `flags`.
-fn open_ends<M: Machine>(
-    cpu: &Cpu<M>,
-    ends: &'static PipeRecord,
-    inode: Option<&'static InodeRecord>,
-    flags: u32,
-) -> Result<&'static FileRecord, Errno> {
-    let kind = match flags & O_ACCMODE {
-        O_RDONLY => FILE_PIPE_READ,
-        O_WRONLY => FILE_PIPE_WRITE,
-        _ => FILE_PIPE_BOTH,
-    };
-    // From when there is a description, that has it.
-    if let Some(inode) = inode {
-        fs::get(inode);
-    }
-    let record = description::create(cpu, &Parts { kind, flags, inode, object: cpu.raw(ends) });
-    match (record, inode) {
-        (Ok(record), _) => pipe::open(cpu, ends, description::ends_of(record), &record.ended),
-        (Err(_), Some(inode)) => fs::put(cpu, inode),
-        (Err(_), None) => {}
-    }
-    record
-}
-
-/// Opens a named pipe; an opener of one end waits for one of the other.
-fn open_fifo<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, flags: u32) -> SysResult {
-    let ends = fifo_of(call.cpu, inode)?;
-    let opens = match flags & O_ACCMODE {
-        O_RDONLY => ends.writer_opens.load(Ordering::Acquire),
-        _ => ends.reader_opens.load(Ordering::Acquire),
-    };
-    if flags & O_NONBLOCK != 0 && flags & O_ACCMODE == O_WRONLY && ends.readers.load(Ordering::Acquire) == 0 {
-        return Err(Errno::ENXIO.into());
-    }
-    let record = open_ends(call.cpu, ends, Some(inode), flags)?;
-    if record.kind.get() == FILE_PIPE_READ && ends.writers.load(Ordering::Acquire) == 0 {
-        record.opens_seen.set(opens.wrapping_add(1));
-    }
-    wait_for_partner(call, record, opens, flags)
-}
-
-/// The pipe of a named pipe, made when it is first opened.
-fn fifo_of<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) -> Result<&'static PipeRecord, Errno> {
-    let _guard = lock(cpu, &inode.lock);
-    if let Some(ends) = cpu.object(inode.pipe.load(Ordering::Relaxed)) {
-        return Ok(ends);
-    }
-    let ends = pipe::create(cpu).ok_or(Errno::ENOMEM)?;
-    inode.pipe.store(cpu.raw(ends), Ordering::Release);
-    Ok(ends)
-}
-
-/// Finishes opening a named pipe once the other side is open, or has been opened since the count was `seen`.
-fn wait_for_partner<M: Machine>(call: &Call<M>, record: &'static FileRecord, seen: u32, flags: u32) -> SysResult {
-    let cpu = call.cpu;
-    let install = || table::install(call, record, flags & O_CLOEXEC != 0, 0).map_err(Stop::from);
-    let Kind::Pipe(ends) = description::kind(cpu, record) else { return install() };
-    let (queue, present, opens) = match record.kind.get() {
-        FILE_PIPE_READ => (&ends.read_waiters, &ends.writers, &ends.writer_opens),
-        FILE_PIPE_WRITE => (&ends.write_waiters, &ends.readers, &ends.reader_opens),
-        _ => return install(),
-    };
-    if flags & O_NONBLOCK != 0 {
-        return install();
-    }
-    let met = || present.load(Ordering::Acquire) != 0 || opens.load(Ordering::Acquire) != seen;
-    let waited = call.wait_for(queue, || Ok(met().then_some(())));
-    match waited {
-        Ok(()) => install(),
-        Err(stop) => {
-            let [_, tag, opens, file] = &call.thread.scratch;
-            file.set(0);
-            tag.set(OPENING);
-            opens.set(u64::from(seen));
-            hand::give(cpu, record, Place::word(cpu, file), || file.set(cpu.raw(record)));
-            Err(stop)
-        }
-    }
-}
-
-/// The file whose opening waits, with a reference in hand, and the count of opens it has seen.
-fn take_pending<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<(&'static FileRecord, u32)> {
-    let [_, tag, opens, file] = &thread.scratch;
-    if tag.get() != OPENING {
-        return None;
-    }
-    let record = cpu.object::<FileRecord>(file.get())?;
-    hand::fetch(cpu, record, Place::word(cpu, file), || file.set(0));
-    tag.set(0);
-    Some((record, opens.get() as u32))
-}
-
 /// The attributes with which a new file of the calling process in `dir` starts.
 pub fn attributes<M: Machine>(call: &Call<M>, dir: &InodeRecord, mode: u32) -> Attributes {
     let (uid, gid, mode) = FileRights::of(call.process).of_new_file(dir, mode);
@@ -463,66 +372,6 @@ pub fn inode_for_mmap<'c, M: Machine>(
             Ok(Some(mm::Mappable { inode: Held::new(call.cpu, pages), may_write }))
         }
         Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENODEV),
-    }
-}
-
-/// `pipe(fds)`.
-pub fn pipe<M: Machine>(call: &Call<M>) -> SysResult {
-    new_pipe(call, 0)
-}
-
-/// `pipe2(fds, flags)`.
-pub fn pipe2<M: Machine>(call: &Call<M>) -> SysResult {
-    new_pipe(call, open_flags(call.isa, call.args[1] as u32))
-}
-
-fn new_pipe<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
-    // Packets (`O_DIRECT`) are not offered.
-    if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    let ends = pipe::create(call.cpu).ok_or(Errno::ENFILE)?;
-    let opened = open_both(call, ends, flags);
-    pipe::put(call.cpu, ends);
-    let [read, write] = opened?;
-    let mut bytes = [0; 8];
-    bytes[..4].copy_from_slice(&(read as u32).to_le_bytes());
-    bytes[4..].copy_from_slice(&(write as u32).to_le_bytes());
-    if let Err(stop) = call.write_user(call.args[0], &bytes) {
-        let files = table::of(call.cpu, call.process);
-        for fd in [read, write] {
-            // They were opened a moment ago.
-            let _ = table::close(call.cpu, files, fd as i32);
-        }
-        return Err(stop);
-    }
-    Ok(0)
-}
-
-fn open_both<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, flags: u32) -> Result<[u64; 2], Errno> {
-    let close_on_exec = flags & O_CLOEXEC != 0;
-    let reader = open_ends(call.cpu, ends, None, O_RDONLY | flags)?;
-    let writer = match open_ends(call.cpu, ends, None, O_WRONLY | flags) {
-        Ok(writer) => writer,
-        Err(errno) => {
-            description::put(call.cpu, reader);
-            return Err(errno);
-        }
-    };
-    let read = match table::install(call, reader, close_on_exec, 0) {
-        Ok(read) => read,
-        Err(errno) => {
-            description::put(call.cpu, writer);
-            return Err(errno);
-        }
-    };
-    match table::install(call, writer, close_on_exec, 0) {
-        Ok(write) => Ok([read, write]),
-        Err(errno) => {
-            // It was opened a moment ago.
-            let _ = table::close(call.cpu, table::of(call.cpu, call.process), read as i32);
-            Err(errno)
-        }
     }
 }
 

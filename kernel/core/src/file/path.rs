@@ -276,7 +276,7 @@ fn resolve_path_for<'c, M: Machine>(
         };
     }
     let follow = if flags & AT_SYMLINK_NOFOLLOW == 0 { Follow::Always } else { Follow::UnlessLast };
-    walk_for(call, rights, dirfd, path, follow)?.node.ok_or(Errno::ENOENT)
+    walk_for(call, rights, dirfd, path, (follow, 0))?.node.ok_or(Errno::ENOENT)
 }
 
 /// Walks a path from `dirfd` up to its last component, which need not exist.
@@ -289,7 +289,57 @@ pub fn walk<'c, M: Machine>(
     path: &mut Path,
     follow: Follow,
 ) -> Result<Found<'c, M>, Errno> {
-    walk_for(call, &FileRights::of(call.process), dirfd, path, follow)
+    walk_for(call, &FileRights::of(call.process), dirfd, path, (follow, 0))
+}
+
+/// As [`walk`], within limits (`RESOLVE_*`).
+///
+/// # Errors
+/// As [`walk`]; `EXDEV`: the path leaves where it must stay; `ELOOP`: a link that must not be followed.
+pub fn walk_within<'c, M: Machine>(
+    call: &Call<'c, M>,
+    dirfd: i32,
+    path: &mut Path,
+    follow: Follow,
+    limits: u32,
+) -> Result<Found<'c, M>, Errno> {
+    walk_for(call, &FileRights::of(call.process), dirfd, path, (follow, limits))
+}
+
+/// Where a walk begins, and what it takes for the root if that is not the process's.
+fn beginning<'c, M: Machine>(
+    call: &Call<'c, M>,
+    dirfd: i32,
+    path: &Path,
+    limits: u32,
+) -> Result<(Node<'c, M>, Option<Node<'c, M>>), Errno> {
+    let is_confined = limits & (RESOLVE_BENEATH | RESOLVE_IN_ROOT) != 0;
+    let is_absolute = path.as_bytes()[0] == b'/';
+    if is_absolute && limits & RESOLVE_BENEATH != 0 {
+        return Err(Errno::EXDEV);
+    }
+    let start = match dirfd {
+        _ if is_absolute && !is_confined => node::of_process(call, |process| &process.root),
+        AT_FDCWD => node::of_process(call, |process| &process.cwd),
+        _ => node::directory_of(call.cpu, table::get(call, dirfd)?)?,
+    };
+    let root = is_confined.then(|| start.clone());
+    Ok((start, root))
+}
+
+/// Checks that a symbolic link may be followed. `is_direct`: it leads somewhere without a path.
+fn check_link(limits: u32, is_direct: bool) -> Result<(), Errno> {
+    let refused = if is_direct { RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS } else { RESOLVE_NO_SYMLINKS };
+    if limits & refused != 0 {
+        return Err(Errno::ELOOP);
+    }
+    let leaves = is_direct && limits & (RESOLVE_BENEATH | RESOLVE_IN_ROOT) != 0;
+    if leaves { Err(Errno::EXDEV) } else { Ok(()) }
+}
+
+/// Checks that a step from one file to another stays in its file system, if it must.
+fn check_step<M: Machine>(limits: u32, from: &Node<M>, to: &Node<M>) -> Result<(), Errno> {
+    if limits & RESOLVE_NO_XDEV != 0 && from.file_system() != to.file_system() { Err(Errno::EXDEV) } else { Ok(()) }
 }
 
 fn walk_for<'c, M: Machine>(
@@ -297,16 +347,12 @@ fn walk_for<'c, M: Machine>(
     rights: &FileRights,
     dirfd: i32,
     path: &mut Path,
-    follow: Follow,
+    (follow, limits): (Follow, u32),
 ) -> Result<Found<'c, M>, Errno> {
     if path.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let mut current = match (path.as_bytes()[0], dirfd) {
-        (b'/', _) => node::of_process(call, |process| &process.root),
-        (_, AT_FDCWD) => node::of_process(call, |process| &process.cwd),
-        _ => node::directory_of(call.cpu, table::get(call, dirfd)?)?,
-    };
+    let (mut current, root) = beginning(call, dirfd, path, limits)?;
     let mut found = Found { parent: current.clone(), node: None, last: Last::Dot, directory: false };
     let mut at = 0;
     let mut symlinks = 0;
@@ -324,7 +370,11 @@ fn walk_for<'c, M: Machine>(
         found.directory = component.ends_in_slash;
         let (last, next) = match &path.as_bytes()[component.name.clone()] {
             b"." => (Last::Dot, Some(current.clone())),
-            b".." => (Last::DotDot, Some(parent(call, &current))),
+            b".." => match root.as_ref().filter(|root| current.same(root)) {
+                Some(_) if limits & RESOLVE_BENEATH != 0 => return Err(Errno::EXDEV),
+                Some(root) => (Last::DotDot, Some(root.clone())),
+                None => (Last::DotDot, Some(parent(call, &current))),
+            },
             name => (Last::Name(component.name.clone()), child(call, &current, name)?),
         };
         found.last = last;
@@ -335,6 +385,7 @@ fn walk_for<'c, M: Machine>(
             found.parent = current;
             return Ok(found);
         };
+        check_step(limits, &current, &next)?;
         if next.is_symlink() && follow.covers(&component) {
             symlinks += 1;
             if symlinks > SYMLINKS_MAX {
@@ -346,7 +397,12 @@ fn walk_for<'c, M: Machine>(
             if let Node::Inode(link) = &next {
                 accessed(call.cpu, link, 0);
             }
-            match follow_direct(call, &next)? {
+            let direct = follow_direct(call, &next)?;
+            check_link(limits, direct.is_some())?;
+            if let Some(direct) = &direct {
+                check_step(limits, &next, direct)?;
+            }
+            match direct {
                 Some(direct) if is_last => {
                     return finish(Found { parent: current, node: Some(direct), ..found }, follow);
                 }
@@ -355,7 +411,12 @@ fn walk_for<'c, M: Machine>(
                     expand(call, path, end, &next)?;
                     due::spend_locked(call.cpu, BUDGET);
                     if path.as_bytes().first() == Some(&b'/') {
-                        current = node::of_process(call, |process| &process.root);
+                        if limits & RESOLVE_BENEATH != 0 {
+                            return Err(Errno::EXDEV);
+                        }
+                        let top = root.clone().unwrap_or_else(|| node::of_process(call, |process| &process.root));
+                        check_step(limits, &current, &top)?;
+                        current = top;
                     }
                     (found.parent, found.last, at) = (current.clone(), Last::Dot, 0);
                 }
