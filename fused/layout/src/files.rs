@@ -382,10 +382,12 @@ pool_struct! {
         348 pub peer_name_len: Cell32,
         /// 1 + the core that has accepted it and not given it a file yet, or 0.
         352 pub acceptor: AtomicU32,
-        356 _pad0: Cell32,
+        /// `SO_REUSEADDR`, `SO_KEEPALIVE` and `SO_BROADCAST`, which change nothing: a bit each, by the option's number.
+        356 pub options: AtomicU32,
         /// Which socket is to accept it (pool address).
         360 pub listener: Cell64,
-        368 _pad: [Cell64; 2],
+        /// Nanoseconds after which receiving (and accepting) and sending (and connecting) wait no longer, 0: they wait however long it takes.
+        368 pub timeouts_ns: [Cell64; 2],
     }
 }
 

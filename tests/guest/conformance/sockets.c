@@ -162,6 +162,29 @@ static void connections(void) {
     T(getsockopt, "no room", { len = 0; result(getsockopt(SOCK, SOL_SOCKET, SO_TYPE, data, (socklen_t *)&len)); say(" | %d", len); len = 2; result(getsockopt(SOCK, SOL_SOCKET, SO_TYPE, data, (socklen_t *)&len)); say(" | %d", len); len = -1; result(getsockopt(SOCK, SOL_SOCKET, SO_TYPE, data, (socklen_t *)&len)); })
     T(getsockopt, "upper halves of registers mean nothing", { len = 4; result(CALL(getsockopt, SOCK, 1L << 32 | SOL_SOCKET, 1L << 32 | SO_TYPE, data, &len)); result(CALL(setsockopt, SOCK, 1L << 32 | SOL_SOCKET, 1L << 32 | SO_REUSEADDR, &yes, 1L << 32 | 4)); })
     T(getsockopt, "SO_ERROR, once", { write(SOCK, "data", 4); close(PEER); len = 4; result(getsockopt(SOCK, SOL_SOCKET, SO_ERROR, data, (socklen_t *)&len)); say(" | %s", errno_name(*(int *)data)); result(getsockopt(SOCK, SOL_SOCKET, SO_ERROR, data, (socklen_t *)&len)); say(" | %d", *(int *)data); })
+    T(setsockopt, "SO_RCVTIMEO ends an accept", { int fd = listening(); struct timeval time = {0, 10000}; result(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, 16)); result(CALL(accept, fd, 0, 0)); })
+    T(setsockopt, "SO_SNDTIMEO ends a write", {
+        struct timeval time = {0, 10000};
+        result(setsockopt(SOCK, SOL_SOCKET, SO_SNDTIMEO, &time, 16));
+        while (CALL(sendto, SOCK, buffer, 4096, 0, 0, 0) > 0) { }
+        say(" %s", errno_name(errno));
+    })
+    T(setsockopt, "SO_SNDTIMEO ends a connect", {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        bind(fd, (void *)&named, sizeof named);
+        listen(fd, 0);
+        connected();
+        struct timeval time = {0, 10000};
+        result(setsockopt(FRESH, SOL_SOCKET, SO_SNDTIMEO, &time, 16));
+        result(connect(FRESH, (void *)&named, sizeof named));
+    })
+    T(setsockopt, "SO_RCVTIMEO ends MSG_WAITALL", { struct timeval time = {0, 10000}; result(setsockopt(SOCK, SOL_SOCKET, SO_RCVTIMEO, &time, 16)); result(CALL(recvfrom, SOCK, data, 64, MSG_WAITALL, 0, 0)); result(CALL(recvfrom, SOCK, data, 64, MSG_WAITALL, 0, 0)); })
+    T(setsockopt, "SO_RCVTIMEO does not delay what is there", { struct timeval time = {9, 0}; result(setsockopt(SOCK, SOL_SOCKET, SO_RCVTIMEO, &time, 16)); result(read(SOCK, data, 64)); })
+    T(setsockopt, "SO_RCVTIMEO of zero waits", { struct timeval time = {0, 0}; result(setsockopt(PEER, SOL_SOCKET, SO_RCVTIMEO, &time, 16)); alarm(1); signal(SIGALRM, SIG_IGN); pid_t child = fork(); if (child == 0) { usleep(50000); write(SOCK, "late", 4); _exit(0); } result(read(PEER, data, 64)); wait(0); })
+    T(setsockopt, "SO_RCVTIMEO before now", { struct timeval time = {-1, 0}; result(setsockopt(PEER, SOL_SOCKET, SO_RCVTIMEO, &time, 16)); result(read(PEER, data, 64)); })
+    C(setsockopt, SOCK, SOL_SOCKET, SO_RCVTIMEO, &((struct timeval){3, 0}), 15)
+    C(setsockopt, SOCK, SOL_SOCKET, SO_SNDTIMEO, &((struct timeval){3, -1}), 16)
+    T(setsockopt, "SO_KEEPALIVE is turned off", { int no = 0; setsockopt(SOCK, SOL_SOCKET, SO_KEEPALIVE, &yes, 4); setsockopt(SOCK, SOL_SOCKET, SO_REUSEADDR, &yes, 4); result(setsockopt(SOCK, SOL_SOCKET, SO_KEEPALIVE, &no, 4)); len = 4; getsockopt(SOCK, SOL_SOCKET, SO_KEEPALIVE, data, (socklen_t *)&len); say(" | %d", *(int *)data); getsockopt(SOCK, SOL_SOCKET, SO_REUSEADDR, data, (socklen_t *)&len); say(" | %d", *(int *)data); })
     T(sendfile, "to a socket", { result(sendfile(SOCK, RW, 0, 10)); result(read(PEER, data, 64)); show_bytes(data, 4); })
     T(sendfile, "to a socket that writes no more", { shutdown(SOCK, SHUT_WR); result(sendfile(SOCK, RW, 0, 10)); })
     C(sendfile, FRESH, RW, 0, 10)

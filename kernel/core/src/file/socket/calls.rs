@@ -9,7 +9,10 @@ use motet_layout::{
 };
 use motet_protocol::{Context, lock::lock, slab, wait};
 
-use super::{SHUT_READ, bound, close, connect_pair, enter_bound, get, open, pipes, set_connected, shut, take_pending};
+use super::{
+    SHUT_READ, bound, close, connect_pair, enter_bound, get, open, pipes, set_connected, shut, take_pending,
+    waits_no_more,
+};
 use crate::{
     call::{Call, Stop, SysResult},
     file::{
@@ -240,12 +243,13 @@ pub fn connect<M: Machine>(call: &Call<M>) -> SysResult {
     let is_meant =
         |other: &SocketRecord| other.inode.get() == inode && (inode != 0 || own_name(other).bytes() == name.bytes());
     let header = cpu.pool.header();
+    let nonblocking = waits_no_more(call, file.nonblocking(), socket.timeouts_ns[1].get());
     call.wait_for(&header.socket_waiters, || {
         let _all = lock(cpu, &header.socket_lock);
         let listener = bound(cpu).find(|other| is_meant(other)).ok_or(Errno::ECONNREFUSED)?;
         match join(call, socket, listener)? {
             true => Ok(Some(0)),
-            false if file.nonblocking() => Err(Stop::from(Errno::EAGAIN)),
+            false if nonblocking => Err(Stop::from(Errno::EAGAIN)),
             false => Ok(None),
         }
     })
@@ -316,13 +320,14 @@ fn accept_one<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
     }
     Name::await_pages(call, address, len_at)?;
     let (file, socket) = get(call, fd)?;
+    let nonblocking = waits_no_more(call, file.nonblocking(), socket.timeouts_ns[0].get());
     let end = call.wait_for(&socket.acceptors, || {
         if socket.state.load(Ordering::Acquire) != SOCKET_LISTENING {
             return Err(Errno::EINVAL.into());
         }
         match take_pending(cpu, socket) {
             None if socket.shut.load(Ordering::Acquire) & SHUT_READ != 0 => Err(Stop::from(Errno::EINVAL)),
-            None if file.nonblocking() => Err(Stop::from(Errno::EAGAIN)),
+            None if nonblocking => Err(Stop::from(Errno::EAGAIN)),
             found => Ok(found),
         }
     })?;

@@ -3,9 +3,11 @@
 use motet_abi::{
     Errno,
     file::{IOV_MAX, O_NONBLOCK},
+    time::Timeval,
+    wire::Wire,
 };
 use motet_hal::{Access, Machine};
-use motet_layout::{PIPE_CAPACITY, SOCKET_LISTENING, SocketRecord, sync::Ordering};
+use motet_layout::{Cell64, PIPE_CAPACITY, SOCKET_LISTENING, SocketRecord, sync::Ordering};
 
 use super::{
     Amount,
@@ -36,13 +38,22 @@ const SOL_SOCKET: u32 = 1;
 const SO_REUSEADDR: u32 = 2;
 const SO_TYPE: u32 = 3;
 const SO_ERROR: u32 = 4;
+const SO_BROADCAST: u32 = 6;
 const SO_SNDBUF: u32 = 7;
 const SO_RCVBUF: u32 = 8;
 const SO_KEEPALIVE: u32 = 9;
 const SO_PEERCRED: u32 = 17;
+const SO_RCVTIMEO: u32 = 20;
+const SO_SNDTIMEO: u32 = 21;
 const SO_ACCEPTCONN: u32 = 30;
 const SO_PROTOCOL: u32 = 38;
 const SO_DOMAIN: u32 = 39;
+/// The same as the two before, where times have 32 bits otherwise.
+const SO_RCVTIMEO_NEW: u32 = 66;
+const SO_SNDTIMEO_NEW: u32 = 67;
+
+/// Longest timeout, so that sums of times do not overflow.
+const TIMEOUT_MAX_NS: u64 = u64::MAX / 4;
 
 /// Bytes of `struct msghdr`, and where its fields are.
 const HEADER_LEN: usize = 56;
@@ -184,36 +195,87 @@ pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
     if level != SOL_SOCKET {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    let mut bytes = [0; 12];
+    let mut bytes = [0; Timeval::SIZE];
     let number = match option {
         SO_TYPE | SO_DOMAIN => 1,
         SO_ERROR if super::take_reset(call.cpu, socket) => Errno::ECONNRESET as u32,
-        SO_ERROR | SO_PROTOCOL | SO_REUSEADDR | SO_KEEPALIVE => 0,
+        SO_ERROR | SO_PROTOCOL => 0,
+        SO_REUSEADDR | SO_KEEPALIVE | SO_BROADCAST => socket.options.load(Ordering::Relaxed) >> option & 1,
         SO_SNDBUF | SO_RCVBUF => PIPE_CAPACITY as u32,
         SO_ACCEPTCONN => u32::from(socket.state.load(Ordering::Acquire) == SOCKET_LISTENING),
         SO_PEERCRED => socket.peer[0].get(),
+        SO_RCVTIMEO | SO_SNDTIMEO | SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW => 0,
         _ => return Err(Errno::ENOPROTOOPT.into()),
     };
-    bytes[..4].copy_from_slice(&number.to_le_bytes());
-    bytes[4..8].copy_from_slice(&socket.peer[1].get().to_le_bytes());
-    bytes[8..].copy_from_slice(&socket.peer[2].get().to_le_bytes());
+    let value_len = match timeout_of(socket, option) {
+        Some(timeout) => {
+            let [tv_sec, tv_usec] = [timeout.get() / 1_000_000_000, timeout.get() % 1_000_000_000 / 1000];
+            bytes = Timeval { tv_sec: tv_sec.cast_signed(), tv_usec: tv_usec.cast_signed() }.to_bytes();
+            Timeval::SIZE
+        }
+        None => {
+            bytes[..4].copy_from_slice(&number.to_le_bytes());
+            bytes[4..8].copy_from_slice(&socket.peer[1].get().to_le_bytes());
+            bytes[8..12].copy_from_slice(&socket.peer[2].get().to_le_bytes());
+            if option == SO_PEERCRED { 12 } else { 4 }
+        }
+    };
     let room = usize::try_from(call.read_user_u32(len_at)?.cast_signed()).map_err(|_| Errno::EINVAL)?;
-    let len = room.min(if option == SO_PEERCRED { 12 } else { 4 });
+    let len = room.min(value_len);
     call.write_user(value, &bytes[..len])?;
     call.write_user(len_at, &(len as u32).to_le_bytes())?;
     Ok(0)
 }
 
+/// The timeout that an option is about.
+fn timeout_of(socket: &SocketRecord, option: u32) -> Option<&Cell64> {
+    match option {
+        SO_RCVTIMEO | SO_RCVTIMEO_NEW => Some(&socket.timeouts_ns[0]),
+        SO_SNDTIMEO | SO_SNDTIMEO_NEW => Some(&socket.timeouts_ns[1]),
+        _ => None,
+    }
+}
+
+/// Reads a timeout: nanoseconds, 0: there is none.
+fn read_timeout<M: Machine>(call: &Call<M>, value: u64, len: u64) -> Result<u64, Stop> {
+    let mut bytes = [0; Timeval::SIZE];
+    if (len as i32) < Timeval::SIZE as i32 {
+        return Err(Errno::EINVAL.into());
+    }
+    call.read_user(value, &mut bytes)?;
+    let Timeval { tv_sec, tv_usec } = Timeval::take(&bytes);
+    if !(0..1_000_000).contains(&tv_usec) {
+        return Err(Errno::EDOM.into());
+    }
+    // A negative time has passed when a wait begins.
+    let Ok(seconds) = u64::try_from(tv_sec) else { return Ok(1) };
+    let ns = seconds.saturating_mul(1_000_000_000).saturating_add(tv_usec.cast_unsigned() * 1000);
+    Ok(ns.min(TIMEOUT_MAX_NS))
+}
+
 /// `setsockopt(fd, level, option, value, length)`: what changes nothing here is accepted.
 pub fn setsockopt<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, level, option, value, len, _] = call.args;
-    get(call, fd)?;
-    match (level as u32, option as u32) {
-        (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE | SO_SNDBUF | SO_RCVBUF) => {
+    let (_file, socket) = get(call, fd)?;
+    let option = option as u32;
+    match (level as u32, option) {
+        (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE | SO_BROADCAST | SO_SNDBUF | SO_RCVBUF) => {
             if (len as i32) < 4 {
                 return Err(Errno::EINVAL.into());
             }
-            call.read_user_u32(value)?;
+            let is_set = call.read_user_u32(value)? != 0;
+            match option {
+                SO_SNDBUF | SO_RCVBUF => {}
+                _ if is_set => _ = socket.options.fetch_or(1 << option, Ordering::Relaxed),
+                _ => _ = socket.options.fetch_and(!(1 << option), Ordering::Relaxed),
+            }
+            Ok(0)
+        }
+        (SOL_SOCKET, SO_RCVTIMEO | SO_SNDTIMEO | SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW) => {
+            let timeout = read_timeout(call, value, len)?;
+            if let Some(cell) = timeout_of(socket, option) {
+                cell.set(timeout);
+            }
             Ok(0)
         }
         (SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT.into()),

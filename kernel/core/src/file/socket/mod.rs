@@ -272,6 +272,17 @@ fn unbind<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     }
 }
 
+/// Whether a call must not wait, or not any longer: as its file or its flags say (`nonblocking`), or because the socket's time for that is over.
+fn waits_no_more<M: Machine>(call: &Call<M>, nonblocking: bool, timeout_ns: u64) -> bool {
+    if nonblocking || timeout_ns == 0 || call.timed_out() {
+        return nonblocking || timeout_ns != 0;
+    }
+    if call.thread.deadline_ns.get() == 0 {
+        call.thread.deadline_ns.set(call.cpu.reading_ns().saturating_add(timeout_ns));
+    }
+    false
+}
+
 /// How much of what has come is received.
 #[derive(Clone, Copy)]
 enum Amount {
@@ -302,6 +313,7 @@ fn receive<M: Machine>(
     into: &mut Cursor<M>,
 ) -> SysResult {
     let [incoming, _] = pipes(call.cpu, socket).ok_or(Errno::EINVAL)?;
+    let nonblocking = waits_no_more(call, nonblocking, socket.timeouts_ns[0].get());
     let received = if socket.shut.load(Ordering::Acquire) & SHUT_READ != 0 && pipe::used(incoming) == 0 {
         Ok(call.thread.progress.get())
     } else {
@@ -335,6 +347,7 @@ pub fn write<M: Machine>(
         }
         return Err(Errno::EPIPE.into());
     }
+    let nonblocking = waits_no_more(call, nonblocking, socket.timeouts_ns[1].get());
     write_pipe(call, outgoing, nonblocking, signals, from)
 }
 
