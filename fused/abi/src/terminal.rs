@@ -12,6 +12,14 @@ pub const TCSETS: u32 = 0x5402;
 pub const TCSETSW: u32 = 0x5403;
 /// Sets them after output, drops input.
 pub const TCSETSF: u32 = 0x5404;
+/// Terminal attributes, with speeds.
+pub const TCGETS2: u32 = 0x802c_542a;
+/// Sets them at once.
+pub const TCSETS2: u32 = 0x402c_542b;
+/// Sets them after output.
+pub const TCSETSW2: u32 = 0x402c_542c;
+/// Sets them after output, drops input.
+pub const TCSETSF2: u32 = 0x402c_542d;
 /// Sends a break.
 pub const TCSBRK: u32 = 0x5409;
 /// Stops and starts output or input.
@@ -145,7 +153,23 @@ pub const VLNEXT: usize = 15;
 /// Index of the other end-of-line character.
 pub const VEOL2: usize = 16;
 
+/// Speeds in bits a second, as the lowest bits of the control modes number them; with `CBAUDEX` the second row, from 1 on.
+const SPEEDS: [[u32; 16]; 2] = [
+    [0, 50, 75, 110, 134, 150, 200, 300, 600, 1200, 1800, 2400, 4800, 9600, 19200, 38400],
+    [
+        38400, 57600, 115_200, 230_400, 460_800, 500_000, 576_000, 921_600, 1_000_000, 1_152_000, 1_500_000, 2_000_000,
+        2_500_000, 3_000_000, 3_500_000, 4_000_000,
+    ],
+];
+/// Control: the speed is one of the second row.
+const CBAUDEX: u32 = 0o10000;
+
 impl Termios {
+    /// Bits a second.
+    pub const fn speed(&self) -> u32 {
+        SPEEDS[(self.c_cflag & CBAUDEX != 0) as usize][(self.c_cflag & 0o17) as usize]
+    }
+
     /// What a fresh terminal has (`tty_std_termios` and `INIT_C_CC` of Linux, with UTF-8).
     pub const fn fresh() -> Self {
         let mut c_cc = [0; 19];

@@ -2,6 +2,10 @@
 
 use crate::{AtomicByte, Cell32, Cell64, TerminalLock, WaitQueue, sync::AtomicU32};
 
+/// [`Tty::stopped`]: output waits.
+pub const TTY_STOPPED: u32 = 1;
+/// [`Tty::stopped`]: a program has stopped it (`TCOOFF`), so nothing that is typed lets it go on.
+pub const TTY_STOPPED_BY_CALL: u32 = 2;
 /// Bytes of terminal input that can wait for a reader.
 pub const TTY_INPUT_SIZE: usize = 4096;
 
@@ -29,7 +33,8 @@ pool_struct! {
         /// The size that the foreground process group knows of (as [`PoolHeader::terminal_size`](crate::PoolHeader), which the host and programs
         /// write). Who finds another one there and stores it here, sends the signal.
         80 pub told_size: AtomicU32,
-        84 _pad0: Cell32,
+        /// [`TTY_STOPPED`], [`TTY_STOPPED_BY_CALL`]; 0: output goes on. Changed under `lock`.
+        84 pub stopped: AtomicU32,
         88 _pad2: [Cell64; 5],
         /// Threads that wait for input.
         128 pub readers: WaitQueue,

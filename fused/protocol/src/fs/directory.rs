@@ -126,7 +126,12 @@ pub fn link(
 ///
 /// # Errors
 /// `ENAMETOOLONG`, `ENOSPC`.
-pub fn name_once(context: &impl Context, inode: &'static InodeRecord, first: &[u8], second: &[u8]) -> Result<(), Errno> {
+pub fn name_once(
+    context: &impl Context,
+    inode: &'static InodeRecord,
+    first: &[u8],
+    second: &[u8],
+) -> Result<(), Errno> {
     let mut name = [0; NAME_MAX];
     let len = first.len() + second.len();
     let room = name.get_mut(..len).ok_or(Errno::ENAMETOOLONG)?;

@@ -26,8 +26,8 @@ pub use contents::{
     truncate_some, write_bytes,
 };
 pub use directory::{
-    create, directory_hint, entry_name, last_name, link, lookup, mkdir, name_once, parent, readdir, readdir_after, rmdir, symlink,
-    unlink,
+    create, directory_hint, entry_name, last_name, link, lookup, mkdir, name_once, parent, readdir, readdir_after,
+    rmdir, symlink, unlink,
 };
 pub use pages::{absent_pages, has_page, page, page_or_allocate};
 pub use rename::{Replace, rename};

@@ -282,6 +282,7 @@ fn shell_on_a_terminal() -> Result<(), String> {
     shell.type_line("rev /tmp/typed")?;
     shell.expect("gnorw\n")?;
     pasted(&mut shell)?;
+    slowly(&mut shell)?;
     // A program in the foreground is told that the terminal has another size.
     shell.type_line("sh -c 'trap \"stty size; exit\" WINCH; echo ar\"\"med; while :; do sleep 0.1; done'")?;
     shell.expect("armed\n")?;
@@ -309,6 +310,31 @@ fn pasted(shell: &mut Session) -> Result<(), String> {
     shell.type_bytes(&[b'a'; 5000])?;
     shell.type_bytes(b"\rb\r\x04")?;
     shell.expect("\n4098\n")
+}
+
+/// A read waits for the next byte for as long as is said, and output for whoever has stopped it.
+fn slowly(shell: &mut Session) -> Result<(), String> {
+    let slow =
+        "stty -icanon -echo min 9 time 20; echo re''ady; dd bs=99 count=1 2> /dev/null | wc -c; stty icanon echo";
+    shell.type_line(slow)?;
+    shell.expect("ready\n")?;
+    for byte in [b"a", b"b", b"c"] {
+        shell.type_bytes(byte)?;
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    shell.expect("\n3\n")?;
+    shell.type_line("stty -echo; echo re''ady; sleep 3; stty -ixon; sleep 1; echo go''es; stty ixon echo")?;
+    shell.expect("ready\n")?;
+    shell.type_bytes(b"\x13")?;
+    shell.expect("goes\n")?;
+    shell.type_line(
+        "echo re''ady; sleep 2; date +%s > /tmp/be''fore; echo sto''pped; expr $(date +%s) - $(cat /tmp/before) \\> 2",
+    )?;
+    shell.expect("ready\n")?;
+    shell.type_bytes(b"\x13")?;
+    std::thread::sleep(Duration::from_secs(6));
+    shell.type_bytes(b"\x11")?;
+    shell.expect("stopped\n1\n")
 }
 
 fn ends_by(signal: Signal) -> Result<(), String> {

@@ -9,19 +9,23 @@ use motet_abi::{
     wire::Wire,
 };
 use motet_hal::Machine;
-use motet_layout::Tty;
+use motet_layout::{TTY_STOPPED, TTY_STOPPED_BY_CALL, Tty};
 use motet_protocol::lock::lock;
 
-use super::{bytes_ready, check_foreground, controls, input_arrived, line, tell_size, terminal};
+use super::{bytes_ready, check_foreground, controls, input_arrived, line, put, tell_size, terminal, wake_writers};
 use crate::{
     call::{Call, SysResult},
     permission::{self, Capability},
     signal, tree,
 };
 
-const TCIFLUSH: u64 = 0;
 const TCOFLUSH: u64 = 1;
+const TCIOFLUSH: u64 = 2;
 const TCSBRKP: u32 = 0x5425;
+const TCOOFF: u64 = 0;
+const TCOON: u64 = 1;
+const TCIOFF: u64 = 2;
+const TCION: u64 = 3;
 
 /// Serves an `ioctl` on the terminal.
 ///
@@ -31,19 +35,30 @@ pub fn serve<M: Machine>(call: &Call<M>, request: u32, argument: u64) -> SysResu
     let tty = terminal(call.cpu);
     match request {
         TCGETS => call.write_user(argument, &attributes(tty).to_bytes())?,
-        TCSETS | TCSETSW | TCSETSF => {
+        TCGETS2 => {
+            let attributes = attributes(tty);
+            let mut bytes = [0; Termios::SIZE + 8];
+            bytes[..Termios::SIZE].copy_from_slice(&attributes.to_bytes());
+            for speed in bytes[Termios::SIZE..].chunks_exact_mut(4) {
+                speed.copy_from_slice(&attributes.speed().to_le_bytes());
+            }
+            call.write_user(argument, &bytes)?;
+        }
+        // Nothing has the speeds.
+        TCSETS | TCSETSW | TCSETSF | TCSETS2 | TCSETSW2 | TCSETSF2 => {
             let mut bytes = [0; Termios::SIZE];
             call.read_user(argument, &mut bytes)?;
             check_foreground(call, SIGTTOU)?;
             {
                 let _guard = lock(call.cpu, &tty.lock);
-                if request == TCSETSF {
+                if matches!(request, TCSETSF | TCSETSF2) {
                     line::flush_input(tty);
                 }
                 set_attributes(tty, &Termios::take(&bytes));
             }
-            // There may be room for what the host has kept.
+            // There may be room for what the host has kept, and output may go on.
             input_arrived(call.cpu);
+            wake_writers(call.cpu);
         }
         TIOCGWINSZ => {
             let size = call.cpu.pool.header().terminal_size.load(Ordering::Relaxed);
@@ -74,28 +89,60 @@ pub fn serve<M: Machine>(call: &Call<M>, request: u32, argument: u64) -> SysResu
             let waiting = motet_protocol::stream::used(&call.cpu.pool.header().console_out) as u32;
             call.write_user(argument, &waiting.to_le_bytes())?;
         }
-        TCFLSH => match argument {
-            TCIFLUSH..=2 => {
-                if argument != TCOFLUSH {
-                    {
-                        let _guard = lock(call.cpu, &tty.lock);
-                        line::flush_input(tty);
-                    }
-                    input_arrived(call.cpu);
-                }
+        TCFLSH => {
+            check_foreground(call, SIGTTOU)?;
+            if argument > TCIOFLUSH {
+                return Err(Errno::EINVAL.into());
             }
-            _ => return Err(Errno::EINVAL.into()),
-        },
-        // Output is never stopped, and leaves at once.
-        TCSBRK | TCSBRKP | TCXONC => {}
+            if argument != TCOFLUSH {
+                {
+                    let _guard = lock(call.cpu, &tty.lock);
+                    line::flush_input(tty);
+                }
+                input_arrived(call.cpu);
+            }
+        }
+        TCXONC => {
+            check_foreground(call, SIGTTOU)?;
+            control_flow(call, argument)?;
+        }
+        // Output leaves at once.
+        TCSBRK | TCSBRKP => check_foreground(call, SIGTTOU)?,
         _ => return Err(Errno::ENOTTY.into()),
     }
     Ok(0)
 }
 
+/// Stops output or lets it go on, or tells the terminal to do so with what is typed (tcflow(3)).
+fn control_flow<M: Machine>(call: &Call<M>, action: u64) -> Result<(), Errno> {
+    let tty = terminal(call.cpu);
+    match action {
+        TCOOFF | TCOON => {
+            let stopped = if action == TCOOFF { TTY_STOPPED | TTY_STOPPED_BY_CALL } else { 0 };
+            {
+                let _guard = lock(call.cpu, &tty.lock);
+                tty.stopped.store(stopped, Ordering::Release);
+            }
+            wake_writers(call.cpu);
+        }
+        TCIOFF | TCION => {
+            let character = tty.control[if action == TCIOFF { VSTOP } else { VSTART }].load(Ordering::Relaxed);
+            if character != 0 {
+                put(call.cpu, &[character]);
+            }
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
 /// Replaces the terminal's settings.
 pub fn set_attributes(tty: &Tty, termios: &Termios) {
     let was_canonical = tty.flags[3].get() & ICANON;
+    // Nothing that is typed could let output go on any more.
+    if tty.flags[0].get() & IXON != 0 && termios.c_iflag & IXON == 0 {
+        line::go_on(tty);
+    }
     for (cell, value) in tty.flags.iter().zip([termios.c_iflag, termios.c_oflag, termios.c_cflag, termios.c_lflag]) {
         cell.set(value);
     }
@@ -128,19 +175,24 @@ fn own<M: Machine>(call: &Call<M>) -> Result<(), Errno> {
 
 fn set_foreground<M: Machine>(call: &Call<M>, argument: u64) -> SysResult {
     own(call)?;
-    let pgid = call.read_user_u32(argument)?;
     check_foreground(call, SIGTTOU)?;
+    let pgid = call.read_user_u32(argument)?;
+    if pgid.cast_signed() < 0 {
+        return Err(Errno::EINVAL.into());
+    }
     let tty = terminal(call.cpu);
-    let mut found = false;
+    let (mut is_there, mut is_own) = (false, false);
     {
         let _tree = tree::lock_tree(call.cpu);
         tree::for_each(call.cpu, |process| {
-            found |= process.pgid.load(Ordering::Relaxed) == pgid
-                && process.sid.load(Ordering::Relaxed) == tty.session.get();
+            if process.pgid.load(Ordering::Relaxed) == pgid {
+                is_there = true;
+                is_own |= process.sid.load(Ordering::Relaxed) == tty.session.get();
+            }
         });
     }
-    if !found {
-        return Err(Errno::EPERM.into());
+    if !is_own {
+        return Err(if is_there { Errno::EPERM } else { Errno::ESRCH }.into());
     }
     tty.foreground_pgid.set(pgid);
     Ok(0)

@@ -14,14 +14,14 @@ use motet_abi::{
     terminal::*,
 };
 use motet_hal::Machine;
-use motet_layout::{TTY_INPUT_SIZE, Tty};
+use motet_layout::{TTY_INPUT_SIZE, TTY_STOPPED, Tty};
 use motet_protocol::{
     lock::lock,
     stream::{self, Side},
     wait,
 };
 
-use super::{super::streams::ring_host_if, put};
+use super::{super::streams::ring_host_if, put, wake_writers};
 use crate::{cpu::Cpu, signal};
 
 const SIZE: u32 = TTY_INPUT_SIZE as u32;
@@ -43,6 +43,8 @@ struct Effects<'a> {
     /// A signal from the keyboard; 0: none.
     signal: u32,
     wake: bool,
+    /// Output goes on.
+    starts: bool,
 }
 
 /// Bytes to be echoed. What is collected goes to `put` when there is much of it, and in the end.
@@ -72,7 +74,8 @@ impl Echo<'_> {
 pub fn take_input<M: Machine>(cpu: &Cpu<M>, tty: &'static Tty) -> bool {
     let input = &cpu.pool.header().console_in;
     let put = |bytes: &[u8]| put(cpu, bytes);
-    let mut effects = Effects { echo: Echo { bytes: [0; 256], len: 0, put: &put }, signal: 0, wake: false };
+    let mut effects =
+        Effects { echo: Echo { bytes: [0; 256], len: 0, put: &put }, signal: 0, wake: false, starts: false };
     let mut bytes = [0; CHUNK];
     let guard = lock(cpu, &tty.lock);
     if is_full(tty) {
@@ -91,6 +94,9 @@ pub fn take_input<M: Machine>(cpu: &Cpu<M>, tty: &'static Tty) -> bool {
     drop(guard);
     if effects.wake {
         wait::wake(cpu, &tty.readers);
+    }
+    if effects.starts {
+        wake_writers(cpu);
     }
     if effects.signal != 0 && foreground != 0 {
         signal::send_to_group(cpu, foreground, effects.signal);
@@ -175,6 +181,24 @@ pub fn process_output(tty: &Tty, bytes: &[u8], into: &mut [u8]) -> usize {
     len
 }
 
+/// Lets output go on, unless a program has stopped it. The terminal is locked; the caller wakes whoever waits to write.
+pub fn go_on(tty: &Tty) -> bool {
+    tty.stopped.compare_exchange(TTY_STOPPED, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+}
+
+/// Whether a byte controls the flow of output, which it then has done.
+fn controls_flow(tty: &Tty, byte: u8, effects: &mut Effects<'_>) -> bool {
+    if is_control(tty, byte, VSTART) {
+        effects.starts |= go_on(tty);
+        return true;
+    }
+    if is_control(tty, byte, VSTOP) {
+        tty.stopped.fetch_or(TTY_STOPPED, Ordering::Release);
+        return true;
+    }
+    false
+}
+
 /// A byte was typed. The terminal is locked.
 fn type_byte(tty: &Tty, byte: u8, effects: &mut Effects<'_>) {
     let [input, _, _, local] = [0, 1, 2, 3].map(|index| tty.flags[index].get());
@@ -185,17 +209,26 @@ fn type_byte(tty: &Tty, byte: u8, effects: &mut Effects<'_>) {
         b'\n' if input & INLCR != 0 => byte = b'\r',
         _ => {}
     }
+    if input & IXON != 0 && controls_flow(tty, byte, effects) {
+        return;
+    }
     if local & ISIG != 0 {
         for (index, signal) in [(VINTR, SIGINT), (VQUIT, SIGQUIT), (VSUSP, SIGTSTP)] {
             if is_control(tty, byte, index) {
                 if local & NOFLSH == 0 {
                     flush_input(tty);
                 }
+                if input & IXON != 0 {
+                    effects.starts |= go_on(tty);
+                }
                 echo(tty, byte, &mut effects.echo);
                 effects.signal = signal;
                 return;
             }
         }
+    }
+    if input & IXON != 0 && input & IXANY != 0 {
+        effects.starts |= go_on(tty);
     }
     if local & ICANON != 0 {
         edit(tty, byte, effects);

@@ -124,13 +124,10 @@ pub fn read<M: Machine>(call: &Call<M>, nonblocking: bool, into: &mut Cursor<M>)
     check_foreground(call, SIGTTIN)?;
     let raw = tty.flags[3].get() & ICANON == 0;
     let [least, tenths] = [VMIN, VTIME].map(|index| u64::from(tty.control[index].load(Ordering::Relaxed)));
-    let (least, tenths) = match (raw, least, tenths) {
-        (false, ..) => (1, 0),
-        // The time between bytes is not kept: what is there when the first has come is returned.
-        (true, 1.., 1..) => (1, 0),
-        (true, least, tenths) => (least, tenths),
-    };
-    if tenths > 0 && call.thread.deadline_ns.get() == 0 {
+    let (least, tenths) = if raw { (least, tenths) } else { (1, 0) };
+    // With both, the time is that between two bytes.
+    let between_bytes = least > 0 && tenths > 0;
+    if tenths > 0 && !between_bytes && call.thread.deadline_ns.get() == 0 {
         call.thread.deadline_ns.set(call.cpu.reading_ns() + tenths * TENTH_NS);
     }
     let timed_out = call.timed_out();
@@ -138,6 +135,9 @@ pub fn read<M: Machine>(call: &Call<M>, nonblocking: bool, into: &mut Cursor<M>)
         input_arrived(call.cpu);
         let available = u64::from(tty.ready.get());
         let enough = available >= least.min(into.remaining()).max(1);
+        if between_bytes {
+            restart_time(call, available, tenths);
+        }
         if enough || available > 0 && (timed_out || nonblocking) {
             let read = take(call, tty, into)?;
             // Another reader may have been faster.
@@ -150,6 +150,21 @@ pub fn read<M: Machine>(call: &Call<M>, nonblocking: bool, into: &mut Cursor<M>)
     })
 }
 
+/// Bytes have come, or others have taken them: the time until the next one begins anew. The word that is kept says how many there were.
+fn restart_time<M: Machine>(call: &Call<M>, available: u64, tenths: u64) {
+    let [known, ..] = &call.thread.scratch;
+    if known.get() != available {
+        known.set(available);
+        let deadline_ns = if available == 0 { 0 } else { call.cpu.reading_ns() + tenths * TENTH_NS };
+        call.thread.deadline_ns.set(deadline_ns);
+    }
+}
+
+/// Whoever waits to write looks again: output has been let go on.
+pub fn wake_writers<M: Machine>(cpu: &Cpu<M>) {
+    wait::wake(cpu, &cpu.pool.header().console_out.waiters);
+}
+
 /// Writes, with output processing.
 pub fn write<M: Machine>(call: &Call<M>, nonblocking: bool, from: &mut Cursor<M>) -> SysResult {
     let tty = terminal(call.cpu);
@@ -160,6 +175,13 @@ pub fn write<M: Machine>(call: &Call<M>, nonblocking: bool, from: &mut Cursor<M>
     from.advance(call.thread.progress.get() as usize)?;
     call.wait_for(&output.waiters, || {
         while from.remaining() > 0 {
+            if tty.stopped.load(Ordering::Acquire) != 0 {
+                if nonblocking {
+                    return partial(from.done(), Stop::from(Errno::EAGAIN)).map(Some);
+                }
+                call.thread.progress.set(from.done());
+                return Ok(None);
+            }
             let written = match write_some(call, tty, from) {
                 Ok(written) => written,
                 Err(stop) => return stopped(call, from.done(), stop).map(Some),
