@@ -4,7 +4,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 
 use crate::{
     AtomicByte, Cell32, Cell64, ClockLock, DescriptorsLock, EventLock, FileLock, InodeLock, InterestsLock, PipeLock,
-    SocketLock, WaitNode, WaitQueue, pool_struct,
+    SocketLock, TreeLinks, WaitNode, WaitQueue, pool_struct,
 };
 
 /// Buckets of a directory's index.
@@ -207,8 +207,8 @@ pool_struct! {
         48 pub flock: Cell32,
         /// 1: it has had a lock of a byte range.
         52 pub has_range_locks: AtomicU32,
-        /// The first [`WatchRecord`] that watches it (pool address), 0: none does. Under the header's `epoll_lock`.
-        56 pub watches: AtomicU64,
+        /// What watches it: the top [`WatchRecord`] of a tree (pool address), 0: nothing does. Under the header's `epoll_lock`.
+        56 pub watches: Cell64,
         /// Of a directory: the entry that was read last (pool address), a hint.
         64 pub last_entry: Cell64,
         /// 1: it was opened for writing a regular file, by its name, whose [`InodeRecord::writers`] count it.
@@ -233,6 +233,8 @@ pub const FILES_INLINE: usize = 64;
 pub const FILES_PER_FRAME: usize = 512;
 /// Most descriptors a process can have.
 pub const FILES_MAX: usize = FILES_INLINE + 7 * FILES_PER_FRAME;
+/// Descriptors of which [`FilesRecord::used`] says together how many are in use.
+pub const FILES_COUNTED: usize = 64;
 /// Bit in a descriptor word: close on exec. The rest is the pool address of the [`FileRecord`].
 pub const FILES_CLOEXEC: u64 = 1;
 
@@ -255,7 +257,8 @@ pool_struct! {
         60 _pad2: Cell32,
         /// Descriptors 0..64.
         64 pub inline: [AtomicU64; 64],
-        576 _pad3: [Cell64; 8],
+        /// How many of [`FILES_COUNTED`] descriptors are in use, of 0 and up, and so on.
+        576 pub used: [AtomicByte; 64],
     }
 }
 
@@ -343,7 +346,7 @@ pub const SOCKET_CONNECTED: u32 = 2;
 
 pool_struct! {
     /// A socket (`AF_UNIX`, stream).
-    pub struct SocketRecord: size 384, align 64 {
+    pub struct SocketRecord: size 448, align 64 {
         /// Guards what is pending and the change to listening; what is bound is under the header's `socket_lock`.
         0 pub lock: SocketLock,
         /// `SOCKET_*`.
@@ -364,11 +367,11 @@ pool_struct! {
         60 pub backlog: Cell32,
         /// Threads waiting to accept.
         64 pub acceptors: WaitQueue,
-        /// Next of those that are bound (pool address).
-        96 pub bound_next: Cell64,
+        /// Which socket is to accept it (pool address).
+        96 pub listener: Cell64,
         /// The inode of its name, with a reference (pool address), 0: the name is abstract.
         104 pub inode: Cell64,
-        /// 1: it is bound.
+        /// 1: it is bound. Set before it is in the tree of those, cleared when it is out.
         112 pub is_bound: Cell32,
         /// Process, user and group of whom it is connected to; listening: of whom listens.
         116 pub peer: [Cell32; 3],
@@ -384,10 +387,11 @@ pool_struct! {
         352 pub acceptor: AtomicU32,
         /// `SO_REUSEADDR`, `SO_KEEPALIVE` and `SO_BROADCAST`, which change nothing: a bit each, by the option's number.
         356 pub options: AtomicU32,
-        /// Which socket is to accept it (pool address).
-        360 pub listener: Cell64,
+        /// Among those that are bound, by name.
+        360 pub links: TreeLinks,
         /// Nanoseconds after which receiving (and accepting) and sending (and connecting) wait no longer, 0: they wait however long it takes.
-        368 pub timeouts_ns: [Cell64; 2],
+        384 pub timeouts_ns: [Cell64; 2],
+        400 _pad0: [Cell64; 6],
     }
 }
 
@@ -427,7 +431,10 @@ pool_struct! {
         /// First and last of the watches whose files are asked when the list is looked through (pool addresses): of which
         /// something was heard, or which were ready.
         64 pub asked: [Cell64; 2],
-        80 _pad1: [Cell64; 6],
+        /// How many of its watches are of interest lists.
+        80 pub lists: Cell32,
+        84 _pad2: Cell32,
+        88 _pad1: [Cell64; 5],
     }
 }
 
@@ -438,10 +445,9 @@ pool_struct! {
         0 pub all: [Cell64; 2],
         /// The list (pool address of its [`EpollRecord`]).
         16 pub list: Cell64,
-        /// The file (pool address of its [`FileRecord`]).
+        /// The file (pool address of its [`FileRecord`]). Not 0 from before it is in the file's tree until it is out.
         24 pub file: Cell64,
-        /// The next watch of the same file (pool address).
-        32 pub file_next: Cell64,
+        32 _pad1: Cell64,
         /// Descriptor under which it was added.
         40 pub fd: Cell32,
         /// `EPOLL*` asked for; after a report of `EPOLLONESHOT` no event is. Wakers look at it without the lock.
@@ -465,7 +471,9 @@ pool_struct! {
         112 pub left: [Cell64; 2],
         /// Its places in the file's queues of readers and of writers.
         128 pub nodes: [WaitNode; 2],
-        224 _pad2: [Cell64; 4],
+        /// Among those of the file, by list and descriptor.
+        224 pub links: TreeLinks,
+        248 _pad2: Cell64,
     }
 }
 

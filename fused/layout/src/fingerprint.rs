@@ -33,6 +33,7 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     FrameRecord,
     WaitNode,
     MoreNodes,
+    TreeLinks,
     TimerNode,
     ThreadRecord,
     ThreadMoves,

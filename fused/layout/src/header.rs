@@ -131,7 +131,7 @@ pool_struct! {
         8552 pub epoll_lock: WatchesLock,
         /// Guards which sockets are bound.
         8560 pub socket_lock: BoundLock,
-        /// The first [`SocketRecord`](crate::SocketRecord) that is bound (pool address), 0: none is.
+        /// The sockets that are bound: the top [`SocketRecord`](crate::SocketRecord) of a tree (pool address), 0: none is.
         8568 pub bound_sockets: Cell64,
         /// Memory allocator.
         8576 pub memory: MemoryState,
@@ -163,7 +163,9 @@ pool_struct! {
         11724 pub lines_left_out: AtomicU32,
         /// When as many lines may have been said as were, in nanoseconds of the machine's clock: if that is far ahead, more are left out.
         11728 pub lines_until_ns: AtomicU64,
-        11736 _pad2: [Cell64; 69],
+        /// Processes by group: the top [`ProcessRecord`](crate::ProcessRecord) of a tree (pool address). Under the tree lock.
+        11736 pub groups: Cell64,
+        11744 _pad2: [Cell64; 68],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are sixteen pages, in memory

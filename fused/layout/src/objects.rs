@@ -92,14 +92,22 @@ pub const NODE_WATCH: u32 = 1;
 pub const WAIT_NODES: usize = 8;
 
 pool_struct! {
+    /// The place of an object in a search tree (`motet_protocol::treap`). Under the lock of what the tree belongs to.
+    pub struct TreeLinks: size 24, align 8 {
+        /// Below it: the top of what comes before it (pool address), 0: nothing.
+        0 pub left: Cell64,
+        /// Below it: the top of what comes after it.
+        8 pub right: Cell64,
+        /// The object above it (pool address), 0: none.
+        16 pub above: Cell64,
+    }
+}
+
+pool_struct! {
     /// A deadline of a core: a node of its tree of deadlines (`motet_protocol::timer`), under the core's lock of timers.
     pub struct TimerNode: size 48, align 8 {
-        /// Below it: the top of what is earlier (pool address), 0: nothing.
-        0 pub left: Cell64,
-        /// Below it: the top of what is later or equal.
-        8 pub right: Cell64,
-        /// The node above it (pool address), 0: none.
-        16 pub above: Cell64,
+        /// By deadline.
+        0 pub links: TreeLinks,
         /// Nanoseconds on the machine's clock.
         24 pub deadline_ns: Cell64,
         /// 1 + index of the core whose deadline it is; 0: of none.
@@ -192,7 +200,8 @@ pool_struct! {
         2192 pub clear_child_tid: Cell64,
         /// Policy and real-time priority (`motet_protocol::schedule`). Under the tree lock; read by whoever makes it ready.
         2200 pub schedule: AtomicU32,
-        2204 _pad5: Cell32,
+        /// Entries of `signal_queue`.
+        2204 pub signal_count: Cell32,
         /// Next thread of the process (pool address). Under the process-tree lock.
         2208 pub sibling: Cell64,
         /// Cores it may run on (`sched_setaffinity`), by core index.
@@ -244,7 +253,7 @@ pool_struct! {
         2936 pub nice: Cell32,
         /// `si_code` of the fault being delivered as a signal, 0: none is.
         2940 pub fault_code: Cell32,
-        /// What is known of its pending signals: [`QueuedSignal`]s, oldest first (pool address). Under the tree lock.
+        /// What is known of its pending signals: the first [`QueuedSignal`] (pool address). Under the tree lock.
         2944 pub signal_queue: Cell64,
         /// Machines that call as Flick does: the function that its migration handler is to call.
         2952 pub migrates_to: Cell64,
@@ -444,13 +453,18 @@ pool_struct! {
         668 pub maker: AtomicU32,
         /// Vfork parent waiting (thread address).
         672 pub vfork_parent: Cell64,
-        /// What is known of `pending` signals: [`QueuedSignal`]s, oldest first (pool address). Under the tree lock.
+        /// What is known of `pending` signals: the first [`QueuedSignal`] (pool address). Under the tree lock.
         680 pub signal_queue: Cell64,
         /// Its real user's [`UserRecord`] (pool address); 0: it is counted nowhere. Under the tree lock.
         688 pub user: Cell64,
         /// The interval of its interval timer in nanoseconds.
         696 pub alarm_interval_ns: Cell64,
-        704 _pad1: [Cell64; 15],
+        /// Among all processes, by group.
+        704 pub links: TreeLinks,
+        /// Entries of `signal_queue`.
+        728 pub signal_count: Cell32,
+        732 _pad3: Cell32,
+        736 _pad1: [Cell64; 11],
         /// By whose rights it acts. Written under the process-tree lock by its own threads.
         824 pub credentials: CredentialsRecord,
     }
@@ -492,9 +506,9 @@ pub const CREDENTIALS_OPAQUE: u32 = 2;
 pub const CREDENTIALS_KEEP_CAPABILITIES: u32 = 4;
 
 pool_struct! {
-    /// What is known of a pending signal.
+    /// What is known of a pending signal. Those of one number are behind each other; the first ones of all numbers are a list.
     pub struct QueuedSignal: size 64, align 64 {
-        /// The next one, sent later (pool address).
+        /// Of a first one: that of another number (pool address), 0: none.
         0 pub next: Cell64,
         /// Its number.
         8 pub signal: Cell32,
@@ -502,7 +516,10 @@ pool_struct! {
         12 pub code: Cell32,
         /// Bytes 16 to 48 of its `siginfo_t`: the sender and what depends on `si_code`.
         16 pub fields: [Cell64; 4],
-        48 _pad0: [Cell64; 2],
+        /// The next one of this number, sent later (pool address), 0: none.
+        48 pub same: Cell64,
+        /// Of a first one: the last one of this number (pool address).
+        56 pub last: Cell64,
     }
 }
 

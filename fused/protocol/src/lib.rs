@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod bound;
 pub mod clock;
 pub mod cores;
 pub mod direct;
@@ -14,6 +15,7 @@ pub mod format;
 pub mod fpga;
 pub mod fs;
 pub mod gic;
+pub mod groups;
 pub mod hand;
 pub mod hotplug;
 pub mod lock;
@@ -38,6 +40,7 @@ pub mod stream;
 pub mod threads;
 pub mod timer;
 pub mod trace;
+pub mod treap;
 pub mod wait;
 pub mod watch;
 

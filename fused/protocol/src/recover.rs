@@ -17,7 +17,7 @@ use motet_layout::{
     SlabCache, WaitQueue,
 };
 
-use crate::{Context, fs, memory, pipe, slab, timer, wait};
+use crate::{Context, bound, fs, memory, pipe, slab, timer, wait};
 
 /// Repairs what a lock protects that a dead core held and this one has taken over. `false`: there is no repair for it.
 pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool {
@@ -52,12 +52,12 @@ pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool
             let offset = object(lock, offset_of!(IslandMemory, lock)).0 - first as u64;
             memory::recover_share(context, offset as usize / size_of::<IslandMemory>());
         }
+        LockClass::Bound => bound::recover(context),
         LockClass::Blocks => memory::recover_blocks(context, &header.memory),
         // Single words, each true at any time.
         LockClass::Ids
         | LockClass::File
         | LockClass::Rename
-        | LockClass::Bound
         | LockClass::Stream
         | LockClass::Event
         | LockClass::Clock

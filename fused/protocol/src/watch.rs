@@ -1,5 +1,7 @@
 //! Interest lists (`epoll`): a file that changes tells the lists that watch it that it has changed.
 //!
+//! The watches of a file are a [search tree](crate::treap) by list and descriptor.
+//!
 //! A watch (a file in a list) has a node in each queue of its file that brings events which it asks for, as long as it exists. A waker of
 //! such a queue leaves the node there, pushes the watch onto its list's *ready list*, a stack, and wakes the threads that wait for the list.
 //! Whoever looks through a list takes that stack ([`take_ready`]) and asks the files of the watches on it. So files
@@ -12,13 +14,69 @@
 
 use motet_layout::{handshake::then_look, sync::Ordering};
 
-use motet_layout::{EpollRecord, NODE_WATCH, WaitNode, WaitQueue, WatchRecord};
+use motet_layout::{EpollRecord, FileRecord, NODE_WATCH, TreeLinks, WaitNode, WaitQueue, WatchRecord, in_order};
 
 use crate::{
     Context,
     lock::lock,
+    slab,
+    treap::{Tree, TreeNode},
     wait::{link_last, unlink, wake},
 };
+
+impl TreeNode for WatchRecord {
+    fn links(&self) -> &TreeLinks {
+        &self.links
+    }
+
+    fn is_before(&self, other: &Self) -> bool {
+        key(self) < key(other)
+    }
+}
+
+/// What tells the watches of a file apart.
+fn key(watch: &WatchRecord) -> (u64, u32) {
+    (watch.list.get(), watch.fd.get())
+}
+
+/// The watches of a file, of all lists. The header's `epoll_lock` is held.
+pub fn of_file<'a, C: Context>(context: &'a C, file: &'static FileRecord) -> Tree<'a, C, WatchRecord> {
+    Tree::new(context, &file.watches)
+}
+
+/// The watch of a file in a list, added under a descriptor.
+pub fn find(
+    context: &impl Context,
+    file: &'static FileRecord,
+    list: &'static EpollRecord,
+    fd: u32,
+) -> Option<&'static WatchRecord> {
+    let wanted = (context.raw(list), fd);
+    of_file(context, file).first_from(|watch| key(watch) < wanted).filter(|watch| key(watch) == wanted)
+}
+
+/// Enters a watch, whose list and descriptor are set, among those of its file. It says first that it is there.
+pub fn enter_file(context: &impl Context, file: &'static FileRecord, watch: &'static WatchRecord) {
+    in_order();
+    watch.file.set(context.raw(file));
+    in_order();
+    of_file(context, file).insert(watch);
+}
+
+/// Takes a watch out of those of its file, among which it is.
+pub fn leave_file(context: &impl Context, file: &'static FileRecord, watch: &'static WatchRecord) {
+    of_file(context, file).remove(watch);
+    in_order();
+    watch.file.set(0);
+    in_order();
+}
+
+/// Repairs the watches of a file, among which a dead core was changing one. Which there are they say themselves.
+pub fn recover_file(context: &impl Context, file: &'static FileRecord) {
+    file.watches.set(0);
+    let (raw, watches) = (context.raw(file), of_file(context, file));
+    slab::all::<WatchRecord>(context).filter(|watch| watch.file.get() == raw).for_each(|watch| watches.insert(watch));
+}
 
 /// Puts a watch into a queue of its file, whose wake-ups count if the watch asks for any of `events`. `side`: which of
 /// its nodes to use.

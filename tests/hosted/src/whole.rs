@@ -7,13 +7,15 @@ use motet_layout::sync::Ordering;
 use motet_layout::{
     BLOCK_RESERVED, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILE_DMA, FILE_EPOLL, FILE_PIPE_BOTH,
     FILE_PIPE_READ, FILE_PIPE_WRITE, FILES_CLOEXEC, FileRecord, FilesRecord, Frame, InodeRecord, Lock, MoreNodes,
-    PAGE_SIZE, PIPE_CAPACITY, PipeRecord, Pool, PoolAddr, PoolSafe, ProcessRecord, SOCKET_LISTENING, SocketRecord,
-    SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
+    PAGE_SIZE, PIPE_CAPACITY, PipeRecord, Pool, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, SOCKET_LISTENING,
+    SocketRecord, SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue,
+    WatchRecord,
 };
 use motet_protocol::{
     Context, hand, lock,
     memory::{block, frame_record},
     rejoin, slab, threads,
+    treap::TreeNode,
 };
 
 /// Who looks.
@@ -153,26 +155,18 @@ fn frames(look: &Look, found: &mut Vec<String>) {
 fn timers(look: &Look, found: &mut Vec<String>) {
     let pool = look.pool();
     for (index, core) in pool.header().cores.iter().enumerate().filter(|(_, core)| is_free(&core.timer_lock)) {
-        let (list, mut before_ns) = (tree_of_timers(pool, core.timer_root.get()), 0);
-        for (node, above) in &list {
-            same(found, || format!("what is above on core {index}"), node.above.get(), *above);
+        let list: Vec<&TimerNode> = tree(look, found, &format!("timers of core {index}"), core.timer_root.get());
+        for node in &list {
             same(found, || format!("core of one on core {index}"), node.core.load(Ordering::Relaxed), index as u32 + 1);
-            same(
-                found,
-                || format!("order on core {index}"),
-                node.deadline_ns.get().max(before_ns),
-                node.deadline_ns.get(),
-            );
-            before_ns = node.deadline_ns.get();
         }
         let process = |thread: &ThreadRecord| pool.get(PoolAddr(thread.process.load(Ordering::Relaxed)));
         let of_processes = threads::all(look).filter_map(process).map(|process: &ProcessRecord| &process.alarm);
         let nodes = threads::all(look).map(|thread| &thread.timer).chain(of_processes);
         for node in nodes.filter(|node| node.core.load(Ordering::Relaxed) == index as u32 + 1) {
-            let is_listed = list.iter().any(|(listed, _)| std::ptr::eq(*listed, node));
+            let is_listed = list.iter().any(|listed| std::ptr::eq(*listed, node));
             same(found, || format!("whether {:#x} is on core {index}", look.raw(node)), is_listed, true);
         }
-        if let Some((first, _)) = list.first() {
+        if let Some(first) = list.first() {
             same(
                 found,
                 || format!("deadline of core {index}"),
@@ -183,17 +177,20 @@ fn timers(look: &Look, found: &mut Vec<String>) {
     }
 }
 
-/// The timers of a tree in order, each with what is above it, until they come back.
-fn tree_of_timers(pool: Pool, root: u64) -> Vec<(&'static TimerNode, u64)> {
-    let (mut list, mut seen, mut open, mut at) = (Vec::new(), BTreeSet::new(), Vec::new(), (root, 0));
+/// The objects of a tree in its order, until they come back.
+fn tree<N: TreeNode + 'static>(look: &Look, found: &mut Vec<String>, what: &str, root: u64) -> Vec<&'static N> {
+    let (mut list, mut seen, mut open, mut at) = (Vec::<&N>::new(), BTreeSet::new(), Vec::new(), (root, 0));
     loop {
-        while let Some(node) = pool.get::<TimerNode>(PoolAddr(at.0)).filter(|_| seen.insert(at.0)) {
-            open.push((node, at));
-            at = (node.left.get(), at.0);
+        while let Some(node) = look.pool().get::<N>(PoolAddr(at.0)).filter(|_| seen.insert(at.0)) {
+            same(found, || format!("what is above {what}"), node.links().above.get(), at.1);
+            open.push(node);
+            at = (node.links().left.get(), at.0);
         }
-        let Some((node, (raw, above))) = open.pop() else { return list };
-        list.push((node, above));
-        at = (node.right.get(), raw);
+        let Some(node) = open.pop() else { return list };
+        let is_before = list.last().is_some_and(|last| node.is_before(last));
+        same(found, || format!("order of {what}"), is_before, false);
+        list.push(node);
+        at = (node.links().right.get(), look.raw(node));
     }
 }
 
@@ -230,6 +227,21 @@ fn processes(look: &Look, found: &mut Vec<String>) {
         }
         let own = all.iter().filter(|child| child.parent.load(Ordering::Relaxed) == look.raw(*process)).count();
         same(found, || format!("children of {pid}"), children.len(), own);
+    }
+    let members: Vec<&ProcessRecord> = tree(look, found, "groups", header.groups.get());
+    same(found, || "processes in groups".into(), members.len(), all.len());
+    let of_processes = all.iter().map(|process| (&process.signal_queue, &process.signal_count));
+    let queues = threads::all(look).map(|thread| (&thread.signal_queue, &thread.signal_count)).chain(of_processes);
+    for (queue, count) in queues {
+        let firsts = chain::<QueuedSignal>(pool, queue.get(), |signal| signal.next.get());
+        let of_one =
+            |first: &&'static QueuedSignal| chain(pool, look.raw(*first), |signal: &QueuedSignal| signal.same.get());
+        for first in &firsts {
+            let last = of_one(first).last().map_or(0, |last| look.raw(*last));
+            same(found, || "the last signal of a number".into(), first.last.get(), last);
+        }
+        let known: usize = firsts.iter().map(|first| of_one(first).len()).sum();
+        same(found, || "known signals".into(), count.get() as usize, known);
     }
     let users = chain::<UserRecord>(pool, header.users.get(), |user| user.next.get());
     let counted: u32 = users.iter().map(|user| user.tasks.load(Ordering::Relaxed)).sum();
@@ -314,6 +326,12 @@ fn ends_open(look: &Look, pipe: &'static PipeRecord) -> [u32; 2] {
 }
 
 fn sockets(look: &Look, found: &mut Vec<String>) {
+    let header = look.pool().header();
+    if is_free(&header.socket_lock) {
+        let bound: Vec<&SocketRecord> = tree(look, found, "bound sockets", header.bound_sockets.get());
+        let are_bound = slab::all::<SocketRecord>(look).filter(|socket| socket.is_bound.get() != 0).count();
+        same(found, || "bound sockets".into(), bound.len(), are_bound);
+    }
     let listens = |socket: &&'static SocketRecord| socket.state.load(Ordering::Relaxed) == SOCKET_LISTENING;
     for socket in slab::all::<SocketRecord>(look).filter(listens).filter(|socket| is_free(&socket.lock)) {
         let pending = chain::<SocketRecord>(look.pool(), socket.pending[0].get(), |socket| socket.next.get());
@@ -364,6 +382,8 @@ fn descriptors(look: &Look, found: &mut Vec<String>) {
         if is_free(&table.lock) {
             let is_high = table.high.get() >= high;
             same(found, || format!("whether descriptor {high} is not beyond the highest one"), is_high, true);
+            let counted = (0..table.inline.len()).filter(|&fd| used(fd) != 0).count();
+            same(found, || "first descriptors in use".into(), table.used[0].load(Ordering::Relaxed).into(), counted);
         }
     }
     let in_hand: BTreeSet<u64> =
@@ -398,17 +418,26 @@ fn interest_lists(look: &Look, found: &mut Vec<String>) {
         both_ways(look, found, "list", &watches, &list.all, |watch| &watch.all);
         let asked = chain::<WatchRecord>(pool, list.asked[0].get(), |watch| watch.asked[1].get());
         both_ways(look, found, "those asked", &asked, &list.asked, |watch| &watch.asked);
+        let is_list = |watch: &&&WatchRecord| {
+            let file = pool.get::<FileRecord>(PoolAddr(watch.file.get()));
+            file.is_some_and(|file| file.kind.get() == FILE_EPOLL)
+        };
+        let lists = watches.iter().filter(is_list).count();
+        same(found, || "how many lists a list watches".into(), list.lists.get() as usize, lists);
         for watch in &watches {
             let is_asked = asked.iter().any(|asked| std::ptr::eq(*asked, *watch));
             same(found, || "whether a watch is asked".into(), is_asked, watch.is_asked.get() != 0);
             same(found, || "the list of a watch".into(), watch.list.get(), look.raw(list));
         }
     }
-    let of_files: usize = open()
-        .map(|file| {
-            chain::<WatchRecord>(pool, file.watches.load(Ordering::Relaxed), |watch| watch.file_next.get()).len()
-        })
-        .sum();
+    let mut of_files = 0;
+    for file in open() {
+        let watches: Vec<&WatchRecord> = tree(look, found, "watches of a file", file.watches.get());
+        for watch in &watches {
+            same(found, || "the file of a watch".into(), watch.file.get(), look.raw(file));
+        }
+        of_files += watches.len();
+    }
     same(found, || "watches of files".into(), of_files, watched);
 }
 

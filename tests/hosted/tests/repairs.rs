@@ -486,8 +486,8 @@ fn files_of_transfers_are_repaired() {
 }
 
 #[test]
-fn bound_sockets_are_whole_at_any_time() {
-    whole_at_any_time(LockClass::Bound, binders);
+fn bound_sockets_are_repaired() {
+    repaired(LockClass::Bound, binders);
 }
 
 #[test]

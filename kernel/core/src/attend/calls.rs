@@ -9,7 +9,7 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{PROCESS_ALIVE, ProcessRecord, THREAD_DEAD};
-use motet_protocol::{threads, wait};
+use motet_protocol::{groups, threads, wait};
 
 use super::deliver;
 use crate::{
@@ -200,16 +200,24 @@ pub fn kill<M: Machine>(call: &Call<M>) -> SysResult {
     let (cpu, own_pid) = (call.cpu, call.process.pid.get());
     let sender = Origin::sent_by(abi::SI_USER, call.process);
     let own_group = call.process.pgid.load(Ordering::Relaxed);
-    let of_group = |group: u32| move |process: &ProcessRecord| process.pgid.load(Ordering::Relaxed) == group;
     let _tree = lock_tree(cpu);
     match pid {
         // As on Linux, that it may signal none of them is no error.
-        -1 => match kill_matching(call, signal, |process| process.pid.get() > 1 && process.pid.get() != own_pid) {
-            Err(Stop::Error(Errno::EPERM)) => Ok(0),
-            result => result,
-        },
-        0 => kill_matching(call, signal, of_group(own_group)),
-        group if group < 0 => kill_matching(call, signal, of_group(group.unsigned_abs())),
+        -1 => {
+            let others = |each: &mut dyn FnMut(&'static ProcessRecord)| {
+                tree::for_each(cpu, |process| {
+                    if process.pid.get() > 1 && process.pid.get() != own_pid {
+                        each(process);
+                    }
+                });
+            };
+            match kill_several(call, signal, others) {
+                Err(Stop::Error(Errno::EPERM)) => Ok(0),
+                result => result,
+            }
+        }
+        0 => kill_several(call, signal, |each| groups::for_each(cpu, own_group, each)),
+        group if group < 0 => kill_several(call, signal, |each| groups::for_each(cpu, group.unsigned_abs(), each)),
         pid => {
             // Any of its threads names a process.
             let process = tree::with_thread(cpu, pid as u32).ok_or(Errno::ESRCH)?;
@@ -222,28 +230,27 @@ pub fn kill<M: Machine>(call: &Call<M>) -> SysResult {
     }
 }
 
-/// Sends a signal (0: none) to those of the processes that match to which the caller may. The tree lock is held.
+/// Sends a signal (0: none) to those of several processes to which the caller may. The tree lock is held.
 ///
 /// # Errors
-/// `ESRCH`: none matches; `EPERM`: some do, and the caller may signal none of them.
-fn kill_matching<M: Machine>(call: &Call<M>, signal: u32, matches: impl Fn(&ProcessRecord) -> bool) -> SysResult {
+/// `ESRCH`: there are none; `EPERM`: there are, and the caller may signal none of them.
+fn kill_several<M: Machine>(
+    call: &Call<M>,
+    signal: u32,
+    for_each: impl FnOnce(&mut dyn FnMut(&'static ProcessRecord)),
+) -> SysResult {
     let sender = Origin::sent_by(abi::SI_USER, call.process);
     let mut result = Err(Errno::ESRCH.into());
-    tree::for_each(call.cpu, |process| {
-        // A zombie is a member like any other.
-        if !matches(process) {
-            return;
-        }
-        match permission::may_signal(call.process, process, signal) {
-            Ok(()) => {
-                result = Ok(0);
-                if signal != 0 {
-                    send_to_member(call.cpu, process, signal, sender);
-                }
+    // A zombie is a member like any other.
+    for_each(&mut |process| match permission::may_signal(call.process, process, signal) {
+        Ok(()) => {
+            result = Ok(0);
+            if signal != 0 {
+                send_to_member(call.cpu, process, signal, sender);
             }
-            Err(errno) if result.is_err() => result = Err(errno.into()),
-            Err(_) => {}
         }
+        Err(errno) if result.is_err() => result = Err(errno.into()),
+        Err(_) => {}
     });
     result
 }

@@ -263,7 +263,7 @@ pub fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
 fn tell_of_end<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord, kind: Kind) {
     lock::release_of_file(cpu, record);
     range_lock::file_closed(cpu, record);
-    if record.watches.load(Ordering::Relaxed) != 0 {
+    if record.watches.get() != 0 {
         epoll::forget(cpu, record);
     }
     match kind {

@@ -1,6 +1,6 @@
 //! Interest lists (`epoll`).
 //!
-//! A list holds a watch for each of its files, and a file knows its watches, so that they go when it is closed. A watch stands
+//! A list holds a watch for each of its files, and a file has a tree of its watches, so that they go when it is closed. A watch stands
 //! in its file's queues, and tells its list when the file wakes them (`motet_protocol::watch`). A thread that waits stands in
 //! the list's own queue, and asks only the files of which the list has heard, or which were ready when they were asked last.
 //! What came or went since a watch's last report, which `EPOLLET` asks, the file's own counts tell.
@@ -112,7 +112,7 @@ pub fn expect_timers<M: Machine>(call: &Call<M>, list: &'static EpollRecord, ask
 #[cold]
 pub fn forget<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
     let _all = lock(cpu, &cpu.pool.header().epoll_lock);
-    while let Some(watch) = cpu.object::<WatchRecord>(file.watches.load(Ordering::Relaxed)) {
+    while let Some(watch) = cpu.object::<WatchRecord>(file.watches.get()) {
         let list = cpu.pool.at::<EpollRecord>(PoolAddr(watch.list.get()));
         let _guard = lock(cpu, &list.lock);
         discard(cpu, list, file, watch);
@@ -165,9 +165,9 @@ fn add<M: Machine>(
     let watch = slab::alloc::<WatchRecord>(cpu).ok_or(Errno::ENOMEM)?;
     let _all = lock(cpu, &cpu.pool.header().epoll_lock);
     let _guard = lock(cpu, &list.lock);
-    let refused = if find(cpu, list, file, fd).is_some() {
+    let refused = if watch::find(cpu, file, list, fd).is_some() {
         Some(Errno::EEXIST)
-    } else if file.kind.get() == FILE_EPOLL && (list_file.watches.load(Ordering::Relaxed) != 0 || nests(cpu, file)) {
+    } else if file.kind.get() == FILE_EPOLL && (list_file.watches.get() != 0 || nests(cpu, file)) {
         Some(Errno::ELOOP)
     } else {
         None
@@ -177,13 +177,12 @@ fn add<M: Machine>(
         return Err(errno);
     }
     watch.list.set(cpu.raw(list));
-    watch.file.set(cpu.raw(file));
     watch.fd.set(fd);
     set(watch, event);
-    watch.file_next.set(file.watches.load(Ordering::Relaxed));
     begin_change(cpu, watch);
-    file.watches.store(cpu.raw(watch), Ordering::Relaxed);
+    watch::enter_file(cpu, file, watch);
     ALL.append(cpu, list, watch);
+    list.lists.set(list.lists.get() + u32::from(file.kind.get() == FILE_EPOLL));
     ask(cpu, list, watch);
     for (side, (queue, events)) in poll::event_queues(call, &file_of(call, watch)).into_iter().enumerate() {
         if let Some(queue) = queue {
@@ -202,7 +201,7 @@ fn remove<M: Machine>(
 ) -> Result<(), Errno> {
     let _all = lock(call.cpu, &call.cpu.pool.header().epoll_lock);
     let _guard = lock(call.cpu, &list.lock);
-    let watch = find(call.cpu, list, file, fd).ok_or(Errno::ENOENT)?;
+    let watch = watch::find(call.cpu, file, list, fd).ok_or(Errno::ENOENT)?;
     discard(call.cpu, list, file, watch);
     Ok(())
 }
@@ -216,7 +215,7 @@ fn change<M: Machine>(
 ) -> Result<(), Errno> {
     let _all = lock(call.cpu, &call.cpu.pool.header().epoll_lock);
     let _guard = lock(call.cpu, &list.lock);
-    let watch = find(call.cpu, list, file, fd).ok_or(Errno::ENOENT)?;
+    let watch = watch::find(call.cpu, file, list, fd).ok_or(Errno::ENOENT)?;
     if (event.events | watch.events.get()) & EPOLLEXCLUSIVE != 0 {
         return Err(Errno::EINVAL);
     }
@@ -351,26 +350,18 @@ fn file_of<'c, M: Machine>(call: &Call<'c, M>, watch: &WatchRecord) -> OpenFile<
     OpenFile::new(call.cpu, call.cpu.pool.at(PoolAddr(watch.file.get())), false)
 }
 
-fn find<M: Machine>(
-    cpu: &Cpu<M>,
-    list: &'static EpollRecord,
-    file: &'static FileRecord,
-    fd: u32,
-) -> Option<&'static WatchRecord> {
-    let list = cpu.raw(list);
-    // A file has few watches, a list may have thousands.
-    watches_of(cpu, file).find(|watch| watch.list.get() == list && watch.fd.get() == fd)
-}
-
 /// Whether a list that is to be watched watches lists. The `epoll_lock` is held, so what it watches stays.
 fn nests<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> bool {
-    let Some(list) = cpu.object::<EpollRecord>(file.object.get()) else { return false };
-    ALL.watches(cpu, list)
-        .any(|watch| cpu.object(watch.file.get()).is_some_and(|file: &FileRecord| file.kind.get() == FILE_EPOLL))
+    cpu.object::<EpollRecord>(file.object.get()).is_some_and(|list| list.lists.get() != 0)
 }
 
 /// Takes a watch out of its list and from its file, and frees it. Both locks are held.
-fn discard<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, file: &FileRecord, watch: &'static WatchRecord) {
+fn discard<M: Machine>(
+    cpu: &Cpu<M>,
+    list: &'static EpollRecord,
+    file: &'static FileRecord,
+    watch: &'static WatchRecord,
+) {
     begin_change(cpu, watch);
     watch::leave(cpu, watch);
     // Nobody puts it there any more.
@@ -379,12 +370,13 @@ fn discard<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, file: &FileReco
         ASKED.remove(cpu, list, watch);
     }
     ALL.remove(cpu, list, watch);
-    leave_file(cpu, file, watch);
+    list.lists.set(list.lists.get() - u32::from(file.kind.get() == FILE_EPOLL));
+    watch::leave_file(cpu, file, watch);
     end_change(cpu);
     slab::free(cpu, watch);
 }
 
-/// A watch is about to be in its file's chain and not in its list, or the other way round. Both locks are held.
+/// A watch is about to be among those of its file and not in its list, or the other way round. Both locks are held.
 fn begin_change<M: Machine>(cpu: &Cpu<M>, watch: &'static WatchRecord) {
     cpu.pool.header().watch_changing.set(cpu.raw(watch));
     in_order();
@@ -399,50 +391,32 @@ fn end_change<M: Machine>(cpu: &Cpu<M>) {
 /// a list are asked. Every core that lives has passed; this one holds no lock.
 pub fn settle<M: Machine>(cpu: &Cpu<M>) {
     let _watches = lock(cpu, &cpu.pool.header().epoll_lock);
-    // A file that is not open is watched by nobody.
-    for file in slab::all::<FileRecord>(cpu) {
-        for watch in watches_of(cpu, file).filter(|watch| watch.in_ready.load(Ordering::SeqCst) != 0) {
-            if let Some(list) = cpu.object::<EpollRecord>(watch.list.get()) {
-                let _guard = lock(cpu, &list.lock);
-                recover_list(cpu, list);
-            }
+    let is_marked = |watch: &&WatchRecord| watch.file.get() != 0 && watch.in_ready.load(Ordering::SeqCst) != 0;
+    for watch in slab::all::<WatchRecord>(cpu).filter(is_marked) {
+        if let Some(list) = cpu.object::<EpollRecord>(watch.list.get()) {
+            let _guard = lock(cpu, &list.lock);
+            recover_list(cpu, list);
         }
     }
 }
 
-/// The watches that a file has, of all lists. The `epoll_lock` is held.
-fn watches_of<'c, M: Machine>(
-    cpu: &'c Cpu<M>,
-    file: &FileRecord,
-) -> impl Iterator<Item = &'static WatchRecord> + use<'c, M> {
-    let first = cpu.object::<WatchRecord>(file.watches.load(Ordering::Relaxed));
-    core::iter::successors(first, |watch| cpu.object(watch.file_next.get()))
-}
-
-/// Takes a watch out of its file's chain, if it is there.
-fn leave_file<M: Machine>(cpu: &Cpu<M>, file: &FileRecord, watch: &'static WatchRecord) {
-    let raw = cpu.raw(watch);
-    if file.watches.load(Ordering::Relaxed) == raw {
-        file.watches.store(watch.file_next.get(), Ordering::Relaxed);
-    } else {
-        if let Some(before) = watches_of(cpu, file).find(|other| other.file_next.get() == raw) {
-            before.file_next.set(watch.file_next.get());
-        }
-    }
-}
-
-/// Repairs the chains of watched files, when a core has died with their lock held: removes a watch that it was adding or discarding, which may still be in its file's chain.
+/// Repairs which files are watched, when a core has died with the lock of that held: removes a watch that it was adding or discarding.
 pub fn recover_all<M: Machine>(cpu: &Cpu<M>) {
     let Some(watch) = cpu.object::<WatchRecord>(cpu.pool.header().watch_changing.get()) else { return };
+    let Some(file) = cpu.object::<FileRecord>(watch.file.get()) else {
+        // It is nowhere yet, or any more.
+        end_change(cpu);
+        return slab::free(cpu, watch);
+    };
     let list = cpu.pool.at::<EpollRecord>(PoolAddr(watch.list.get()));
-    let file = cpu.pool.at::<FileRecord>(PoolAddr(watch.file.get()));
+    watch::recover_file(cpu, file);
     // The dead core had it, too: with it, the list is repaired.
     let _guard = lock(cpu, &list.lock);
     if ALL.watches(cpu, list).any(|other| core::ptr::eq(other, watch)) {
         discard(cpu, list, file, watch);
     } else {
         // In no queue, either: it enters them last, and leaves them first.
-        leave_file(cpu, file, watch);
+        watch::leave_file(cpu, file, watch);
         end_change(cpu);
         slab::free(cpu, watch);
     }
@@ -462,8 +436,10 @@ pub fn recover_list<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
     }
     list.ready.store(0, Ordering::Release);
     list.asked.iter().for_each(|end| end.set(0));
-    let mut previous = 0;
+    let (mut previous, mut lists) = (0, 0);
     for watch in ALL.watches(cpu, list) {
+        let is_list = |file: &FileRecord| file.kind.get() == FILE_EPOLL;
+        lists += u32::from(cpu.object(watch.file.get()).is_some_and(is_list));
         watch.all[0].set(previous);
         previous = cpu.raw(watch);
         watch.in_ready.store(0, Ordering::Release);
@@ -471,6 +447,7 @@ pub fn recover_list<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
         ASKED.append(cpu, list, watch);
     }
     list.all[1].set(previous);
+    list.lists.set(lists);
     for watch in ALL.watches(cpu, list) {
         for (side, left) in watch.left.iter().enumerate() {
             if let Some(queue) = cpu.object(left.get()) {

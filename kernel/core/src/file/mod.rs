@@ -125,6 +125,7 @@ pub fn open_first<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> 
         let record = description::create(cpu, &parts)?;
         let slot = &files.inline[fd];
         hand::give(cpu, record, Place::word(cpu, slot), || slot.store(cpu.raw(record), Ordering::Release));
+        table::came_into_use(files, fd as u32);
         files.high.set(fd as u32 + 1);
         files.low_free.set(fd as u32 + 1);
     }

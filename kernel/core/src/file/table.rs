@@ -11,7 +11,8 @@ use motet_layout::sync::{AtomicU64, Ordering};
 use motet_abi::{Errno, file::O_PATH, time::RLIMIT_NOFILE};
 use motet_hal::Machine;
 use motet_layout::{
-    FILES_CLOEXEC, FILES_INLINE, FILES_MAX, FILES_PER_FRAME, FileRecord, FilesRecord, Frame, PoolAddr, ProcessRecord,
+    FILES_CLOEXEC, FILES_COUNTED, FILES_INLINE, FILES_MAX, FILES_PER_FRAME, FileRecord, FilesRecord, Frame, PoolAddr,
+    ProcessRecord,
 };
 use motet_protocol::{
     Context,
@@ -153,6 +154,7 @@ pub fn fork<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) -> Option<&'s
         copy.high.set(fd as u32 + 1);
         hand::take(cpu, record);
         hand::give(cpu, record, place_of(cpu, copy, fd), || slot.store(word, Ordering::Relaxed));
+        came_into_use(copy, fd as u32);
     }
     copy.low_free.set(files.low_free.get());
     Some(copy)
@@ -211,6 +213,7 @@ pub fn install<M: Machine>(
             files.high.set(files.high.get().max(fd + 1));
             let word = cpu.raw(record) | flag(close_on_exec);
             hand::give(cpu, record, place_of(cpu, files, fd as i32), || slot.store(word, Ordering::Release));
+            came_into_use(files, fd);
             if least <= files.low_free.get() {
                 files.low_free.set(fd + 1);
             }
@@ -252,6 +255,9 @@ pub fn replace<M: Machine>(
             } else {
                 hand::exchange(cpu, Some(record), closed, place_of(cpu, files, fd as i32), store);
             }
+            if closed.is_none() {
+                came_into_use(files, fd);
+            }
             closed
         })
     };
@@ -279,6 +285,8 @@ pub fn close<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> 
         let word = slot.load(Ordering::Relaxed);
         let record = cpu.object::<FileRecord>(word & !FILES_CLOEXEC).ok_or(Errno::EBADF)?;
         hand::fetch(cpu, record, place_of(cpu, files, fd), || slot.store(0, Ordering::Relaxed));
+        let used = &files.used[fd as usize / FILES_COUNTED];
+        used.store(used.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
         files.low_free.set(files.low_free.get().min(fd as u32));
         record
     };
@@ -379,14 +387,28 @@ fn lowest_free<M: Machine>(
     if least >= limit && least != 0 {
         return Err(Errno::EINVAL);
     }
-    for fd in least.max(files.low_free.get())..limit {
+    let mut fd = least.max(files.low_free.get());
+    while fd < limit {
+        let (index, within) = (fd as usize / FILES_COUNTED, fd as usize % FILES_COUNTED);
+        if within == 0 && usize::from(files.used[index].load(Ordering::Relaxed)) == FILES_COUNTED {
+            due::spend_locked(call.cpu, PASSED);
+            fd += FILES_COUNTED as u32;
+            continue;
+        }
         passed(call.cpu, fd);
         let slot = slot_or_allocate(call.cpu, files, fd as i32).ok_or(Errno::ENOMEM)?;
         if slot.load(Ordering::Relaxed) == 0 {
             return Ok((fd, slot));
         }
+        fd += 1;
     }
     Err(Errno::EMFILE)
+}
+
+/// A descriptor that was free is in use. The table's lock is held, or nobody else knows of it.
+pub fn came_into_use(files: &FilesRecord, fd: u32) {
+    let used = &files.used[fd as usize / FILES_COUNTED];
+    used.store(used.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 /// The word of a descriptor, `None` when there is none that high.
@@ -436,4 +458,8 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
     let used = (0..FILES_INLINE + frames * FILES_PER_FRAME).rev().find(is_used);
     files.high.set(used.map_or(0, |fd| fd as u32 + 1));
     files.low_free.set(0);
+    for (index, count) in files.used.iter().enumerate() {
+        let counted = index * FILES_COUNTED..(index + 1) * FILES_COUNTED;
+        count.store(counted.filter(is_used).count() as u8, Ordering::Relaxed);
+    }
 }

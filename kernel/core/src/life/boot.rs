@@ -7,7 +7,7 @@ use motet_layout::{
     CORE_AWAKE, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, IslandId, IslandRecord, PROCESS_ALIVE, ProcessRecord,
     SignalActions, THREAD_READY, ThreadRecord,
 };
-use motet_protocol::{Context, cores::core_record, rejoin, slab, threads};
+use motet_protocol::{Context, cores::core_record, groups, rejoin, slab, threads};
 
 use crate::{ability, console, cpu::Cpu, file, permission, process, tree};
 
@@ -177,6 +177,7 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     process.pid.set(pid);
     process.pgid.store(pid, Ordering::Relaxed);
     process.sid.store(pid, Ordering::Relaxed);
+    groups::enter(cpu, process);
     tree::users::enter(cpu, process, None);
     let started = file::open_first(cpu, process).and_then(|()| process::exec::start_first(cpu, process, thread));
     if let Err(errno) = started {

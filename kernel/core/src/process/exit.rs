@@ -8,7 +8,7 @@ use motet_layout::{
     PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, THREAD_ENDING, THREAD_ENDS, ThreadRecord,
     WAKE_SIGNAL,
 };
-use motet_protocol::{Context, slab, threads, timer, wait};
+use motet_protocol::{Context, groups, slab, threads, timer, wait};
 
 use crate::{
     ability,
@@ -204,6 +204,7 @@ pub fn discard<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
 pub fn reap<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
     disown(cpu, process);
     users::leave(cpu, process);
+    groups::leave(cpu, process);
     let pid = process.pid.get();
     if let Some(leader) = threads::lookup(cpu, pid) {
         threads::unregister(cpu, pid);
@@ -291,6 +292,11 @@ fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
         signal::tell_orphans(cpu, process.pgid.load(Ordering::Relaxed), Some(process));
     }
     process.state.store(PROCESS_ZOMBIE, Ordering::Release);
+    if let Some(parent) = parent_of(cpu, process) {
+        // Who waits for any child finds it before those that live.
+        disown(cpu, process);
+        adopt(cpu, parent, process);
+    }
     tell_of_end(cpu, process);
 }
 

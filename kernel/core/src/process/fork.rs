@@ -17,7 +17,7 @@ use motet_layout::{
     CoreId, Isa, PAGE_SIZE, PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, ThreadRecord, USER_END,
     in_order,
 };
-use motet_protocol::{Context, memory, run_queue, slab, threads, wait};
+use motet_protocol::{Context, groups, memory, run_queue, slab, threads, wait};
 
 use super::{limits, schedule};
 use crate::{
@@ -370,6 +370,7 @@ fn enter<M: Machine>(
             child.sid.store(call.process.sid.load(Ordering::Relaxed), Ordering::Relaxed);
             in_order();
             child.pid.set(tid); // from now on it is in the tree
+            groups::enter(cpu, child);
             signal::send_to_new(cpu, call.thread, child);
             cpu.pool.header().forks.fetch_add(1, Ordering::Relaxed);
         }

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{ProcessRecord, ThreadRecord};
-use motet_protocol::threads;
+use motet_protocol::{groups, threads};
 
 use crate::{
     call::{Call, SysResult},
@@ -79,15 +79,13 @@ pub fn setpgid<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let pgid = if pgid == 0 { target_pid } else { pgid as u32 };
     if pgid != target_pid {
-        let mut exists = false;
-        tree::for_each(call.cpu, |other| {
-            exists |= other.pgid.load(Ordering::Relaxed) == pgid && other.sid.load(Ordering::Relaxed) == own_sid;
-        });
-        if !exists {
+        // All of a group are in one session.
+        let is_own = |member: &ProcessRecord| member.sid.load(Ordering::Relaxed) == own_sid;
+        if !groups::any(call.cpu, pgid).is_some_and(is_own) {
             return Err(Errno::EPERM.into());
         }
     }
-    process.pgid.store(pgid, Ordering::Relaxed);
+    groups::change(call.cpu, process, pgid);
     Ok(0)
 }
 
@@ -96,12 +94,10 @@ pub fn setsid<M: Machine>(call: &Call<M>) -> SysResult {
     let pid = call.process.pid.get();
     let _tree = lock_tree(call.cpu);
     // Also a group that it has left keeps its number.
-    let mut is_taken = false;
-    tree::for_each(call.cpu, |process| is_taken |= process.pgid.load(Ordering::Relaxed) == pid);
-    if is_taken {
+    if groups::any(call.cpu, pid).is_some() {
         return Err(Errno::EPERM.into());
     }
-    call.process.pgid.store(pid, Ordering::Relaxed);
+    groups::change(call.cpu, call.process, pid);
     call.process.sid.store(pid, Ordering::Relaxed);
     Ok(u64::from(pid))
 }

@@ -1,18 +1,19 @@
 //! Repair of the process tree, when a core has died with its lock held.
 //!
 //! The truth is in a few words: which threads are in the table, each one's process and state, each process's id (which it has from when it is in the tree), its
-//! parent and its state. The rest is derived from them: the lists of children and the counts of threads and of users' tasks are made anew. Changes that were
-//! begun are made once more: a thread that was leaving its process, a process that was ending.
+//! parent and its state. The rest is derived from them: the lists of children, the tree of groups, and the counts of threads, of users' tasks and of known
+//! signals are made anew. Changes that were begun are made once more: a thread that was leaving its process, a process that was ending.
 
 use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
 use motet_layout::{PROCESS_ALIVE, PROCESS_ZOMBIE, THREAD_DEAD, THREAD_ENDING, ThreadRecord, UserRecord};
-use motet_protocol::{Context, slab, threads};
+use motet_protocol::{Context, groups, slab, threads};
 
 use super::exit;
 use crate::{
     cpu::Cpu,
+    signal::Pending,
     tree::{adopt, for_each, for_each_thread, is_listed, link_thread, parent_of, process_of, repair_threads},
 };
 
@@ -24,6 +25,7 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>) {
         repair_thread(cpu, thread);
     }
     repair_children(cpu);
+    repair_signals(cpu);
     count_users(cpu);
     for_each(cpu, |process| {
         let has_ended = process.state.load(Ordering::Relaxed) == PROCESS_ALIVE && process.threads.get() == 0;
@@ -65,9 +67,19 @@ fn repair_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     }
 }
 
-/// Who is whose child its parent's address says.
+/// What is known of pending signals.
+fn repair_signals<M: Machine>(cpu: &Cpu<M>) {
+    for_each(cpu, |process| Pending::of_process(process).repair(cpu));
+    for thread in threads::all(cpu) {
+        Pending::of_thread(thread).repair(cpu);
+    }
+}
+
+/// Who is whose child its parent's address says, and who is in which group its own word.
 fn repair_children<M: Machine>(cpu: &Cpu<M>) {
+    groups::clear(cpu);
     for_each(cpu, |process| {
+        groups::enter(cpu, process);
         process.first_child.set(0);
         let mut threads = 0;
         for_each_thread(cpu, process, |_| threads += 1);

@@ -13,7 +13,7 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::ThreadRecord;
 use motet_protocol::{
-    run_queue,
+    groups, run_queue,
     schedule::{self, PRIORITY_MAX, Schedule},
 };
 
@@ -331,11 +331,7 @@ fn for_each_named<M: Machine>(call: &Call<M>, mut each: impl FnMut(&'static Thre
         PRIO_PROCESS => each(thread_named(call, who)?),
         PRIO_PGRP => {
             let pgid = own(call.process.pgid.load(Ordering::Relaxed));
-            tree::for_each(cpu, |process| {
-                if process.pgid.load(Ordering::Relaxed) == pgid {
-                    tree::for_each_thread(cpu, process, &mut each);
-                }
-            });
+            groups::for_each(cpu, pgid, |process| tree::for_each_thread(cpu, process, &mut each));
         }
         PRIO_USER => {
             let user = own(call.process.credentials.users[0].get());

@@ -21,7 +21,7 @@ use motet_layout::{
     PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_DEAD, THREAD_ENDING, THREAD_ENDS,
     THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL, ones,
 };
-use motet_protocol::{Context, run_queue, slab, threads, wait};
+use motet_protocol::{Context, groups, run_queue, slab, threads, wait};
 
 pub use mask::{
     begin_temporary_mask, end_temporary_mask, first_of, is_pending, mask_has_changed, set_mask, take_pending,
@@ -45,8 +45,8 @@ pub const STOP_SIGNALS: u64 =
 pub fn send_to_group<M: Machine>(cpu: &Cpu<M>, pgid: u32, signal: u32) -> bool {
     let _tree = lock_tree(cpu);
     let mut any = false;
-    tree::for_each(cpu, |process| {
-        if process.state.load(Ordering::Acquire) == PROCESS_ALIVE && process.pgid.load(Ordering::Relaxed) == pgid {
+    groups::for_each(cpu, pgid, |process| {
+        if process.state.load(Ordering::Acquire) == PROCESS_ALIVE {
             any = true;
             send_to_member(cpu, process, signal, Origin::KERNEL);
         }

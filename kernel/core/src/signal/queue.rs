@@ -1,8 +1,12 @@
 //! What is known of pending signals: who sent them, and the word that came along.
 //!
-//! That a signal is pending is a bit of a set. Beside each set (a thread's and a process's) is a list of what is known,
-//! guarded by the process-tree lock: of an ordinary signal at most one entry, of a real-time signal one each time that it
-//! was sent, and it stays pending until all have been taken. An entry is in the list before its bit is set.
+//! That a signal is pending is a bit of a set. Beside each set (a thread's and a process's) is what is known, guarded by the
+//! process-tree lock: of an ordinary signal at most one entry, of a real-time signal one each time that it was sent, and it
+//! stays pending until all have been taken. An entry is in its list before its bit is set.
+//!
+//! There is a list for each number, oldest first, and the first entries of all of them are a list, which is as long as there
+//! are numbers at most. So adding and taking one take the same time beside few and beside many. The links forward are the
+//! truth, should a core die; the rest is made anew ([`Pending::repair`]).
 
 use motet_layout::sync::{AtomicU64, Ordering};
 
@@ -12,7 +16,7 @@ use motet_abi::{
     time::USER_HZ,
 };
 use motet_hal::Machine;
-use motet_layout::{Cell64, ProcessRecord, QueuedSignal, ThreadRecord};
+use motet_layout::{Cell32, Cell64, ProcessRecord, QueuedSignal, ThreadRecord, in_order};
 use motet_protocol::{Context, slab};
 
 use crate::{cpu::Cpu, tree::lock_tree};
@@ -62,17 +66,19 @@ pub struct Pending<'a> {
     /// Bit signal-1.
     pub set: &'a AtomicU64,
     queue: &'a Cell64,
+    /// Entries.
+    count: &'a Cell32,
 }
 
 impl<'a> Pending<'a> {
     /// Those sent to a thread.
     pub fn of_thread(thread: &'a ThreadRecord) -> Self {
-        Self { set: &thread.pending, queue: &thread.signal_queue }
+        Self { set: &thread.pending, queue: &thread.signal_queue, count: &thread.signal_count }
     }
 
     /// Those sent to a process.
     pub fn of_process(process: &'a ProcessRecord) -> Self {
-        Self { set: &process.pending, queue: &process.signal_queue }
+        Self { set: &process.pending, queue: &process.signal_queue, count: &process.signal_count }
     }
 
     /// Makes a signal pending, of which at most `limit` may be known. The tree lock is held. `false`: there is no room to keep
@@ -91,60 +97,100 @@ impl<'a> Pending<'a> {
         // As on Linux, the limit is for what programs queue: what they are told of others is not lost to it.
         let is_queued = signal >= SIGRTMIN || origin.code < 0;
         let most = if is_queued { limit.min(QUEUED_MAX) } else { QUEUED_MAX };
-        let mut slot = self.queue;
-        let mut len = 0;
-        while let Some(entry) = cpu.object::<QueuedSignal>(slot.get()) {
-            slot = &entry.next;
-            len += 1;
-        }
-        let entry = (len < most).then(|| slab::alloc::<QueuedSignal>(cpu)).flatten()?;
+        let room = u64::from(self.count.get()) < most;
+        let entry = room.then(|| slab::alloc::<QueuedSignal>(cpu)).flatten()?;
         entry.signal.set(signal);
         entry.code.set(origin.code.cast_unsigned());
         for (cell, field) in entry.fields.iter().zip(origin.fields) {
             cell.set(field);
         }
-        slot.set(cpu.raw(entry));
+        let raw = cpu.raw(entry);
+        match self.find(cpu, signal) {
+            (_, Some(first)) => {
+                in_order();
+                cpu.object::<QueuedSignal>(first.last.get()).unwrap_or(first).same.set(raw);
+                in_order();
+                first.last.set(raw);
+            }
+            (end, None) => {
+                entry.last.set(raw);
+                in_order();
+                end.set(raw);
+            }
+        }
+        self.count.set(self.count.get() + 1);
         Some(())
+    }
+
+    /// The first entry of a signal, and the word that names it; without one, the word that would.
+    fn find<M: Machine>(&self, cpu: &Cpu<M>, signal: u32) -> (&'a Cell64, Option<&'static QueuedSignal>) {
+        let mut slot = self.queue;
+        while let Some(first) = cpu.object::<QueuedSignal>(slot.get()) {
+            if first.signal.get() == signal {
+                return (slot, Some(first));
+            }
+            slot = &first.next;
+        }
+        (slot, None)
     }
 
     /// What is known of a signal whose bit the caller has just cleared; sets the bit again if it was sent more often. Takes
     /// the tree lock unless `is_locked`.
     pub fn take<M: Machine>(&self, cpu: &Cpu<M>, signal: u32, is_locked: bool) -> Origin {
-        let mut found = None;
-        if self.queue.get() != 0 {
-            let _tree = (!is_locked).then(|| lock_tree(cpu));
-            self.remove(cpu, |entry| {
-                let matches = entry.signal.get() == signal;
-                if matches && found.is_some() {
-                    self.set.fetch_or(bit(signal), Ordering::SeqCst);
-                }
-                let taken = matches && found.is_none();
-                if taken {
-                    let fields = core::array::from_fn(|index| entry.fields[index].get());
-                    found = Some(Origin { code: entry.code.get().cast_signed(), fields });
-                }
-                taken
-            });
+        if self.queue.get() == 0 {
+            return Origin::KERNEL;
         }
-        found.unwrap_or(Origin::KERNEL)
+        let _tree = (!is_locked).then(|| lock_tree(cpu));
+        let (slot, Some(first)) = self.find(cpu, signal) else { return Origin::KERNEL };
+        match cpu.object::<QueuedSignal>(first.same.get()) {
+            Some(second) => {
+                self.set.fetch_or(bit(signal), Ordering::SeqCst);
+                second.next.set(first.next.get());
+                second.last.set(first.last.get());
+                in_order();
+                slot.set(cpu.raw(second));
+            }
+            None => slot.set(first.next.get()),
+        }
+        self.count.set(self.count.get() - 1);
+        let fields = core::array::from_fn(|index| first.fields[index].get());
+        let origin = Origin { code: first.code.get().cast_signed(), fields };
+        slab::free(cpu, first);
+        origin
     }
 
     /// The signals of `signals` are no longer pending. The tree lock is held.
     pub fn discard<M: Machine>(&self, cpu: &Cpu<M>, signals: u64) {
         self.set.fetch_and(!signals, Ordering::SeqCst);
-        self.remove(cpu, |entry| bit(entry.signal.get()) & signals != 0);
-    }
-
-    /// Frees the entries for which `unwanted` says so.
-    fn remove<M: Machine>(&self, cpu: &Cpu<M>, mut unwanted: impl FnMut(&QueuedSignal) -> bool) {
         let mut slot = self.queue;
-        while let Some(entry) = cpu.object::<QueuedSignal>(slot.get()) {
-            if unwanted(entry) {
-                slot.set(entry.next.get());
+        while let Some(first) = cpu.object::<QueuedSignal>(slot.get()) {
+            if bit(first.signal.get()) & signals == 0 {
+                slot = &first.next;
+                continue;
+            }
+            slot.set(first.next.get());
+            let mut at = Some(first);
+            while let Some(entry) = at {
+                at = cpu.object(entry.same.get());
+                self.count.set(self.count.get() - 1);
                 slab::free(cpu, entry);
-            } else {
-                slot = &entry.next;
             }
         }
+    }
+
+    /// Makes anew what follows from the links forward, when a core has died that was changing a list. The tree lock is held.
+    pub fn repair<M: Machine>(&self, cpu: &Cpu<M>) {
+        let mut count = 0;
+        let mut at = cpu.object::<QueuedSignal>(self.queue.get());
+        while let Some(first) = at {
+            let mut entry = Some(first);
+            while let Some(last) = entry {
+                count += 1;
+                first.last.set(cpu.raw(last));
+                entry = cpu.object(last.same.get());
+            }
+            at = cpu.object(first.next.get());
+        }
+        self.count.set(count);
     }
 }

@@ -10,7 +10,7 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{TTY_STOPPED, TTY_STOPPED_BY_CALL, Tty};
-use motet_protocol::lock::lock;
+use motet_protocol::{groups, lock::lock};
 
 use super::{bytes_ready, check_foreground, controls, input_arrived, line, put, tell_size, terminal, wake_writers};
 use crate::{
@@ -184,11 +184,9 @@ fn set_foreground<M: Machine>(call: &Call<M>, argument: u64) -> SysResult {
     let (mut is_there, mut is_own) = (false, false);
     {
         let _tree = tree::lock_tree(call.cpu);
-        tree::for_each(call.cpu, |process| {
-            if process.pgid.load(Ordering::Relaxed) == pgid {
-                is_there = true;
-                is_own |= process.sid.load(Ordering::Relaxed) == tty.session.get();
-            }
+        groups::for_each(call.cpu, pgid, |member| {
+            is_there = true;
+            is_own |= member.sid.load(Ordering::Relaxed) == tty.session.get();
         });
     }
     if !is_own {

@@ -7,12 +7,9 @@ use motet_hal::Machine;
 use motet_layout::{
     AtomicByte, ProcessRecord, SOCKET_CONNECTED, SOCKET_LISTENING, SOCKET_NAME_MAX, SOCKET_NEW, SocketRecord, in_order,
 };
-use motet_protocol::{Context, lock::lock, slab, wait};
+use motet_protocol::{Context, bound, lock::lock, slab, wait};
 
-use super::{
-    SHUT_READ, bound, close, connect_pair, enter_bound, get, open, pipes, set_connected, shut, take_pending,
-    waits_no_more,
-};
+use super::{SHUT_READ, close, connect_pair, get, open, pipes, set_connected, shut, take_pending, waits_no_more};
 use crate::{
     call::{Call, Stop, SysResult},
     file::{
@@ -182,9 +179,7 @@ pub fn bind<M: Machine>(call: &Call<M>) -> SysResult {
         ),
     };
     let _all = lock(cpu, &cpu.pool.header().socket_lock);
-    let taken =
-        name.is_abstract() && bound(cpu).any(|other| other.inode.get() == 0 && own_name(other).bytes() == name.bytes());
-    if taken {
+    if name.is_abstract() && bound::find(cpu, 0, name.bytes()).is_some() {
         return Err(Errno::EADDRINUSE.into());
     }
     if socket.is_bound.get() != 0 {
@@ -192,8 +187,7 @@ pub fn bind<M: Machine>(call: &Call<M>) -> SysResult {
     }
     socket.name_len.set(name.store(&socket.name));
     socket.inode.set(inode.map_or(0, |inode| cpu.raw(inode.release())));
-    socket.is_bound.set(1);
-    enter_bound(cpu, socket);
+    bound::enter(cpu, socket);
     Ok(0)
 }
 
@@ -240,13 +234,11 @@ pub fn connect<M: Machine>(call: &Call<M>) -> SysResult {
             }
         }
     };
-    let is_meant =
-        |other: &SocketRecord| other.inode.get() == inode && (inode != 0 || own_name(other).bytes() == name.bytes());
     let header = cpu.pool.header();
     let nonblocking = waits_no_more(call, file.nonblocking(), socket.timeouts_ns[1].get());
     call.wait_for(&header.socket_waiters, || {
         let _all = lock(cpu, &header.socket_lock);
-        let listener = bound(cpu).find(|other| is_meant(other)).ok_or(Errno::ECONNREFUSED)?;
+        let listener = bound::find(cpu, inode, name.bytes()).ok_or(Errno::ECONNREFUSED)?;
         match join(call, socket, listener)? {
             true => Ok(Some(0)),
             false if nonblocking => Err(Stop::from(Errno::EAGAIN)),

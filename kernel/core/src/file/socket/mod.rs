@@ -2,9 +2,9 @@
 //!
 //! A connection is two pipes. A socket reads from one and writes to the other; its descriptor's file has the socket's record,
 //! which holds references to both. A listening socket holds the sockets of connections that have not been accepted yet.
-//! Bound sockets are in one list, by the inode of their name, or by the name itself if it is abstract (unix(7)).
+//! Bound sockets are in one tree (`motet_protocol::bound`), by the inode of their name, or by the name itself if it is abstract (unix(7)).
 //!
-//! Locks: the header's `socket_lock` (for the list of bound sockets), then a socket's.
+//! Locks: the header's `socket_lock` (for the tree of bound sockets), then a socket's.
 
 mod calls;
 mod message;
@@ -17,7 +17,7 @@ use motet_layout::{
     CoreId, FILE_SOCKET, ISLAND_RECLAIMING, InodeRecord, IslandId, PipeRecord, PoolAddr, RESET_IS, RESET_NOT,
     RESET_TOLD, SOCKET_CONNECTED, SOCKET_LISTENING, SocketRecord, WaitQueue, in_order,
 };
-use motet_protocol::{Context, fs, lock::lock, pipe, slab, wait};
+use motet_protocol::{Context, bound, fs, lock::lock, pipe, slab, wait};
 
 use super::{
     description::{self, Anonymous, Kind, OpenFile},
@@ -240,32 +240,16 @@ fn take_pending<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<&'sta
     Some(first)
 }
 
-/// Enters a socket, which is named already, in the list of what is bound.
-fn enter_bound<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
-    let header = cpu.pool.header();
-    socket.bound_next.set(header.bound_sockets.get());
-    header.bound_sockets.set(cpu.raw(socket));
-}
-
-fn bound<M: Machine>(cpu: &Cpu<M>) -> impl Iterator<Item = &'static SocketRecord> {
-    let first = cpu.object::<SocketRecord>(cpu.pool.header().bound_sockets.get());
-    core::iter::successors(first, |socket| cpu.object(socket.bound_next.get()))
-}
-
 fn unbind<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     if socket.is_bound.get() == 0 {
         return;
     }
     {
-        let header = cpu.pool.header();
-        let _all = lock(cpu, &header.socket_lock);
-        match bound(cpu).find(|other| other.bound_next.get() == cpu.raw(socket)) {
-            Some(before) => before.bound_next.set(socket.bound_next.get()),
-            None if header.bound_sockets.get() == cpu.raw(socket) => header.bound_sockets.set(socket.bound_next.get()),
-            None => {} // a core that was ending it has died
+        let _all = lock(cpu, &cpu.pool.header().socket_lock);
+        // A core that was ending it may have died, with the lock: the tree is repaired then.
+        if socket.is_bound.get() != 0 {
+            bound::leave(cpu, socket);
         }
-        in_order();
-        socket.is_bound.set(0);
     }
     if let Some(inode) = cpu.object::<InodeRecord>(socket.inode.get()) {
         fs::put(cpu, inode);
