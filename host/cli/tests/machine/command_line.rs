@@ -322,7 +322,7 @@ fn slowly(shell: &mut Session) -> Result<(), String> {
         shell.type_bytes(byte)?;
         std::thread::sleep(Duration::from_millis(300));
     }
-    shell.expect("\n3\n")?;
+    shell.expect("3\n")?;
     shell.type_line("stty -echo; echo re''ady; sleep 3; stty -ixon; sleep 1; echo go''es; stty ixon echo")?;
     shell.expect("ready\n")?;
     shell.type_bytes(b"\x13")?;

@@ -170,7 +170,9 @@ pub fn preadv2<M: Machine>(call: &Call<M>) -> SysResult {
         Kind::Anonymous(Anonymous::Socket(socket)) if flags as u32 & RWF_NOWAIT != 0 => {
             socket::read(call, socket, true, &mut cursor)
         }
-        _ => read_file(call, &file, &mut cursor, at),
+        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {
+            read_file(call, &file, &mut cursor, at)
+        }
     }
 }
 
@@ -195,7 +197,9 @@ pub fn pwritev2<M: Machine>(call: &Call<M>) -> SysResult {
             let result = write_inode(call, &file, inode, &mut cursor, at, flags & RWF_APPEND != 0);
             keep_if_paused(call, &file, result)
         }
-        _ => write_file(call, &file, &mut cursor, at),
+        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {
+            write_file(call, &file, &mut cursor, at)
+        }
     }
 }
 

@@ -190,13 +190,16 @@ fn remove_in_pieces<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, sta
     if has_gap.get() == 0 && at >= end { Ok(0) } else { Err(Errno::ENOMEM.into()) }
 }
 
-/// The first file that is mapped between `at` and `end`: where in it, and where it is mapped; `None`: nothing is mapped there.
+/// A file, with a reference; where in it, and where it is mapped.
+type Mapped<'c, M> = (fs::Held<'c, Cpu<M>>, u64, Range<u64>);
+
+/// The first file that is mapped between `at` and `end`; `None`: nothing is mapped there.
 fn shared_file_at<'c, M: Machine>(
     cpu: &'c Cpu<M>,
     space: &'static SpaceRecord,
     at: u64,
     end: u64,
-) -> Result<Option<(fs::Held<'c, Cpu<M>>, u64, Range<u64>)>, Errno> {
+) -> Result<Option<Mapped<'c, M>>, Errno> {
     let _guard = lock(cpu, &space.lock);
     let Some(vma) = vma::within(cpu, space, at..end).next() else { return Ok(None) };
     let inode = cpu.object::<InodeRecord>(vma.inode.get()).filter(|inode| inode.is_device.get() == 0);

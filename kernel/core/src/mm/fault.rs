@@ -55,12 +55,8 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
             let found = first_use(cpu, space, &home, vma, page, access)?;
             residency::insert(cpu, space, &home, page, found, executes).map_err(no_memory)?;
             match cpu.object::<InodeRecord>(vma.inode.get()) {
-                Some(_) if access != Access::Write => {
-                    if !is_placed(vma) {
-                        map_around(cpu, space, &home, vma, page);
-                    }
-                }
-                Some(inode) if vma.flags.get() & VMA_SHARED != 0 => stored_to(cpu, inode),
+                Some(_) if access != Access::Write && !is_placed(vma) => map_around(cpu, space, &home, vma, page),
+                Some(inode) if access == Access::Write && vma.flags.get() & VMA_SHARED != 0 => stored_to(cpu, inode),
                 _ => {}
             }
             return Ok(());
