@@ -6,7 +6,7 @@ use motet_layout::Isa;
 use crate::Scenario;
 use crate::calls::Sys;
 use crate::program::{DATA, Program};
-use crate::scenarios::{NONBLOCK, close, connect, listen, socket_at_address, write_address};
+use crate::scenarios::{NONBLOCK, close, connect, listen, name_address, socket_at_address, write_address};
 
 const ROOM: u64 = DATA + 0x1000;
 /// `AT_FDCWD`.
@@ -76,14 +76,25 @@ pub fn memory() -> Scenario {
 pub fn binders() -> Scenario {
     together(
         |_| {},
-        |program, _| {
-            write_address(program);
-            for _ in 0..4 {
-                socket_at_address(program, Sys::Bind);
-                close(program);
+        |program, isa| {
+            let first = match isa {
+                Isa::AArch64 => b'a',
+                Isa::RiscV64 => b'f',
+                Isa::X86_64 | Isa::Hosted => b'k',
+            };
+            // Several at a time, so that there is something between them.
+            for _ in 0..2 {
+                for name in first..first + 3 {
+                    name_address(program, name);
+                    socket_at_address(program, Sys::Bind);
+                }
+                for fd in [4, 3, 5] {
+                    program.call(Sys::Close, &[fd]);
+                }
             }
         },
         |program| {
+            write_address(program);
             listen(program, 102);
             connect(program);
             program.or_exit(103);

@@ -98,7 +98,12 @@ fn prepare(program: &mut Program) {
 
 /// Stores the socket address at [`ADDRESS`].
 pub fn write_address(program: &mut Program) {
-    program.store_at(ADDRESS, 1 | u64::from(b'x') << 24);
+    name_address(program, b'x');
+}
+
+/// Stores the address of a socket of that name there.
+pub fn name_address(program: &mut Program, name: u8) {
+    program.store_at(ADDRESS, 1 | u64::from(name) << 24);
 }
 
 /// Listens at [`ADDRESS`] with descriptor 3, the next one; exits with `status` if that fails.
