@@ -143,6 +143,10 @@ fn place_for_file<'p, M: Machine>(
 /// The directory of a name that is to be removed or moved away, checked for write access.
 fn directory_of<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<&'static InodeRecord, Errno> {
     found.node.as_ref().ok_or(Errno::ENOENT)?;
+    // As on Linux, whoever asks.
+    if matches!(found.parent, Node::Proc(node) if proc::is_of_process(node)) {
+        return Err(Errno::EPERM);
+    }
     found.parent.check(call, W_OK | X_OK)?;
     found.parent.inode_or(Errno::EPERM)
 }

@@ -94,6 +94,11 @@ pub fn is_of_sysfs(node: ProcNode) -> bool {
     above.last().is_some_and(|root| root == SYSFS_ROOT)
 }
 
+/// Whether it is the folder of a process or a thread, or in it.
+pub fn is_of_process(node: ProcNode) -> bool {
+    node.id != 0 && !is_of_sysfs(node)
+}
+
 /// Whether it is a directory.
 pub fn is_directory(node: ProcNode) -> bool {
     mode(node) & S_IFMT == S_IFDIR
