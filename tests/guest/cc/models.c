@@ -31,17 +31,22 @@ static void see(uint64_t *words) {
     words[2] = zero & 16 ? 16 : zero;
 }
 
-/* Counters go with the frequency that they say. */
+static double seconds_at(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Counters go with the frequency that they say: not slower than a clock that is read in between, and not faster than one that is read around. */
 static int is_in_time(void) {
-    struct timespec from, to;
-    uint64_t hertz = READ("cntfrq_el0");
-    clock_gettime(CLOCK_MONOTONIC, &from);
+    double hertz = (double)READ("cntfrq_el0"), before = seconds_at(), from, to;
     uint64_t first = READ("cntvct_el0");
+    from = seconds_at();
     do {
-        clock_gettime(CLOCK_MONOTONIC, &to);
-    } while ((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec < 20000000);
-    double seconds = (double)(READ("cntvct_el0") - first) / (double)hertz;
-    return seconds > 0.015 && seconds < 0.5;
+        to = seconds_at();
+    } while (to - from < 0.02);
+    double counted = (double)(READ("cntvct_el0") - first) / hertz;
+    return 1.2 * counted > to - from && counted < 1.2 * (seconds_at() - before);
 }
 
 static void zeroes(void) {
