@@ -164,7 +164,10 @@ fn set<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) ->
         if range.owner.get() == wanted.owner {
             has_own = true;
             let (start, end) = (range.start.get(), range.end.get());
-            if range.kind() == wanted.kind && start <= wanted.end + 1 && wanted.start <= end + 1 {
+            if range.kind() == wanted.kind
+                && start <= wanted.end.saturating_add(1)
+                && wanted.start <= end.saturating_add(1)
+            {
                 (joined.start, joined.end) = (joined.start.min(start), joined.end.max(end));
                 joins += 1;
             } else if start < wanted.start && wanted.end < end {

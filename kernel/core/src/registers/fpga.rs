@@ -40,7 +40,8 @@ pub fn interface_of<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> Option<&'s
 #[inline(always)]
 pub fn registers_at<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64) -> Option<InterfaceId> {
     // First what costs no look at the file: this is asked at each fault.
-    if vma.offset.get() + (page - vma.start.get()) != 0 {
+    // Wrapping, as another island may have written the mapping.
+    if vma.offset.get().wrapping_add(page.wrapping_sub(vma.start.get())) != 0 {
         return None;
     }
     InterfaceId::from_link(cpu.object::<InodeRecord>(vma.inode.get())?.fpga.get())
