@@ -6,7 +6,7 @@ use motet_layout::Isa;
 use crate::Scenario;
 use crate::calls::Sys;
 use crate::program::{DATA, Program};
-use crate::scenarios::{NONBLOCK, close, connect, listen, name_address, socket_at_address, write_address};
+use crate::scenarios::{NONBLOCK, connect, listen, name_address, socket_at_address, write_address};
 
 const ROOM: u64 = DATA + 0x1000;
 /// `AT_FDCWD`.
