@@ -17,7 +17,7 @@ use motet_layout::{
 
 use crate::{
     Context,
-    lock::lock,
+    lock::{lock, try_lock},
     run_queue::{hand_over, in_transit_by},
     slab, threads, watch,
 };
@@ -79,6 +79,21 @@ pub fn finish(context: &impl Context, thread: &'static ThreadRecord) {
         leave_all(context, thread);
     }
     thread.state.store(THREAD_RUNNING, Ordering::Relaxed);
+}
+
+/// Begins to wait once more, for a thread that has been [taken](take_thread) out of its wait, and whose one place in `queue` has been left alone since. It takes
+/// the queue's lock only if that is free: the core may be in the middle of something under it. `false`: the thread does not wait.
+#[must_use = "a thread that does not wait is ready"]
+pub fn prepare_again(context: &impl Context, thread: &'static ThreadRecord, queue: &'static WaitQueue) -> bool {
+    prepare(thread);
+    let Some(guard) = try_lock(context, &queue.lock) else { return false };
+    // Who has met the thread while it did not wait has woken nobody, and taken its place out. With the lock held, none is about to.
+    if thread.nodes[0].queue.load(Ordering::Relaxed) != context.raw(queue) {
+        link_last(context, queue, &thread.nodes[0]);
+    }
+    drop(guard);
+    then_look(); // at the condition
+    true
 }
 
 fn leave_all(context: &impl Context, thread: &'static ThreadRecord) {

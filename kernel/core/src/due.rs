@@ -14,6 +14,21 @@ use crate::{
     cpu::{BUDGET, Cpu},
 };
 
+/// What is interrupted in the middle of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Below {
+    /// It holds no lock.
+    Nothing,
+    /// It may hold locks, none that comes after wait queues.
+    Locks,
+}
+
+/// A core of which the life can go on above a call.
+pub trait Nesting {
+    /// Timers are due at `now_ns`: an urgent guest may run at once. `false`: nothing has been done, and no thread was woken.
+    fn run_urgent(&self, below: Below, now_ns: u64) -> bool;
+}
+
 /// Serves shoot-downs and wakes threads whose time has come, in a call that cannot pause and holds no lock and whose core has used up its budget. Other
 /// interrupts, and other threads, come when the call has ended: the timer is set for that.
 #[cold]
@@ -22,10 +37,10 @@ pub fn serve_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
         return;
     }
     let now_ns = cpu.now_ns();
+    wake_expired(cpu, Below::Nothing, now_ns);
     if cpu.due.has_deferred() {
-        alarm::set_timer(cpu, now_ns);
+        alarm::set_timer(cpu, cpu.now_ns());
     }
-    wake_expired(cpu, now_ns);
     cpu.pass();
 }
 
@@ -46,19 +61,20 @@ fn serve_locked<M: Machine>(cpu: &Cpu<M>) {
     begin_budget(cpu);
     let now_ns = cpu.now_ns();
     // Those that were taken before wait still, and the timer with them.
-    if !cpu.due.has_deferred() {
-        let interrupts = poll(cpu);
-        if interrupts != Interrupts::EMPTY {
-            cpu.due.defer(interrupts);
-            alarm::set_timer(cpu, now_ns);
-        }
-    }
+    let interrupts = if cpu.due.has_deferred() { Interrupts::EMPTY } else { poll(cpu) };
+    cpu.due.defer(interrupts);
     cpu.relax();
-    wake_expired(cpu, now_ns);
+    wake_expired(cpu, Below::Locks, now_ns);
+    if interrupts != Interrupts::EMPTY && cpu.due.has_deferred() {
+        alarm::set_timer(cpu, cpu.now_ns());
+    }
 }
 
-/// Wakes threads whose time has come, up to the first timer that is a process's: that wants the process tree.
-fn wake_expired<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
+/// Wakes threads whose time has come, up to the first timer that is a process's: that wants the process tree. An urgent guest runs at once.
+fn wake_expired<M: Machine>(cpu: &Cpu<M>, below: Below, now_ns: u64) {
+    if run_urgent(cpu, below, now_ns) {
+        return;
+    }
     let has_expired = Cell::new(true);
     while has_expired.take() {
         timer::expire_first(cpu, now_ns, |node| {
@@ -67,6 +83,12 @@ fn wake_expired<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
             is_wait && alarm::expire_wait(cpu, node)
         });
     }
+}
+
+/// Lets an urgent guest run at once whose timer is due at `now_ns`. `true`: no thread is left whose time had come by then.
+#[inline(always)]
+pub fn run_urgent<M: Machine>(cpu: &Cpu<M>, below: Below, now_ns: u64) -> bool {
+    timer::next_deadline_ns(cpu) > now_ns || cpu.run_urgent(below, now_ns)
 }
 
 /// Frees large files that nobody uses any more because of what the thread has done. `false`: something else is due before all are.
@@ -90,7 +112,10 @@ pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool 
     begin_budget(cpu);
     let interrupts = poll(cpu);
     cpu.due.defer(interrupts);
-    if interrupts.contains(Interrupts::TIMER) {
+    if cpu.due.has_deferred() {
+        run_urgent(cpu, Below::Nothing, cpu.now_ns());
+    }
+    if interrupts.contains(Interrupts::TIMER) && cpu.due.has_deferred() {
         // A call may end now instead of pausing (a short read), and its thread then runs on: the slice ends nevertheless.
         alarm::set_timer(cpu, cpu.now_ns());
     }

@@ -7,7 +7,12 @@
 //! costs nothing to save. Vector registers are closed (VS off) until the kernel opens them for the thread that runs. Floating-point
 //! registers are off where they hold neither the running thread's values nor its guest's: these are loaded when they are used.
 
-use core::{arch::asm, mem::offset_of, ptr::from_ref, sync::atomic::Ordering::Relaxed};
+use core::{
+    arch::asm,
+    mem::offset_of,
+    ptr::from_ref,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use motet_hal::Machine;
 use motet_layout::{Cell64, GuestSystem, UserFrame, VECTORS_RISCV64, Vectors};
@@ -33,6 +38,16 @@ static INITIAL: InitialFrame = InitialFrame([0; EXT / 8 + WORDS]);
 
 #[repr(C, align(64))]
 struct InitialFrame([u64; EXT / 8 + WORDS]);
+
+/// Floating-point registers that are set aside: a user frame, as far as `store_float_at` and `load_float` use it.
+#[repr(C, align(64))]
+pub struct Aside([AtomicU64; EXT / 8 + WORDS]);
+
+impl Aside {
+    pub const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; EXT / 8 + WORDS])
+    }
+}
 
 /// Expands `$instruction` for f0..f31 with its offset in the frame.
 macro_rules! for_each_float {
@@ -156,6 +171,34 @@ pub fn take_back(guest: &'static UserFrame, frame: &'static UserFrame) {
     set_float(if holds(frame) { Float::Held } else { Float::Withheld });
 }
 
+/// [`motet_hal::Machine::set_ext_aside`]. Guests have no vectors: those registers stay where they are.
+pub fn set_aside() {
+    let (core, status) = (PerCore::this(), read_csr!("sstatus") & (STATUS_FS | STATUS_VS));
+    core.aside_status.store(status, Relaxed);
+    if status & STATUS_FS != 0 {
+        store_float_at(from_ref(&core.aside).cast());
+        // No guest takes them for its own.
+        core.aside_frame.store(core.ext_frame.swap(0, Relaxed), Relaxed);
+        set_float(Float::Withheld);
+    }
+}
+
+/// [`motet_hal::Machine::bring_ext_back`].
+pub fn bring_back() {
+    let core = PerCore::this();
+    let status = core.aside_status.load(Relaxed);
+    if status & STATUS_FS != 0 {
+        set_float(Float::Held);
+        load_float(from_ref(&core.aside).cast());
+        core.ext_frame.store(core.aside_frame.load(Relaxed), Relaxed);
+    }
+    // SAFETY: the kernel itself uses neither unit.
+    unsafe {
+        asm!("csrc sstatus, {}", in(reg) STATUS_FS | STATUS_VS, options(nomem, nostack));
+        asm!("csrs sstatus, {}", in(reg) status, options(nomem, nostack));
+    }
+}
+
 /// [`motet_hal::Machine::withhold_ext`].
 pub fn withhold(frame: &'static UserFrame) {
     if holds(frame) {
@@ -250,6 +293,11 @@ fn clean() {
 }
 
 fn store_float(frame: &'static UserFrame) {
+    store_float_at(from_ref(frame).cast());
+}
+
+/// `frame`: a user frame, or as much of one as there is of [`Aside`].
+fn store_float_at(frame: *const u8) {
     // SAFETY: stores to the frame's atomics only, which no one else accesses while its thread is on this core.
     unsafe {
         asm!(
@@ -258,7 +306,7 @@ fn store_float(frame: &'static UserFrame) {
             "frcsr {t}",
             "sd {t}, {FCSR}({frame})",
             ".option pop",
-            frame = in(reg) from_ref(frame), t = out(reg) _, EXT = const EXT, FCSR = const FCSR,
+            frame = in(reg) frame, t = out(reg) _, EXT = const EXT, FCSR = const FCSR,
             options(nostack)
         );
     }

@@ -230,6 +230,15 @@ impl Machine for TheMachine {
         extended::get(frame)
     }
 
+    fn set_ext_aside(&self) -> bool {
+        extended::set_aside();
+        true
+    }
+
+    fn bring_ext_back(&self) {
+        extended::bring_back();
+    }
+
     fn vector_bytes(&self) -> u32 {
         PerCore::this().vector_bytes.load(Relaxed) as u32
     }

@@ -9,6 +9,8 @@ use core::{
 use motet_abi::hidden::CONTEXT_WORDS;
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, IslandId};
 
+use crate::extended::Aside;
+
 /// One core's private state; `tp` points to it. The first words are used by the assembly in `trap.rs` and `boot.rs`.
 #[repr(C, align(64))]
 pub struct PerCore {
@@ -34,6 +36,12 @@ pub struct PerCore {
     pub ext_frame: AtomicUsize,
     /// The same of the vector words and registers.
     pub vector_frame: AtomicUsize,
+    /// What is set aside ([`motet_hal::Machine::set_ext_aside`]): the floating-point registers, ...
+    pub aside: Aside,
+    /// ... who has which, as `sstatus` says it, ...
+    pub aside_status: AtomicU64,
+    /// ... and `ext_frame`.
+    pub aside_frame: AtomicUsize,
     /// Bytes in a vector register; 0: user code gets no vectors here.
     pub vector_bytes: AtomicU64,
     /// Guests that this core has translations of, by VMID less 1.
@@ -100,6 +108,9 @@ impl PerCore {
             core: AtomicUsize::new(0),
             ext_frame: AtomicUsize::new(0),
             vector_frame: AtomicUsize::new(0),
+            aside: Aside::new(),
+            aside_status: AtomicU64::new(0),
+            aside_frame: AtomicUsize::new(0),
             vector_bytes: AtomicU64::new(0),
             guests: [const { KnownGuest { system: AtomicU64::new(0), root: AtomicU64::new(0) } }; VMIDS_MAX],
             vmids: AtomicUsize::new(1),

@@ -272,6 +272,15 @@ pub trait Machine: Sync + 'static {
         false
     }
 
+    /// Keeps the extended registers exactly as they are, whoever has them, until [`bring_ext_back`](Self::bring_ext_back): in between this core only runs guests,
+    /// for which it [lends](Self::lend_ext) them. `false`: this core does not do that.
+    fn set_ext_aside(&self) -> bool {
+        false
+    }
+
+    /// The extended registers are as when they were [set aside](Self::set_ext_aside).
+    fn bring_ext_back(&self) {}
+
     /// A guest's tables permit more of the page at a guest's physical address than before: drops what this core has of it for the guest with these registers, which
     /// has run last, or whose registers are in the core ([`run_guest_with`](Self::run_guest_with)).
     fn widen_guest_page(&self, _system: &'static GuestSystem, _address: u64) {

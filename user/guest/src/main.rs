@@ -26,6 +26,7 @@ fn main(tree: usize) -> Result<(), fmt::Error> {
         },
         Some("ticks") => tries::ticks(words.next().and_then(|count| count.parse().ok()).unwrap_or(10)),
         Some("rest") => tries::rest(words.next().and_then(|count| count.parse().ok()).unwrap_or(10)),
+        Some("adds") => tries::adds(words.next().and_then(|count| count.parse().ok()).unwrap_or(10)),
         Some("times") => tries::times(words.next().and_then(|count| count.parse().ok()).unwrap_or(5)),
         Some("alarms") => tries::alarms(),
         Some("touch") => tries::touch(words.next().and_then(|mib| mib.parse().ok()).unwrap_or(16)),

@@ -135,6 +135,12 @@ pub fn rest(count: u64) -> Result {
     Ok(())
 }
 
+/// Waits for its timer so often, and adds up in floating-point registers meanwhile.
+pub fn adds(count: u64) -> Result {
+    bare::enable_interrupts(true);
+    check("floating point lives", bare::floats(wait_for_timer, count) == 3 * count)
+}
+
 /// Sets its timer for ever, to what is late.
 pub fn alarms() -> Result {
     bare::enable_interrupts(true);

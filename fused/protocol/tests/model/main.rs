@@ -21,6 +21,7 @@ mod idle;
 mod inbox;
 mod locks;
 mod migration;
+mod nested;
 mod noncoherent;
 mod private;
 mod rejoin;

@@ -16,6 +16,8 @@ pub fn trials() -> Vec<Trial> {
         trial("vm::a_guest_that_sets_its_timer_for_ever_delays_no_real_time_guest", alarms),
         trial("vm::guests_of_one_core_end_and_stop_at_any_moment", ends),
         trial("vm::guests_that_take_turns_end_and_stop_at_any_moment_by_another_island", ends_elsewhere),
+        trial("vm::a_real_time_guest_above_programs_and_system_calls_leaves_their_registers", above_programs),
+        trial("vm::a_real_time_guest_above_system_calls_prints", prints_above_calls),
         trial("vm::equal_guests_take_turns_beside_programs", rounds),
         trial("vm::equal_guests_that_take_turns_change_and_end_at_any_moment_by_another_island", rounds_end),
     ]
@@ -122,6 +124,36 @@ fn run_from_another_island(seed: u64, command: &str, output: &str) -> Result<(),
     let ended = motet.arguments(["--", command]).limit(Duration::from_secs(2400)).wait();
     let context = |error| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE);
     ended.expect_code(0).map_err(context)?.expect_output(output).map(drop).map_err(context)
+}
+
+/// Programs compute in floating-point registers, fork, execute and copy, and a real-time guest, which adds up in such registers, runs above them at each of its
+/// ticks, as the core has counted: no other guest is there. All results are right.
+fn above_programs() -> Result<(), String> {
+    let command = format!(
+        "{COUNTED}echo -1 >/proc/sys/kernel/sched_rt_runtime_us; \
+         sums() {{ awk 'BEGIN {{ for (n = 1; n < 20000; n++) {{ x += 1 / n; y += x * x / n }} printf \"%.12f %.12f\", x, y }}'; }}; \
+         want=$(sums); vm run --real-time 50 --append 'adds 3000' /in/guest & guest=$!; \
+         n=0; while [ $n -lt 3000 ] && [ $(counted TURN) -lt 100 ]; do usleep 1000; n=$((n + 1)); done; \
+         [ $(counted TURN) -ge 100 ] && echo above || cat /proc/vms; \
+         n=0; while [ $n -lt 20 ]; do [ \"$(sums)\" = \"$want\" ] || echo wrong; \
+         dd if=/dev/zero of=/tmp/copy bs=256k count=4 2>/dev/null; n=$((n + 1)); done; wait $guest"
+    );
+    let ended = machine(&[], &command).wait();
+    ended.expect_code(0)?.expect_output("above\nfloating point lives: yes\n").map(drop)
+}
+
+/// A real-time guest prints at each of its ticks, which ends its stay above the system calls of a loop of programs: it goes on as soon as the call is over, and no
+/// byte is lost or printed twice.
+fn prints_above_calls() -> Result<(), String> {
+    const TICKS: usize = 200;
+    let command = format!(
+        "echo -1 >/proc/sys/kernel/sched_rt_runtime_us; (while :; do /bin/true; done) & busy=$!; \
+         (while :; do dd if=/dev/zero of=/tmp/copy bs=256k count=4 2>/dev/null; done) & copies=$!; \
+         vm run --real-time 50 --append 'ticks {TICKS}' /in/guest; kill $busy $copies"
+    );
+    let ended = machine(&[], &command).wait();
+    let lines: String = (0..TICKS).map(|tick| format!("tick {tick}\n")).collect();
+    ended.expect_code(0)?.expect_output(&lines).map(drop)
 }
 
 /// Three guests that compute get equal parts of a core, also beside a program that computes. Who sleeps has its turn after theirs.

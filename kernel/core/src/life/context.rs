@@ -10,11 +10,11 @@ use motet_layout::{
 };
 use motet_protocol::{Context, dma, run_queue::Wake, trace::Kind};
 
-use super::{idle, interrupt};
+use super::{idle, interrupt, nested};
 use crate::{
     cpu::Cpu,
     crossing::Awake,
-    due,
+    due::{self, Below, Nesting},
     permission::{self, Capability},
     recover, trace,
 };
@@ -190,6 +190,13 @@ impl<M: Machine> Context for Cpu<M> {
     #[inline(always)]
     fn woke(&self, thread: &ThreadRecord, target: CoreId) {
         trace::hand_over(self, Kind::Wake, thread, target);
+    }
+}
+
+impl<M: Machine> Nesting for Cpu<M> {
+    #[inline(always)]
+    fn run_urgent(&self, below: Below, now_ns: u64) -> bool {
+        nested::run(self, below, now_ns)
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `page` | waits for pages that come later |
 //! | `guests` | switches from guest to guest |
 //! | `stacked` | a guest runs above another one, and the two take turns |
+//! | `nested` | a guest runs above a system call |
 //! | `rounds` | guests of equal threads take turns |
 //! | `scarce` | memory is used up |
 //! | `interrupt` | interrupts, and how each is served |
@@ -25,6 +26,7 @@ mod fault;
 mod guests;
 mod idle;
 mod interrupt;
+mod nested;
 mod page;
 mod removed;
 mod rounds;
@@ -35,7 +37,7 @@ mod stores;
 use core::sync::atomic::Ordering;
 
 use motet_abi::registers;
-use motet_hal::{Machine, Trap};
+use motet_hal::{Interrupts, Machine, Trap};
 use motet_layout::{
     CALL_PAUSED, CALL_WAITED, CORE_AWAKE, PAGE_WAITED, PoolAddr, ProcessRecord, STORE_WAITED, THREAD_ENDS,
     THREAD_RUNNING, TURN_WAITED, ThreadRecord, WAKE_EVENT, WAKE_TOLD, handshake::then_look,
@@ -50,7 +52,7 @@ use crate::{
     cputime::charge_core,
     crossing::{migration, stop_polling},
     death,
-    due::free_garbage,
+    due::{self, Below, free_garbage},
     extension, fpga, handover, mm, process, realtime, signal, trace,
     tree::process_of,
     turn,
@@ -65,7 +67,7 @@ use interrupt::{interrupted, look};
 pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
     cpu.own.state.store(CORE_AWAKE, Ordering::Release);
     then_look();
-    let serve = |frame, address| stores::serve_quickly(cpu, frame, address);
+    let serve = |frame, address| cpu.stacked.occupied(|| stores::serve_quickly(cpu, frame, address));
     cpu.machine.serve_stores(serve, || run_threads(cpu))
 }
 
@@ -263,7 +265,13 @@ fn serve_trap<M: Machine>(
     match trap {
         Trap::Syscall => serve_syscall(cpu, thread, process),
         Trap::PageFault { address, access } => serve_fault(cpu, thread, process, address, access),
-        Trap::Interrupt(interrupts) => (!interrupted(cpu, thread, interrupts)).then_some(()),
+        Trap::Interrupt(interrupts) => {
+            cpu.due.defer(interrupts);
+            due::run_urgent(cpu, Below::Nothing, cpu.now_ns());
+            let left = cpu.due.take_deferred();
+            let is_done = interrupts != Interrupts::EMPTY && left == Interrupts::EMPTY;
+            (is_done || !interrupted(cpu, thread, left)).then_some(())
+        }
         Trap::IllegalInstruction { word } => {
             if counters::are_hidden(cpu) && counters::answer(cpu, thread, process, trap) {
                 return Some(());

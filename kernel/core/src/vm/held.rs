@@ -1,4 +1,4 @@
-//! A guest that the core keeps at hand, be it while another one runs in it (`life::stacked`) or for its turn (`life::rounds`): as in a dispatch of the call
+//! A guest that the core keeps at hand, be it while another one runs in it (`life::stacked`), above a system call (`life::nested`), or for its turn (`life::rounds`): as in a dispatch of the call
 //! `RUN`, step by step.
 
 use motet_hal::{GuestTrap, Machine, Trap};
@@ -111,10 +111,23 @@ impl<'a, M: Machine> Held<'a, M> {
         matches!(trap, Trap::Guest(GuestTrap::SystemRegister(access)) if guest.serve_clock(access))
     }
 
-    /// Counts that the guest waits, and that the one below it goes on at once.
+    /// Counts that the guest waits, and that the one below it, or a call, goes on at once.
     #[inline(always)]
     pub fn count_turn(&self) {
         self.running.count(Counted::Turn);
+    }
+
+    /// Has the guest stop once more at what it has stopped at: at an instruction of four bytes, or before one.
+    pub fn retake(&self, trap: Trap) {
+        if let Trap::Guest(GuestTrap::Hypercall { .. } | GuestTrap::WaitForInterrupt) = trap {
+            self.running.skip(4_u64.wrapping_neg());
+        }
+    }
+
+    /// As [`prepare_wait`](Self::prepare_wait), for a thread that has been taken out of its wait and has left no queue, as this core may be in the middle of
+    /// something. `false`: it does not wait.
+    pub fn prepare_wait_again(&self) -> bool {
+        self.running.wait_again()
     }
 
     /// The guest, which waits, is not in this core any more: who raises an interrupt from now on wakes its thread.

@@ -39,7 +39,8 @@ impl<M: Machine> ServeTraps for &Running<'_, M> {
                 is_own
             }
             Trap::Guest(GuestTrap::Fault { access, address }) if access.kind == Access::Write => {
-                self.serve_store_quickly(address.get())
+                let stacked = &self.cpu.stacked;
+                !stacked.is_nested() && stacked.occupied(|| self.serve_store_quickly(address.get()))
             }
             Trap::Guest(_)
             | Trap::Syscall

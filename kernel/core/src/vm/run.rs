@@ -52,7 +52,7 @@ pub enum Counted {
     Device,
     Register,
     Wait,
-    /// A wait after which the guest of the same core below it went on at once (`life::stacked`).
+    /// A wait after which the guest or the system call of the same core below it went on at once (`life::stacked`, `life::nested`).
     Turn,
     /// A store to registers of the FPGA that was served while the guest's registers stayed in the core.
     Store,
@@ -328,7 +328,12 @@ impl<'a, M: Machine> Running<'a, M> {
         if vcpu.fence.swap(0, Ordering::SeqCst) != 0 {
             cpu.machine.flush_guests();
         }
-        cpu.pass();
+        if cpu.stacked.is_nested() {
+            // The call below has references, and maybe locks.
+            cpu.relax();
+        } else {
+            cpu.pass();
+        }
         cpu.due.renew_budget();
         self.is_timer_alone.set(None);
         M::mark::<{ marks::GUEST_RUNS }>();
@@ -588,6 +593,16 @@ impl<'a, M: Machine> Running<'a, M> {
                 Stop::Again
             }
         }
+    }
+
+    /// As [`wait`](Self::wait), of a thread that has been taken out of that wait, and is still in its queue, whose lock this core may hold. `false`: the thread does
+    /// not wait.
+    pub(super) fn wait_again(&self) -> bool {
+        if !wait::prepare_again(self.cpu, self.thread, &self.vcpu.waiters) {
+            return false;
+        }
+        let waits = self.next_interrupt();
+        waits.inspect_err(|&deadline_ns| self.thread.deadline_ns.set(deadline_ns)).is_err()
     }
 
     /// Whether a guest that waits has an interrupt to take; if not, when its timer fires, by the machine's time: 0, it does not.

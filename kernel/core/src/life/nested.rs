@@ -1,0 +1,194 @@
+//! An urgent guest runs above a system call of a less urgent thread, in the middle of that call: its timer is due, it computes, and it waits for its timer again.
+//!
+//! The call has been interrupted where it looks what is due ([`due`](crate::due)). It may hold locks, references, and the extended registers of its thread in
+//! whatever state. So the core takes only the lock of its timers, and changes its ready queue; the thread of the guest stays in its wait queue ([`wait::prepare_again`]).
+//! At anything else than its timer's interrupts and its wait, the thread is ready, and runs when the call gives way.
+
+use core::{cell::Cell, sync::atomic::Ordering};
+
+use motet_abi::time::RLIMIT_CPU;
+use motet_hal::{Interrupts, Machine, Trap};
+use motet_layout::{
+    CALL_WAITED, CORE_AWAKE, ProcessRecord, THREAD_READY, TIMER_ALARM, TIMER_WAIT, ThreadRecord, WAKE_NONE,
+    WAKE_TIMEOUT,
+};
+use motet_protocol::{
+    Context, count,
+    ready::{self, Place},
+    run_queue, timer,
+    trace::End,
+    wait,
+};
+
+use super::{begin, guests::waiter, take_over};
+use crate::{
+    alarm, balance,
+    cpu::Cpu,
+    cputime::charge,
+    due::Below,
+    extension, hotplug, realtime, trace,
+    tree::{limits, process_of},
+    vm::{Held, is_timer_alone, may_go_on},
+};
+
+/// How long a guest runs at most above a call that holds locks, for which other cores may wait.
+const LOCKED_NS: u64 = 50_000;
+
+/// Timers are due at `now_ns`, in the middle of a call. If one of them ends the wait of a thread in the middle of running a guest, which would take the core from
+/// the calling one, that guest runs at once, until it waits again. Other threads whose waits they end are woken then, too. `false`: nothing has been done.
+pub fn run<M: Machine>(cpu: &Cpu<M>, below: Below, now_ns: u64) -> bool {
+    let Some(lower) = cpu.object::<ThreadRecord>(cpu.own.current_thread.load(Ordering::Relaxed)) else { return false };
+    if !may_nest(cpu) {
+        return false;
+    }
+    let Some(upper) = take_more_urgent(cpu, lower, now_ns) else { return true };
+    // Another one may be more urgent still.
+    let is_next = realtime::would_take_core(cpu, upper, lower) && !is_else_due(cpu, upper, process_of(cpu, upper));
+    let held = if is_next { Held::take(cpu, upper) } else { None };
+    match held.filter(|_| cpu.machine.set_ext_aside()) {
+        Some(held) => Nested { cpu, lower, upper, held }.run(below, now_ns),
+        None => run_queue::hand_over(cpu, upper),
+    }
+    true
+}
+
+/// Whether nothing is due but timers, and a guest may run above the call.
+fn may_nest<M: Machine>(cpu: &Cpu<M>) -> bool {
+    // Where there are other cores, a thread that wakes might go to an idle one.
+    cpu.stacked.may_nest()
+        && !balance::has_peers(cpu)
+        && !cpu.mm.is_pinned()
+        && cpu.own.state.load(Ordering::Relaxed) == CORE_AWAKE
+        && is_only_timer(cpu)
+}
+
+/// Whether the timer's interrupt is all that waits for this core's life, if anything does.
+fn is_only_timer<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let others = Interrupts(cpu.due.deferred().0 & !Interrupts::TIMER.0);
+    others == Interrupts::EMPTY || cpu.is_timed() && is_timer_alone(cpu, others)
+}
+
+/// What the general way looks at before another thread runs, as far as it is about the guest's thread or other threads: what is about the call and its
+/// thread comes when that is over.
+fn is_else_due<M: Machine>(cpu: &Cpu<M>, upper: &ThreadRecord, process: &ProcessRecord) -> bool {
+    let own = cpu.own;
+    own.inbox.load(Ordering::Relaxed) != 0
+        || own.ready_changed.load(Ordering::Relaxed) != 0
+        || upper.attention.load(Ordering::Relaxed) != 0
+        || own.realtime_held.get() != 0
+        || own.first_come.get() != 0
+        || hotplug::is_asked(cpu)
+        || limits::limit_of(process, RLIMIT_CPU) != u64::MAX
+        || !cpu.crossing.awaited().is_empty()
+        || cpu.crossing.migrates()
+        || extension::away::has_come(cpu)
+        || own.away.load(Ordering::Relaxed) != 0
+}
+
+/// Takes the thread out of its wait whose guest is to run, if there is one, and wakes all others whose time has come, up to the first timer that is a process's:
+/// that wants the process tree.
+fn take_more_urgent<M: Machine>(cpu: &Cpu<M>, lower: &ThreadRecord, now_ns: u64) -> Option<&'static ThreadRecord> {
+    let (taken, goes_on) = (Cell::new(None), Cell::new(true));
+    while goes_on.take() {
+        timer::expire_first(cpu, now_ns, |node| {
+            let is_taken = |waiter: &&'static ThreadRecord| {
+                may_go_on(waiter)
+                    && realtime::would_take_core(cpu, waiter, lower)
+                    && run_queue::target_of(cpu, waiter) == cpu.id
+                    && wait::take_thread(cpu, waiter, WAKE_TIMEOUT)
+            };
+            let found = if taken.get().is_none() { waiter(cpu, node).filter(is_taken) } else { None };
+            if found.is_some() {
+                taken.set(found);
+            }
+            let is_done = found.is_some() || node.kind.get() != TIMER_ALARM && alarm::expire_wait(cpu, node);
+            goes_on.set(is_done);
+            is_done
+        });
+    }
+    taken.get()
+}
+
+struct Nested<'a, M: Machine> {
+    cpu: &'a Cpu<M>,
+    lower: &'static ThreadRecord,
+    upper: &'static ThreadRecord,
+    held: Held<'a, M>,
+}
+
+impl<M: Machine> Nested<'_, M> {
+    fn run(self, below: Below, now_ns: u64) {
+        let (cpu, lower, upper) = (self.cpu, self.lower, self.upper);
+        count(&cpu.counters().heartbeat);
+        // It was the timer's interrupt only. Should it have been for the end of a slice, that is told below.
+        cpu.due.take_deferred();
+        charge(cpu, lower);
+        let group = ready::running_group(cpu.own);
+        cpu.stacked.nest(if below == Below::Locks { now_ns + LOCKED_NS } else { u64::MAX });
+        cpu.tracer.will_end(End::Yielded);
+        let stopped = self.run_upper();
+        charge(cpu, upper);
+        cpu.machine.bring_ext_back();
+        ready::run_again(cpu.own, group);
+        cpu.own.current_thread.store(cpu.raw(lower), Ordering::Release);
+        let waits = stopped.is_ok() && self.wait();
+        if let Err(Some(trap)) = stopped {
+            match trap {
+                Trap::Interrupt(interrupts) => cpu.due.defer(interrupts),
+                _ => self.held.retake(trap),
+            }
+        }
+        drop(self.held);
+        if !waits {
+            upper.state.store(THREAD_READY, Ordering::Relaxed);
+            ready::add(cpu, cpu.own, upper, Place::ByRank);
+            lower.attention.store(1, Ordering::Release);
+        }
+        cpu.tracer.will_end(if waits { End::Blocked } else { End::Yielded });
+        cpu.stacked.end_nested();
+        trace::stop(cpu);
+        let now_ns = begin(cpu, lower, process_of(cpu, lower));
+        lower.charged_at_ns.set(now_ns);
+        alarm::program_timer(cpu, now_ns);
+        if realtime::loses_place(lower) {
+            // When the call is over.
+            cpu.due.defer(Interrupts::TIMER);
+        }
+    }
+
+    /// Runs the guest until it waits. The error is what it has stopped at otherwise, if at anything.
+    fn run_upper(&self) -> Result<(), Option<Trap>> {
+        let (cpu, upper) = (self.cpu, self.upper);
+        upper.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
+        upper.deadline_ns.set(0);
+        cpu.woke(upper, cpu.id);
+        ready::take_past(cpu, cpu.own, upper);
+        trace::stop(cpu);
+        take_over(cpu, upper);
+        let started_ns = begin(cpu, upper, process_of(cpu, upper));
+        alarm::program_timer(cpu, started_ns);
+        upper.charged_at_ns.set(started_ns);
+        if upper.attention.load(Ordering::Relaxed) != 0 {
+            return Err(None);
+        }
+        self.held.run_until_wait(started_ns).map(|_| ()).map_err(Some)
+    }
+
+    /// The thread waits as before. `false`: something has come for it.
+    fn wait(&self) -> bool {
+        let (cpu, upper) = (self.cpu, self.upper);
+        self.held.leave();
+        upper.in_syscall.set(CALL_WAITED);
+        if !self.held.prepare_wait_again() {
+            return false;
+        }
+        if upper.deadline_ns.get() != 0 {
+            upper.timer.kind.set(TIMER_WAIT);
+            upper.timer.owner.set(cpu.raw(upper));
+            timer::arm(cpu, &upper.timer, upper.deadline_ns.get());
+        }
+        self.held.count_turn();
+        // Who has set it before the thread prepared to wait did not wake it; who sets it later does.
+        upper.attention.load(Ordering::SeqCst) == 0 && wait::commit(upper)
+    }
+}
