@@ -95,10 +95,8 @@ use crate::{
     run_queue::{collect, may_run_user},
 };
 
-/// After so many pages that are released the core looks what else is due.
-const PAGES_AT_ONCE: u32 = 16;
 /// What releasing a page costs, and a table whose entries are looked at, in instructions.
-const PAGE_COST: u64 = 150;
+const PAGE_COST: u64 = 500;
 const TABLE_COST: u64 = 2_000;
 
 /// What edits have taken out of the page tables of a space: owned until the shoot-down is complete, and released then.
@@ -222,9 +220,7 @@ impl Stale<'_> {
             if holds_reference(leaf) {
                 release_frame(context, leaf.frame.named());
                 pages += 1;
-                if pages % PAGES_AT_ONCE == 0 {
-                    context.spend_locked(u64::from(PAGES_AT_ONCE) * PAGE_COST);
-                }
+                context.spend_locked(PAGE_COST);
             }
         };
         self.home.sweep(self.range, &mut release_page);

@@ -13,6 +13,8 @@ use crate::{
 /// Most bytes one call transfers (Linux `MAX_RW_COUNT`).
 pub const TRANSFER_MAX: u64 = 0x7fff_f000;
 const IOVEC_SIZE: u64 = 16;
+/// Bytes that are moved at most between two looks at what else is due.
+const PIECE: usize = 1024;
 /// Entries of a vector that are looked at together.
 const ENTRIES_AT_ONCE: usize = 16;
 /// What a buffer costs, however short it is.
@@ -97,6 +99,15 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
         let run = mm::resolve(self.call.cpu, self.space, self.at, self.access)?;
         let len = (PAGE_SIZE - self.at % PAGE_SIZE).min(self.left).min(self.remaining);
         Ok((run, len as usize))
+    }
+
+    /// As [`run`](Self::run), of as many bytes at most as are moved between two looks at what is due.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENOMEM`; [`Stop::Page`].
+    #[inline(always)]
+    pub fn piece(&mut self) -> Result<Run, Stop> {
+        self.run().map(|(run, len)| (run, len.min(PIECE)))
     }
 
     /// All remaining bytes as at most two runs; `None` when they are more.
@@ -236,12 +247,12 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
         if awaited == Err(Stop::Page) { awaited } else { Ok(()) }
     }
 
-    /// Writes zero bytes to the rest of the page, or of the buffer; returns how many. At least one must remain.
+    /// Writes zero bytes to a [piece](Self::piece); returns how many. At least one must remain.
     ///
     /// # Errors
     /// `EFAULT`, `ENOMEM`; [`Stop::Page`].
     pub fn zero(&mut self) -> Result<usize, Stop> {
-        let (run, len) = self.run()?;
+        let (run, len) = self.piece()?;
         self.call.cpu.pool.zero(run, len);
         self.advance(len)?;
         Ok(len)

@@ -57,6 +57,7 @@ pub fn transfer<E: From<Errno>>(
         check_seals(inode, F_SEAL_WRITE | F_SEAL_FUTURE_WRITE, offset + len as u64)?;
         let Some(frame) = pages::find(context, inode, offset >> PAGE_SHIFT) else {
             pages::find_or_allocate(context, inode, offset >> PAGE_SHIFT)?;
+            context.spend_locked(ALLOCATED);
             continue;
         };
         context.pool().copy(run, frame.addr().add(offset % PAGE_SIZE), len);
@@ -66,6 +67,9 @@ pub fn transfer<E: From<Errno>>(
         return Ok(len);
     }
 }
+
+/// What a new page costs, in instructions.
+const ALLOCATED: u64 = 1_000;
 
 /// Calls `each` with the pieces of pool memory behind `len` bytes of the file from `offset`, page by page, the inode
 /// locked. Reading stops at the end of the file and shows holes as `None`; writing fills holes and extends the file.

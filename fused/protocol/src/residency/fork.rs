@@ -15,10 +15,8 @@ use crate::{
     shootdown::Stale,
 };
 
-/// After so many pages the core looks what else is due.
-const PAGES_AT_ONCE: u32 = 16;
 /// What giving a page to a child costs, in instructions.
-const PAGE_COST: u64 = 300;
+const PAGE_COST: u64 = 500;
 
 /// Lets `each` copy ranges from a space to a child of its own, which nobody uses yet and whose home is the actor's island. The
 /// parent's lock is held. When this returns, no core can store to pages that both have.
@@ -75,9 +73,7 @@ impl<C: Mmu> Copying<'_, '_, C> {
             match to.table.map(address, leaf.frame, shared.without(*lost), &mut allocate) {
                 Ok(_) => {
                     *pages += 1;
-                    if *pages % PAGES_AT_ONCE == 0 {
-                        context.spend_locked(u64::from(PAGES_AT_ONCE) * PAGE_COST);
-                    }
+                    context.spend_locked(PAGE_COST);
                 }
                 Err(OutOfFrames) => {
                     release_frame(*context, leaf.frame.named());

@@ -11,10 +11,8 @@ use crate::{
     shootdown::{self, Stale},
 };
 
-/// After so many pages that are released the core looks what else is due.
-const PAGES_AT_ONCE: u32 = 16;
 /// What releasing a page costs, and a table whose entries are looked at, in instructions.
-const PAGE_COST: u64 = 200;
+const PAGE_COST: u64 = 500;
 const TABLE_COST: u64 = 1_000;
 
 /// An island's page table of a space, if it has one.
@@ -156,7 +154,9 @@ pub(super) fn alloc_table(context: &impl Mmu, space: &SpaceRecord, island: Islan
 /// Where islands do not cache each other's memory, shared tables lie where nobody caches them alone.
 fn alloc_table_on(context: &impl Mmu, island: IslandId, is_shared: bool) -> Option<Frame> {
     let is_common = context.is_uncached() && is_shared;
-    alloc_zeroed_frame_on(context, if is_common { context.common_index() } else { island.index() })
+    let table = alloc_zeroed_frame_on(context, if is_common { context.common_index() } else { island.index() });
+    context.spend_locked(TABLE_COST);
+    table
 }
 
 /// Takes the tables of a space apart that no core will have active again, and releases its pages. `ranges` gives the addresses
@@ -174,9 +174,7 @@ pub fn dismantle<R: Iterator<Item = Range<u64>>>(context: &impl Mmu, space: &Spa
                     if island == home && holds_reference(leaf) {
                         release_frame(context, leaf.frame.named());
                         released += 1;
-                        if released % PAGES_AT_ONCE == 0 {
-                            context.spend_locked(u64::from(PAGES_AT_ONCE) * PAGE_COST);
-                        }
+                        context.spend_locked(PAGE_COST);
                     }
                 };
                 let table_of_pages = |table| {

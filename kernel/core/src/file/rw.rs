@@ -521,7 +521,7 @@ fn move_inode<M: Machine>(
 ) -> Result<(), Stop> {
     cursor.resume(call.thread.progress.get())?;
     while cursor.remaining() > 0 {
-        let moved = fs::transfer(call.cpu, inode, claim.start + cursor.done(), write, || cursor.run());
+        let moved = fs::transfer(call.cpu, inode, claim.start + cursor.done(), write, || cursor.piece());
         let len = match moved {
             Ok(len) => len,
             Err(stop) => return move_stopped(call, claim, cursor.done(), stop),

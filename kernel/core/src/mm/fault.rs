@@ -19,13 +19,16 @@ use motet_protocol::{
 
 use super::{late, place::island_for, view, vma};
 use crate::{
-    call::Stop,
+    call::{Stop, cost},
     cpu::Cpu,
+    due,
     registers::{fpga, service},
 };
 
 /// Pages mapped at once around a fault on a file, as far as they are in the page cache (a power of two).
 const AROUND_PAGES: u64 = 16;
+/// Bytes of a page that are copied between two looks at what else is due.
+const COPIED_AT_ONCE: usize = 1024;
 
 /// Makes the page at `address` usable for `access` on this island.
 ///
@@ -320,6 +323,7 @@ fn own_frame<M: Machine>(cpu: &Cpu<M>, home: &Home, vma: &VmaRecord) -> Result<F
 fn zeroed_frame<M: Machine>(cpu: &Cpu<M>, home: &Home, vma: &VmaRecord) -> Result<Frame, Errno> {
     let frame = own_frame(cpu, home, vma)?;
     cpu.zero_frame(frame);
+    due::spend_locked(cpu, cost::bytes(PAGE_SIZE) / 2);
     Ok(frame)
 }
 
@@ -334,10 +338,15 @@ fn private_copy<M: Machine>(
     let Some(cached) = cached else {
         return zeroed_frame(cpu, home, vma);
     };
-    let len = len.min(PAGE_SIZE) as usize;
+    let len = len.min(PAGE_SIZE);
     let frame = own_frame(cpu, home, vma)?;
-    cpu.pool.copy(cached.addr(), frame.addr(), len);
-    cpu.pool.zero(frame.addr().add(len as u64), PAGE_SIZE as usize - len);
+    for at in (0..len).step_by(COPIED_AT_ONCE) {
+        let here = (len - at).min(COPIED_AT_ONCE as u64);
+        cpu.pool.copy(cached.addr().add(at), frame.addr().add(at), here as usize);
+        due::spend_locked(cpu, cost::bytes(here));
+    }
+    cpu.pool.zero(frame.addr().add(len), (PAGE_SIZE - len) as usize);
+    due::spend_locked(cpu, cost::bytes(PAGE_SIZE - len) / 2);
     Ok(frame)
 }
 
@@ -390,6 +399,7 @@ fn map_around<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Home, vma: &
         if residency::insert(cpu, space, home, neighbour, (frame, attr), executes).is_err() {
             return; // the neighbour will fault by itself
         }
+        due::spend_locked(cpu, cost::PAGE);
     }
 }
 

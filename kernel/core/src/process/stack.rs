@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     ability,
-    call::{Call, Stop},
-    mm,
+    call::{Call, Stop, cost},
+    due, mm,
     permission::Identity,
     random,
     tree::limit_of,
@@ -233,6 +233,7 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
             let run =
                 mm::resolve(cpu, self.space, address, Access::Write).map_err(|stop| full(stop.unless_waiting()))?;
             cpu.pool.write(run, &bytes[done..done + here]);
+            due::spend_locked(cpu, cost::PAGE);
             done += here;
         }
         Ok(())

@@ -22,14 +22,12 @@ use motet_protocol::{
 
 use super::accelerators;
 use crate::{
-    call::{Call, cost},
+    call::{BUDGET, Call, cost},
     cpu::Cpu,
     due,
     registers::fpga,
 };
 
-/// After so many pages that are given back the core looks what else is due.
-const PAGES_AT_ONCE: u32 = 16;
 /// What a table costs whose entries are looked at.
 const TABLE: u64 = 5 * cost::FRAME;
 
@@ -143,8 +141,12 @@ fn make_root<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, format: Stage2) ->
         return Some(known);
     }
     let frames = (format.root_bytes() / PAGE_SIZE) as u32;
+    due::spend_locked(cpu, BUDGET);
     let root = alloc_run(cpu, frames, frames).ok()?;
-    (0..frames).for_each(|n| cpu.zero_frame(Frame(root.0 + n)));
+    for frame in root.0..root.0 + frames {
+        cpu.zero_frame(Frame(frame));
+        due::spend_locked(cpu, BUDGET);
+    }
     let code = Stage2::ALL.iter().position(|known| *known == format)?;
     vm.formats[cpu.island().index()].store(code as u8 + 1, Ordering::Relaxed);
     slot.store(root.0, Ordering::Release);
@@ -171,7 +173,11 @@ pub fn enter<M: Machine>(
     (page, frame): (u64, Frame),
     allow: Attr,
 ) -> bool {
-    let mut allocate = || alloc_zeroed_frame_on(cpu, cpu.island().index());
+    let mut allocate = || {
+        let table = alloc_zeroed_frame_on(cpu, cpu.island().index());
+        due::spend_locked(cpu, BUDGET);
+        table
+    };
     if table.map(page, frame, allow, &mut allocate).is_err() {
         release_frame(cpu, frame);
         return false;
@@ -211,8 +217,10 @@ pub fn serve_fault<M: Machine>(
     }
     let index = (region.offset.get() + page - region.start.get()) / PAGE_SIZE;
     let Ok(frame) = fs::page_or_allocate(cpu, inode, index) else { return Found::Exhausted };
+    due::spend_locked(cpu, BUDGET);
     // Whoever wrote instructions there: before the guest can execute any.
     cpu.machine.sync_instructions(frame);
+    due::spend_locked(cpu, BUDGET);
     if enter(cpu, vm, &table, (page, frame), all) { Found::Memory } else { Found::Exhausted }
 }
 
@@ -234,16 +242,12 @@ pub fn end<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
 }
 
 fn dismantle<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, table: &Table<'_, Stage2>, unused: &shootdown::Unused) {
-    let mut released = 0;
     table.dismantle(
         regions(vm).iter().map(|region| region.start.get()..region.end.get()),
         unused,
         |leaf| {
             release_frame(cpu, leaf.frame.named());
-            released += 1;
-            if released % PAGES_AT_ONCE == 0 {
-                due::spend_locked(cpu, u64::from(PAGES_AT_ONCE) * cost::FRAME);
-            }
+            due::spend_locked(cpu, 2 * cost::FRAME);
         },
         |table| {
             release_frame(cpu, table);
