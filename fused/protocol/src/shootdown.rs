@@ -96,7 +96,7 @@ use crate::{
 };
 
 /// What releasing a page costs, and a table whose entries are looked at, in instructions.
-const PAGE_COST: u64 = 500;
+const PAGE_COST: u64 = 250;
 const TABLE_COST: u64 = 2_000;
 
 /// What edits have taken out of the page tables of a space: owned until the shoot-down is complete, and released then.

@@ -13,8 +13,6 @@ use crate::{
 /// Most bytes one call transfers (Linux `MAX_RW_COUNT`).
 pub const TRANSFER_MAX: u64 = 0x7fff_f000;
 const IOVEC_SIZE: u64 = 16;
-/// Bytes that are moved at most between two looks at what else is due.
-const PIECE: usize = 1024;
 /// Entries of a vector that are looked at together.
 const ENTRIES_AT_ONCE: usize = 16;
 /// What a buffer costs, however short it is.
@@ -107,7 +105,7 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
     /// `EFAULT`, `ENOMEM`; [`Stop::Page`].
     #[inline(always)]
     pub fn piece(&mut self) -> Result<Run, Stop> {
-        self.run().map(|(run, len)| (run, len.min(PIECE)))
+        self.run().map(|(run, len)| (run, len.min(self.call.cpu.due.piece_bytes())))
     }
 
     /// All remaining bytes as at most two runs; `None` when they are more.

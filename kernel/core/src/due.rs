@@ -126,6 +126,9 @@ pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool 
 
 /// This core works on until so much is done again.
 pub fn begin_budget<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.due.is_urgent_expected() {
+        cpu.due.forget_urgent(cpu.now_ns());
+    }
     cpu.due.renew_budget();
     M::mark::<{ marks::LOOK }>();
 }

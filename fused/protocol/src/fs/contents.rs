@@ -69,7 +69,7 @@ pub fn transfer<E: From<Errno>>(
 }
 
 /// What a new page costs, in instructions.
-const ALLOCATED: u64 = 1_000;
+const ALLOCATED: u64 = 500;
 
 /// Calls `each` with the pieces of pool memory behind `len` bytes of the file from `offset`, page by page, the inode
 /// locked. Reading stops at the end of the file and shows holes as `None`; writing fills holes and extends the file.

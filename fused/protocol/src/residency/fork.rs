@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What giving a page to a child costs, in instructions.
-const PAGE_COST: u64 = 500;
+const PAGE_COST: u64 = 250;
 
 /// Lets `each` copy ranges from a space to a child of its own, which nobody uses yet and whose home is the actor's island. The
 /// parent's lock is held. When this returns, no core can store to pages that both have.

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What releasing a page costs, and a table whose entries are looked at, in instructions.
-const PAGE_COST: u64 = 500;
+const PAGE_COST: u64 = 250;
 const TABLE_COST: u64 = 1_000;
 
 /// An island's page table of a space, if it has one.

@@ -4,18 +4,27 @@ use core::cell::Cell;
 
 use motet_hal::Interrupts;
 
-use super::BUDGET;
+use super::{BUDGET, cost};
+
+/// What an urgent guest waits for at most where bytes are copied.
+const PIECE_BYTES: usize = 1024;
+/// After a deadline that an urgent guest was expected for, the core looks often for so long still.
+const URGENT_LATE_NS: u64 = 1_000_000;
 
 /// Interrupts that were taken and not acted on yet, and the budget.
 pub struct DueCore {
     deferred: Cell<Interrupts>,
     /// What is done before the next look, in instructions, roughly.
     budget: Cell<u64>,
+    /// What is done between two looks.
+    whole_budget: Cell<u64>,
+    /// When the last timer of an urgent guest fires that has been set on this core, in machine time.
+    urgent_ns: Cell<u64>,
 }
 
 impl Default for DueCore {
     fn default() -> Self {
-        Self { deferred: Cell::new(Interrupts::EMPTY), budget: Cell::new(BUDGET) }
+        Self { deferred: Cell::new(Interrupts::EMPTY), budget: Cell::new(BUDGET), whole_budget: Cell::new(BUDGET), urgent_ns: Cell::new(0) }
     }
 }
 
@@ -47,7 +56,7 @@ impl DueCore {
     /// User code ran, or this core has looked what is due.
     #[inline(always)]
     pub fn renew_budget(&self) {
-        self.budget.set(BUDGET);
+        self.budget.set(self.whole_budget.get());
     }
 
     /// Work was done that has cost this much. `true`: the budget is used up.
@@ -56,6 +65,33 @@ impl DueCore {
         let left = self.budget.get().saturating_sub(cost);
         self.budget.set(left);
         left == 0
+    }
+
+    /// An urgent guest waits on this core for its timer, which fires at `deadline_ns`, in machine time: the core looks often until then.
+    #[inline(always)]
+    pub fn expect_urgent(&self, deadline_ns: u64) {
+        self.urgent_ns.set(deadline_ns.max(self.urgent_ns.get()));
+        self.whole_budget.set(cost::STEP);
+    }
+
+    /// The core looks no longer so often, if that timer is long past at `now_ns`; with `u64::MAX`: a guest has ended. Others say again that they wait.
+    pub fn forget_urgent(&self, now_ns: u64) {
+        if now_ns > self.urgent_ns.get().saturating_add(URGENT_LATE_NS) {
+            self.urgent_ns.set(0);
+            self.whole_budget.set(BUDGET);
+        }
+    }
+
+    /// Bytes that are moved at most between two looks, as far as they are moved at once.
+    #[inline(always)]
+    pub fn piece_bytes(&self) -> usize {
+        if self.is_urgent_expected() { PIECE_BYTES } else { usize::MAX }
+    }
+
+    /// Whether the core looks often.
+    #[inline(always)]
+    pub fn is_urgent_expected(&self) -> bool {
+        self.whole_budget.get() != BUDGET
     }
 
     /// Whether it is used up.

@@ -27,8 +27,6 @@ use crate::{
 
 /// Pages mapped at once around a fault on a file, as far as they are in the page cache (a power of two).
 const AROUND_PAGES: u64 = 16;
-/// Bytes of a page that are copied between two looks at what else is due.
-const COPIED_AT_ONCE: usize = 1024;
 
 /// Makes the page at `address` usable for `access` on this island.
 ///
@@ -323,7 +321,7 @@ fn own_frame<M: Machine>(cpu: &Cpu<M>, home: &Home, vma: &VmaRecord) -> Result<F
 fn zeroed_frame<M: Machine>(cpu: &Cpu<M>, home: &Home, vma: &VmaRecord) -> Result<Frame, Errno> {
     let frame = own_frame(cpu, home, vma)?;
     cpu.zero_frame(frame);
-    due::spend_locked(cpu, cost::bytes(PAGE_SIZE) / 2);
+    due::spend_locked(cpu, cost::bytes(PAGE_SIZE));
     Ok(frame)
 }
 
@@ -338,15 +336,15 @@ fn private_copy<M: Machine>(
     let Some(cached) = cached else {
         return zeroed_frame(cpu, home, vma);
     };
-    let len = len.min(PAGE_SIZE);
+    let len = len.min(PAGE_SIZE) as usize;
     let frame = own_frame(cpu, home, vma)?;
-    for at in (0..len).step_by(COPIED_AT_ONCE) {
-        let here = (len - at).min(COPIED_AT_ONCE as u64);
-        cpu.pool.copy(cached.addr().add(at), frame.addr().add(at), here as usize);
-        due::spend_locked(cpu, cost::bytes(here));
+    for at in (0..len).step_by(cpu.due.piece_bytes()) {
+        let here = (len - at).min(cpu.due.piece_bytes());
+        cpu.pool.copy(cached.addr().add(at as u64), frame.addr().add(at as u64), here);
+        due::spend_locked(cpu, cost::bytes(here as u64));
     }
-    cpu.pool.zero(frame.addr().add(len), (PAGE_SIZE - len) as usize);
-    due::spend_locked(cpu, cost::bytes(PAGE_SIZE - len) / 2);
+    cpu.pool.zero(frame.addr().add(len as u64), PAGE_SIZE as usize - len);
+    due::spend_locked(cpu, cost::bytes((PAGE_SIZE as usize - len) as u64));
     Ok(frame)
 }
 

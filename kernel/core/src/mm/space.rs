@@ -221,7 +221,7 @@ pub fn fork<M: Machine>(
 ) -> Result<(), Errno> {
     let child = create_for(cpu, cpu.island(), parent.fat.get() != 0)?;
     made(child);
-    due::spend_locked(cpu, BUDGET);
+    due::spend_locked(cpu, cost::STEP);
     let guard = lock_without_transfers(cpu, parent);
     // It may compute for long, or wait for whoever forks.
     if registers::has_devices(cpu, parent) {

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     ability,
-    call::{self, BUDGET, Call, PATH_MAX, Stop, SysResult},
+    call::{self, BUDGET, Call, PATH_MAX, Stop, SysResult, cost},
     chain,
     cpu::Cpu,
     cputime, due, file, handover,
@@ -67,16 +67,16 @@ fn execute<M: Machine>(
     }
     let mut path = file::Path::new();
     path.read_user(call, path_at)?;
-    call.serve_due(BUDGET);
+    call.serve_due(cost::STEP);
     let mut prefix = Prefix::new();
     let program = find_program(call, dirfd, path.as_bytes(), flags, &mut prefix)?;
-    call.serve_due(BUDGET);
+    call.serve_due(cost::STEP);
     let owned = {
         let _guard = lock(call.cpu, &program.inode().lock);
         Owned::of(program.inode())
     };
     let identity = Identity::after_exec(call.process, &owned);
-    call.serve_due(BUDGET);
+    call.serve_due(cost::STEP);
     let refuse = |refusal: Refusal| refusal.say(call.cpu, prefix.program(path.as_bytes()));
     let wished = Isa::from_raw(call.process.start_isa.load(Ordering::Relaxed));
     let mut headers = NO_HEADERS;
@@ -84,9 +84,9 @@ fn execute<M: Machine>(
     call.serve_due(BUDGET);
     let island = island_for(call, executable.isa).map_err(refuse)?;
     let length = length_for(call, &executable, program.inode()).map_err(refuse)?;
-    call.serve_due(BUDGET);
+    call.serve_due(cost::STEP);
     let strings = Strings::new(call, arguments_at, environment_at, &prefix)?;
-    call.serve_due(BUDGET);
+    call.serve_due(cost::STEP);
     let name = ToldName::of(dirfd, path.as_bytes());
     let built = build(call, &executable, program.inode(), (&strings, name), island, identity);
     let waits = |refusal: &Refusal| matches!(refusal, Refusal::Later);
@@ -163,7 +163,7 @@ fn find_program<'c, M: Machine>(
     prefix: &mut Prefix,
 ) -> Result<fs::Held<'c, Cpu<M>>, Errno> {
     let mut program = file::open_executable(call, dirfd, path, flags)?;
-    call.serve_due(BUDGET);
+    call.serve_due(cost::STEP);
     for _ in 0..=SCRIPTS_MAX {
         let mut line = [0; SCRIPT_LINE_MAX];
         let len = fs::read_bytes(call.cpu, program.inode(), 0, &mut line);
@@ -252,7 +252,7 @@ fn fill<M: Machine>(
     identity: Identity,
 ) -> Result<Image, Refusal> {
     let cpu = call.cpu;
-    call.serve_due(BUDGET);
+    call.serve_due(cost::STEP);
     let places = Places::choose(cpu, call.process, identity);
     space.mmap_top.set(places.mappings_top);
     let program = executable.map(cpu, space, inode, places.program_bias)?;
@@ -268,7 +268,7 @@ fn fill<M: Machine>(
                 if matches!(errno, Errno::ENOEXEC | Errno::EOPNOTSUPP) { Errno::ELIBBAD } else { errno }
             };
             let mut headers = NO_HEADERS;
-            call.serve_due(BUDGET);
+            call.serve_due(cost::STEP);
             let interpreter = Executable::read(cpu, file.inode(), None, &mut headers).map_err(bad)?;
             if interpreter.isa != executable.isa {
                 return Err(Errno::ELIBBAD.into());
@@ -285,10 +285,10 @@ fn fill<M: Machine>(
     call.serve_due(BUDGET);
     let builder = StackBuilder { call, space, isa: executable.isa, identity, name, top: places.stack_top };
     builder.map_stubs(space.fat.get() != 0, node)?;
-    call.serve_due(BUDGET);
+    call.serve_due(cost::STEP);
     let entry = interpreter.as_ref().map_or(program.entry, |interpreter| interpreter.entry);
     let stack = builder.build(strings, &program, interpreter.as_ref())?;
-    call.serve_due(BUDGET);
+    call.serve_due(cost::STEP);
     mm::for_each_vma(cpu, space, |vma| {
         if vma.flags.get() & VMA_STACK != 0 {
             vma.node.set(0);
@@ -333,13 +333,13 @@ fn commit<M: Machine>(
     let (cpu, thread, process) = (call.cpu, call.thread, call.process);
     mm::deactivate(cpu);
     mm::release(cpu, super::replace_space(cpu, process, cpu.raw(image.space)));
-    due::spend_locked(cpu, BUDGET);
+    due::spend_locked(cpu, cost::STEP);
     file::close_on_exec(cpu, process);
     service::release_of_thread(cpu, thread);
     file::set_executable(cpu, process, inode);
-    due::spend_locked(cpu, BUDGET);
+    due::spend_locked(cpu, cost::STEP);
     signal::reset_for_exec(cpu, process);
-    due::spend_locked(cpu, BUDGET);
+    due::spend_locked(cpu, cost::STEP);
     for word in &thread.altstack {
         word.set(0);
     }
@@ -362,7 +362,7 @@ fn commit<M: Machine>(
         of_thread.store(byte, Ordering::Relaxed);
     }
     become_leader(cpu, thread, process);
-    due::spend_locked(cpu, BUDGET);
+    due::spend_locked(cpu, cost::STEP);
     let _tree = lock_tree(cpu);
     take_identity(call, image.identity, inode);
     // Signals that a child has chosen for its end were meant for the program before.

@@ -12,7 +12,7 @@ use motet_protocol::{Context, groups, slab, threads, timer, wait};
 
 use crate::{
     ability,
-    call::{BUDGET, Call, Stop, SysResult, cost},
+    call::{Call, Stop, SysResult, cost},
     chain::{self, stack},
     console,
     cpu::Cpu,
@@ -83,10 +83,11 @@ pub fn end_thread<M: Machine>(
     status: u32,
 ) {
     let isa = registers::frame_isa(&thread.frame);
-    due::spend_locked(cpu, BUDGET);
+    due::spend_locked(cpu, cost::STEP);
     futex::release_of_thread(&Call { cpu, thread, process, args: [0; 6], isa });
     service::release_of_thread(cpu, thread);
-    due::spend_locked(cpu, BUDGET);
+    cpu.due.forget_urgent(u64::MAX);
+    due::spend_locked(cpu, cost::STEP);
     cputime::charge(cpu, thread);
     wait::finish(cpu, thread);
     timer::disarm(cpu, &thread.timer);

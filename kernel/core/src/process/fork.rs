@@ -22,7 +22,7 @@ use motet_protocol::{Context, groups, memory, run_queue, slab, threads, wait};
 use super::{limits, schedule};
 use crate::{
     ability, balance,
-    call::{BUDGET, Call, Stop, SysResult},
+    call::{Call, Stop, SysResult, cost},
     chain,
     cpu::Cpu,
     due, file, handover, mm,
@@ -127,9 +127,9 @@ fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
         call.await_pages(spec.child_tid, 4)?;
     }
     limits::check_number(call)?;
-    due::spend_locked(call.cpu, BUDGET);
+    due::spend_locked(call.cpu, cost::STEP);
     let thread = new_thread(call, spec)?;
-    due::spend_locked(call.cpu, BUDGET);
+    due::spend_locked(call.cpu, cost::STEP);
     let child = if flags & CLONE_THREAD != 0 {
         thread.process.store(call.cpu.raw(call.process), Ordering::Relaxed);
         Ok(None)
@@ -273,9 +273,9 @@ fn new_process<M: Machine>(
         mm::fork(cpu, space, own)
     };
     let parts = space.and_then(|()| {
-        due::spend_locked(cpu, BUDGET);
+        due::spend_locked(cpu, cost::STEP);
         child.actions.set(cpu.raw(actions_for_child(cpu, parent, spec.flags)?));
-        due::spend_locked(cpu, BUDGET);
+        due::spend_locked(cpu, cost::STEP);
         file::files_for_child(cpu, parent, child, spec.flags & CLONE_FILES != 0)
     });
     match parts {
@@ -333,7 +333,7 @@ fn enter<M: Machine>(
     child: Option<&'static ProcessRecord>,
 ) -> Result<u32, Errno> {
     let cpu = call.cpu;
-    due::spend_locked(cpu, BUDGET);
+    due::spend_locked(cpu, cost::STEP);
     let Some(tid) = threads::register(cpu, thread) else {
         if let Some(child) = child {
             super::exit::discard(cpu, child);

@@ -87,7 +87,7 @@ impl<'h> Executable<'h> {
         if count == 0 || count > HEADERS_MAX || usize::from(header.e_phentsize) != HEADER_LEN {
             return Err(Refusal::Damaged("number or size of its program headers is wrong"));
         }
-        due::spend_locked(cpu, BUDGET);
+        due::spend_locked(cpu, cost::STEP);
         let headers = &mut room[..count * HEADER_LEN];
         if header.e_phoff.checked_add(headers.len() as u64).is_none()
             || fs::read_bytes(cpu, inode, header.e_phoff, headers) < headers.len()
@@ -162,7 +162,7 @@ impl<'h> Executable<'h> {
         inode: &'static InodeRecord,
         bias: u64,
     ) -> Result<Loaded, Refusal> {
-        due::spend_locked(cpu, BUDGET);
+        due::spend_locked(cpu, cost::STEP);
         let fat = Fat::find(cpu, self, inode)?;
         // Up to 64 headers have been looked through several times.
         due::spend_locked(cpu, BUDGET);

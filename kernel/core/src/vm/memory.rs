@@ -22,7 +22,7 @@ use motet_protocol::{
 
 use super::accelerators;
 use crate::{
-    call::{BUDGET, Call, cost},
+    call::{Call, cost},
     cpu::Cpu,
     due,
     registers::fpga,
@@ -141,11 +141,11 @@ fn make_root<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, format: Stage2) ->
         return Some(known);
     }
     let frames = (format.root_bytes() / PAGE_SIZE) as u32;
-    due::spend_locked(cpu, BUDGET);
+    due::spend_locked(cpu, cost::STEP);
     let root = alloc_run(cpu, frames, frames).ok()?;
     for frame in root.0..root.0 + frames {
         cpu.zero_frame(Frame(frame));
-        due::spend_locked(cpu, BUDGET);
+        due::spend_locked(cpu, cost::STEP);
     }
     let code = Stage2::ALL.iter().position(|known| *known == format)?;
     vm.formats[cpu.island().index()].store(code as u8 + 1, Ordering::Relaxed);
@@ -175,7 +175,7 @@ pub fn enter<M: Machine>(
 ) -> bool {
     let mut allocate = || {
         let table = alloc_zeroed_frame_on(cpu, cpu.island().index());
-        due::spend_locked(cpu, BUDGET);
+        due::spend_locked(cpu, cost::STEP);
         table
     };
     if table.map(page, frame, allow, &mut allocate).is_err() {
@@ -217,10 +217,10 @@ pub fn serve_fault<M: Machine>(
     }
     let index = (region.offset.get() + page - region.start.get()) / PAGE_SIZE;
     let Ok(frame) = fs::page_or_allocate(cpu, inode, index) else { return Found::Exhausted };
-    due::spend_locked(cpu, BUDGET);
+    due::spend_locked(cpu, cost::STEP);
     // Whoever wrote instructions there: before the guest can execute any.
     cpu.machine.sync_instructions(frame);
-    due::spend_locked(cpu, BUDGET);
+    due::spend_locked(cpu, cost::STEP);
     if enter(cpu, vm, &table, (page, frame), all) { Found::Memory } else { Found::Exhausted }
 }
 
@@ -247,7 +247,7 @@ fn dismantle<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, table: &Table<'_, 
         unused,
         |leaf| {
             release_frame(cpu, leaf.frame.named());
-            due::spend_locked(cpu, 2 * cost::FRAME);
+            due::spend_locked(cpu, cost::FRAME);
         },
         |table| {
             release_frame(cpu, table);

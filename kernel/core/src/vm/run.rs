@@ -23,7 +23,7 @@ use motet_protocol::{
     Context, count,
     fpga::InterfaceId,
     hand::{self, Place},
-    run_queue,
+    run_queue, schedule,
     trace::Kind,
     wait,
 };
@@ -584,7 +584,7 @@ impl<'a, M: Machine> Running<'a, M> {
         let has_come = registers.is_some_and(|id| accelerators::ask(cpu, thread, id));
         match self.next_interrupt() {
             Err(deadline_ns) if !has_come => {
-                thread.deadline_ns.set(deadline_ns);
+                self.wait_until(deadline_ns);
                 Stop::Block
             }
             Ok(()) | Err(_) => {
@@ -602,7 +602,16 @@ impl<'a, M: Machine> Running<'a, M> {
             return false;
         }
         let waits = self.next_interrupt();
-        waits.inspect_err(|&deadline_ns| self.thread.deadline_ns.set(deadline_ns)).is_err()
+        waits.inspect_err(|&deadline_ns| self.wait_until(deadline_ns)).is_err()
+    }
+
+    /// The thread's wait will end at `deadline_ns`, by the machine's time: 0, at no time of its own.
+    #[inline(always)]
+    fn wait_until(&self, deadline_ns: u64) {
+        self.thread.deadline_ns.set(deadline_ns);
+        if deadline_ns != 0 && schedule::of(self.thread).is_realtime() {
+            self.cpu.due.expect_urgent(deadline_ns);
+        }
     }
 
     /// Whether a guest that waits has an interrupt to take; if not, when its timer fires, by the machine's time: 0, it does not.
