@@ -85,7 +85,7 @@ pool_struct! {
         352 pub flock: Cell32,
         /// Linux's `F_SEAL_*`, with `F_SEAL_SEAL` inverted: what was not made for it (0) takes no seals. Changed under `lock`.
         356 pub seals: AtomicU32,
-        /// Byte ranges that are locked: the first [`RangeRecord`] (pool address), 0: none.
+        /// Byte ranges that are locked: the top [`RangeRecord`] of a tree (pool address), 0: none.
         360 pub ranges: Cell64,
         /// `LATE_*`: whether its pages arrive when they are written (`/dev/late`).
         368 pub late: AtomicU32,
@@ -264,20 +264,24 @@ pool_struct! {
 
 pool_struct! {
     /// A locked byte range of a file. Guarded by the inode's lock.
-    pub struct RangeRecord: size 64, align 64 {
-        /// Next of the same file (pool address).
-        0 pub next: Cell64,
+    pub struct RangeRecord: size 128, align 64 {
+        /// Among those of the file, by first byte.
+        0 pub links: TreeLinks,
         /// First byte.
-        8 pub start: Cell64,
+        24 pub start: Cell64,
         /// Last byte; `i64::MAX`: to the end, wherever that is.
-        16 pub end: Cell64,
+        32 pub end: Cell64,
         /// Who has it: a [`FilesRecord`] or a [`FileRecord`] (pool address).
-        24 pub owner: Cell64,
+        40 pub owner: Cell64,
         /// 1: nobody else has any of it; 0: others may read.
-        32 pub write: Cell32,
+        48 pub write: Cell32,
         /// Process id, as programs are told; `u32::MAX` for an open file's.
-        36 pub pid: Cell32,
-        40 _pad: [Cell64; 3],
+        52 pub pid: Cell32,
+        /// The greatest `end` of it and those below it.
+        56 pub end_max: Cell64,
+        /// The file (pool address of its [`InodeRecord`]). Not 0 from before it is in the tree until it is out.
+        64 pub inode: Cell64,
+        72 _pad: [Cell64; 7],
     }
 }
 

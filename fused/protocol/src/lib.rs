@@ -25,6 +25,7 @@ pub mod noncoherent;
 pub mod orphans;
 pub mod pipe;
 pub mod range_tree;
+pub mod ranges;
 pub mod ready;
 pub mod recover;
 pub mod rejoin;

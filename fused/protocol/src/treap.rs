@@ -14,11 +14,17 @@ use crate::Context;
 
 /// An object that is in a tree.
 pub trait TreeNode: PoolSafe {
+    /// Whether it says something of all objects below it, too, and [`sum`](Self::sum) is called when these have changed.
+    const IS_SUMMED: bool = false;
+
     /// Its place there.
     fn links(&self) -> &TreeLinks;
 
     /// Whether it comes before another one. Of equal ones, that which was entered first does.
     fn is_before(&self, other: &Self) -> bool;
+
+    /// Makes what it says of all below it from what those right below it say.
+    fn sum(&self, _left: Option<&Self>, _right: Option<&Self>) {}
 }
 
 /// A tree, by the word that names its top (0: it is empty).
@@ -86,6 +92,7 @@ impl<'a, C: Context, N: TreeNode + 'static> Tree<'a, C, N> {
         links.right.set(0);
         links.above.set(above.map_or(0, |above| self.context.raw(above)));
         place.set(self.context.raw(node));
+        self.sum_up(node);
         let priority = self.priority(node);
         while let Some(above) = self.node(links.above.get()).filter(|above| self.priority(above) < priority) {
             self.lift(node, above);
@@ -107,6 +114,9 @@ impl<'a, C: Context, N: TreeNode + 'static> Tree<'a, C, N> {
         self.replace(node, below.map_or(0, |below| self.context.raw(below)));
         if let Some(below) = below {
             below.links().above.set(links.above.get());
+        }
+        if let Some(above) = self.node(links.above.get()) {
+            self.sum_up(above);
         }
     }
 
@@ -162,6 +172,24 @@ impl<'a, C: Context, N: TreeNode + 'static> Tree<'a, C, N> {
         }
         from.set(raw_above);
         links_above.above.set(raw);
+        self.sum(above);
+        self.sum(node);
+    }
+
+    /// What an object and all above it say of those below them, has changed.
+    fn sum_up(&self, node: &'static N) {
+        let mut at = Some(node).filter(|_| N::IS_SUMMED);
+        while let Some(node) = at {
+            self.sum(node);
+            at = self.node(node.links().above.get());
+        }
+    }
+
+    #[inline(always)]
+    fn sum(&self, node: &'static N) {
+        if N::IS_SUMMED {
+            node.sum(self.node(node.links().left.get()), self.node(node.links().right.get()));
+        }
     }
 
     /// Has who names an object from above name another one.

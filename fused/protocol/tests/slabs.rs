@@ -45,7 +45,7 @@ fn what_many_objects_took_goes_back_in_any_order() {
     // As they came, the other way round, and one of each frame after the other.
     all_go_back::<InodeRecord>(1000, |step, _| step);
     all_go_back::<EntryRecord>(1000, |step, count| count - 1 - step);
-    all_go_back::<RangeRecord>(1000, |step, count| step % 1000 * 64 + step / 1000 % (count / 1000));
+    all_go_back::<RangeRecord>(1000, |step, count| step % 1000 * 32 + step / 1000 % (count / 1000));
     all_go_back::<ThreadRecord>(1000, |step, _| step);
 }
 

@@ -5,9 +5,12 @@ mod files_support;
 use std::collections::BTreeMap;
 
 use files_support::Actor;
-use motet_layout::{EpollRecord, FileRecord, ProcessRecord, SocketRecord, TimerNode, WatchRecord, sync::Ordering};
+use motet_layout::{
+    EpollRecord, FileRecord, InodeRecord, ProcessRecord, RangeRecord, SocketRecord, TimerNode, WatchRecord,
+    sync::Ordering,
+};
 use motet_protocol::{
-    Context, bound, groups,
+    Context, bound, groups, ranges,
     recover::recover,
     slab::{self, SlabObject},
     treap::Tree,
@@ -15,7 +18,7 @@ use motet_protocol::{
 };
 use proptest::prelude::*;
 
-const POOL: u64 = 32 << 20;
+const POOL: u64 = 64 << 20;
 
 fn actor() -> Actor {
     let actor = Actor::new(POOL).on_core(0);
@@ -107,6 +110,54 @@ proptest! {
             groups::for_each(&actor, group, |process| found.push(process.pid.get()));
             prop_assert_eq!(&found, &members);
             prop_assert_eq!(groups::any(&actor, group).is_some(), !members.is_empty());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn ranges_that_meet_others_are_found(steps in prop::collection::vec((0..4_u8, 0..40_usize, 0..60_u64, 0..12_u64), 0..200)) {
+        let actor = actor();
+        let inode: &InodeRecord = make(&actor);
+        let records: Vec<&'static RangeRecord> = (0..40).map(|_| make(&actor)).collect();
+        let mut all: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        for (step, index, start, len) in steps {
+            let (range, end) = (records[index], start + len);
+            match (step, all.contains_key(&index)) {
+                (0, false) => {
+                    range.start.set(start);
+                    range.end.set(end);
+                    ranges::enter(&actor, inode, range);
+                    all.insert(index, (start, end));
+                }
+                (1, true) => {
+                    ranges::leave(&actor, inode, range);
+                    all.remove(&index);
+                }
+                (2, true) => {
+                    ranges::resize(&actor, inode, range, start, end);
+                    all.insert(index, (start, end));
+                }
+                (3, true) => {
+                    inode.ranges.set(0);
+                    let lock = actor.pool().addr_of(&inode.lock);
+                    prop_assert!(recover(&actor, motet_layout::LockClass::Inode, lock));
+                }
+                _ => {}
+            }
+            let mut wanted: Vec<(u64, u64)> =
+                all.values().copied().filter(|range| range.0 <= end && start <= range.1).collect();
+            wanted.sort_unstable();
+            let found = std::iter::successors(ranges::first(&actor, inode, start, end), |range| {
+                ranges::next(&actor, range, start, end)
+            });
+            let mut found: Vec<(u64, u64)> = found.map(|range| (range.start.get(), range.end.get())).collect();
+            prop_assert!(found.is_sorted_by_key(|range| range.0));
+            found.sort_unstable();
+            prop_assert_eq!(found, wanted);
+            prop_assert_eq!(inode.range_count.get() as usize, all.len());
         }
     }
 }

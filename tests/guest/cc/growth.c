@@ -363,6 +363,35 @@ static void use_holder(long count) {
     MUST(flock(file, LOCK_EX | LOCK_NB) == -1 && flock(file, LOCK_UN) == 0 && flock(file, LOCK_SH) == 0);
 }
 
+static void lock_byte(int command, int kind, long at) {
+    struct flock one = {.l_type = (short)kind, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
+    MUST(fcntl(file, command, &one) == 0);
+}
+
+static void make_ranges(long from, long to) {
+    if (from == 0) MUST((file = open("/tmp/ranges", O_RDWR | O_CREAT, 0600)) >= 0);
+    for (long k = from; k < to; k++) lock_byte(F_SETLK, F_WRLCK, 2 * k);
+}
+
+static void use_range(long count) {
+    lock_byte(F_SETLK, F_UNLCK, count / 2 * 2);
+    lock_byte(F_SETLK, F_WRLCK, count / 2 * 2);
+    lock_byte(F_GETLK, F_WRLCK, count / 2 * 2 + 1);
+}
+
+/* Each open file has a byte. */
+static void make_shares(long from, long to) {
+    for (long k = from; k < to; k++) {
+        MUST((file = open("/tmp/shares", O_RDWR | O_CREAT, 0600)) >= 0);
+        lock_byte(F_OFD_SETLK, F_RDLCK, k);
+    }
+}
+
+static void use_share(long count) {
+    lock_byte(F_OFD_SETLK, F_UNLCK, count - 1);
+    lock_byte(F_OFD_SETLK, F_RDLCK, count - 1);
+}
+
 /* Interest lists. A watch is of a file and of the number under which it was added, and stays when that is closed: so there may be many. */
 
 enum { NUMBERS = 3000 };
@@ -522,6 +551,8 @@ static const struct {
     {"descriptors behind a gap", 3500, 3500, make_descriptors, use_gap},
     {"readers of a pipe", 3000, 3000, make_readers, use_reader},
     {"holders of a lock", 3000, 3000, make_holders, use_holder},
+    {"locked ranges", 4000, 4000, make_ranges, use_range},
+    {"locked ranges of many", 3000, 3000, make_shares, use_share},
     {"files in an interest list", 10000, 100000, make_interests, use_watch},
     {"ready files in an interest list", 10000, 100000, make_events, use_watch},
     {"lists that watch a file", 10000, 100000, make_watchers, use_watch},

@@ -19,7 +19,7 @@ use core::ops::Deref;
 use motet_layout::sync::Ordering;
 
 use motet_abi::Errno;
-use motet_layout::{EntryRecord, InodeRecord, PipeRecord, RangeRecord};
+use motet_layout::{EntryRecord, InodeRecord, PipeRecord};
 
 pub use contents::{
     FILE_SIZE_MAX, Piece, for_each_run, give_back, punch, punch_some, read_bytes, reserve, transfer, truncate,
@@ -32,7 +32,7 @@ pub use directory::{
 pub use pages::{absent_pages, has_page, page, page_or_allocate};
 pub use rename::{Replace, rename};
 
-use crate::{Context, fpga, pipe, service, slab, wait};
+use crate::{Context, fpga, pipe, ranges, service, slab, wait};
 
 /// The bits of a mode that hold the file's type.
 pub const TYPE_MASK: u32 = 0o170_000;
@@ -269,7 +269,5 @@ pub(crate) fn recover(context: &impl Context, inode: &'static InodeRecord) {
     if is_directory(inode) {
         directory::recover(context, inode);
     }
-    let first = context.object::<RangeRecord>(inode.ranges.get());
-    let ranges = core::iter::successors(first, |range| context.object(range.next.get()));
-    inode.range_count.set(ranges.count() as u32);
+    ranges::recover(context, inode);
 }

@@ -1,14 +1,14 @@
 //! Byte-range locks (`fcntl`): of processes, and of open file descriptions.
 //!
-//! An inode has a list of the ranges that are locked, each with its owner: a descriptor table (the threads of a process), or
+//! An inode has a tree of the ranges that are locked (`motet_protocol::ranges`), each with its owner: a descriptor table (the threads of a process), or
 //! an open file. A table's go when any descriptor of the file is closed in it, as POSIX has it; an open file's go with
 //! its last descriptor. Both look for locks only if they have ever had one. Who would wait for itself is told ([`deadlock`]). Who sets a lock looks at
-//! all of the file, so a file has no more than [`RANGES_MAX`].
+//! all that meet it, so a file has no more than [`RANGES_MAX`].
 
 use motet_abi::{Errno, file::*, wire::Wire};
 use motet_hal::Machine;
 use motet_layout::{FileRecord, FilesRecord, InodeRecord, RangeRecord, sync::Ordering};
-use motet_protocol::{Context, lock::lock, slab, wait};
+use motet_protocol::{Context, lock::lock, ranges, slab, wait};
 
 use super::{deadlock, description::OpenFile, table};
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 /// What looking at a lock costs.
 const RANGE_COST: u64 = 25;
 
-/// Locked ranges of a file. Linux has no such limit, but looks at all of them, too: there, a hundred thousand locks take minutes.
+/// Locked ranges of a file. Linux has no such limit, but looks at all of them: there, a hundred thousand locks take minutes.
 const RANGES_MAX: u32 = 4096;
 
 /// What is asked for: bytes `start..=end`, of an owner.
@@ -136,11 +136,11 @@ fn test<M: Machine>(call: &Call<M>, file: &OpenFile<M>, wanted: Wanted, of_file:
     let Some(inode) = file.inode() else { return Ok(None) };
     let _guard = lock(call.cpu, &inode.lock);
     let is_meant = |range: &&'static RangeRecord| match asks_for_own {
-        true => range.owner.get() == wanted.owner && overlaps(range, wanted),
+        true => range.owner.get() == wanted.owner,
         false => conflicts(range, wanted),
     };
-    let in_the_way = ranges(call.cpu, inode).filter(is_meant);
-    Ok(in_the_way.min_by_key(|range| range.start.get()).map(|range| Flock {
+    let in_the_way = meeting(call.cpu, inode, wanted.start, wanted.end).find(is_meant);
+    Ok(in_the_way.map(|range| Flock {
         l_type: range.kind(),
         l_whence: SEEK_SET as i16,
         l_start: range.start.get() as i64,
@@ -157,17 +157,14 @@ fn test<M: Machine>(call: &Call<M>, file: &OpenFile<M>, wanted: Wanted, of_file:
 fn set<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) -> Result<Option<u64>, Errno> {
     let guard = lock(cpu, &inode.lock);
     let (mut divided, mut has_own, mut in_the_way, mut joined, mut joins) = (None, false, None, wanted, 0);
-    for range in ranges(cpu, inode) {
+    for range in meeting(cpu, inode, wanted.start.saturating_sub(1), wanted.end.saturating_add(1)) {
         if wanted.kind != F_UNLCK && conflicts(range, wanted) {
             in_the_way = Some(range.owner.get());
         }
         if range.owner.get() == wanted.owner {
             has_own = true;
             let (start, end) = (range.start.get(), range.end.get());
-            if range.kind() == wanted.kind
-                && start <= wanted.end.saturating_add(1)
-                && wanted.start <= end.saturating_add(1)
-            {
+            if range.kind() == wanted.kind {
                 (joined.start, joined.end) = (joined.start.min(start), joined.end.max(end));
                 joins += 1;
             } else if start < wanted.start && wanted.end < end {
@@ -198,13 +195,13 @@ fn set<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) ->
     };
     if let (Some(range), Some(rest)) = (divided, rest) {
         rest.set(Wanted { start: wanted.end + 1, end: range.end.get(), kind: range.kind(), ..wanted });
-        link(cpu, inode, rest);
-        range.end.set(wanted.start - 1);
+        ranges::enter(cpu, inode, rest);
+        ranges::resize(cpu, inode, range, range.start.get(), wanted.start - 1);
     }
     cut(cpu, inode, joined);
     if let Some(new) = new {
         new.set(joined);
-        link(cpu, inode, new);
+        ranges::enter(cpu, inode, new);
     }
     drop(guard);
     wait::wake(cpu, &inode.flock_waiters);
@@ -213,28 +210,22 @@ fn set<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) ->
 
 /// Takes the range out of the owner's locks, none of which reaches over both of its ends. The inode's lock is held.
 fn cut<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) {
-    let mut before: Option<&'static RangeRecord> = None;
-    let mut at = cpu.object::<RangeRecord>(inode.ranges.get());
+    let mut at = ranges::first(cpu, inode, wanted.start, wanted.end);
     while let Some(range) = at {
-        at = cpu.object(range.next.get());
+        at = ranges::next(cpu, range, wanted.start, wanted.end);
         due::spend_locked(cpu, RANGE_COST);
         let (start, end) = (range.start.get(), range.end.get());
-        if range.owner.get() == wanted.owner && start <= wanted.end && wanted.start <= end {
-            if start < wanted.start {
-                range.end.set(wanted.start - 1);
-            } else if end > wanted.end {
-                range.start.set(wanted.end + 1);
-            } else {
-                match before {
-                    Some(before) => before.next.set(range.next.get()),
-                    None => inode.ranges.set(range.next.get()),
-                }
-                inode.range_count.set(inode.range_count.get().saturating_sub(1));
-                slab::free(cpu, range);
-                continue;
-            }
+        if range.owner.get() != wanted.owner {
+            continue;
         }
-        before = Some(range);
+        if start < wanted.start {
+            ranges::resize(cpu, inode, range, start, wanted.start - 1);
+        } else if end > wanted.end {
+            ranges::resize(cpu, inode, range, wanted.end + 1, end);
+        } else {
+            ranges::leave(cpu, inode, range);
+            slab::free(cpu, range);
+        }
     }
 }
 
@@ -247,17 +238,17 @@ fn overlaps(range: &RangeRecord, wanted: Wanted) -> bool {
     range.start.get() <= wanted.end && wanted.start <= range.end.get()
 }
 
-fn ranges<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord) -> impl Iterator<Item = &'static RangeRecord> {
-    core::iter::successors(cpu.object::<RangeRecord>(inode.ranges.get()), |range| {
+/// Locks that have any of the bytes `start..=end`, by their first bytes. The inode's lock is held.
+fn meeting<M: Machine>(
+    cpu: &Cpu<M>,
+    inode: &InodeRecord,
+    start: u64,
+    end: u64,
+) -> impl Iterator<Item = &'static RangeRecord> {
+    core::iter::successors(ranges::first(cpu, inode, start, end), move |range| {
         due::spend_locked(cpu, RANGE_COST);
-        cpu.object(range.next.get())
+        ranges::next(cpu, range, start, end)
     })
-}
-
-fn link<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord, range: &'static RangeRecord) {
-    range.next.set(inode.ranges.get());
-    inode.ranges.set(cpu.raw(range));
-    inode.range_count.set(inode.range_count.get() + 1);
 }
 
 /// A record in the words of `fcntl`.
