@@ -18,7 +18,7 @@ use motet_protocol::{
 };
 use proptest::prelude::*;
 
-const POOL: u64 = 64 << 20;
+const POOL: u64 = 32 << 20;
 
 fn actor() -> Actor {
     let actor = Actor::new(POOL).on_core(0);

@@ -159,7 +159,7 @@ fn prints_above_calls() -> Result<(), String> {
 /// Three guests that compute get equal parts of a core, also beside a program that computes. Who sleeps has its turn after theirs.
 fn rounds() -> Result<(), String> {
     let command = "times() { awk '$1 <= 3 { printf \"%d \", $7 }' /proc/vms; }; \
-        parts() { set -- $(times) && sleep 0.9 && set -- $* $(times) && echo $(($4 - $1)) $(($5 - $2)) $(($6 - $3)); }; \
+        parts() { set -- $(times) && sleep 0.4 && set -- $* $(times) && echo $(($4 - $1)) $(($5 - $2)) $(($6 - $3)); }; \
         for n in 1 2 3; do vm run --append spin /in/guest & done; sleep 0.2; parts; \
         (while :; do :; done) & busy=$!; parts; kill $busy; \
         n=0; while [ $n -lt 10 ]; do usleep 1000; n=$((n + 1)); done; parts; vm kill 1; vm kill 2; vm kill 3; wait";
@@ -168,7 +168,7 @@ fn rounds() -> Result<(), String> {
     let are_equal = |line: &str| {
         let parts: Vec<u32> = line.split(' ').filter_map(|part| part.trim().parse().ok()).collect();
         let (least, most) = (parts.iter().min(), parts.iter().max());
-        parts.len() == 3 && least >= Some(&200) && least.zip(most).is_some_and(|(least, most)| most - least <= 40)
+        parts.len() == 3 && least >= Some(&80) && least.zip(most).is_some_and(|(least, most)| most - least <= 40)
     };
     let are_all = output.lines().count() == 3 && output.lines().all(are_equal);
     if are_all { Ok(()) } else { Err(output) }

@@ -24,7 +24,12 @@ pub struct DueCore {
 
 impl Default for DueCore {
     fn default() -> Self {
-        Self { deferred: Cell::new(Interrupts::EMPTY), budget: Cell::new(BUDGET), whole_budget: Cell::new(BUDGET), urgent_ns: Cell::new(0) }
+        Self {
+            deferred: Cell::new(Interrupts::EMPTY),
+            budget: Cell::new(BUDGET),
+            whole_budget: Cell::new(BUDGET),
+            urgent_ns: Cell::new(0),
+        }
     }
 }
 
