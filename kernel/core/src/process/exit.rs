@@ -8,7 +8,7 @@ use motet_layout::{
     PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, THREAD_ENDING, THREAD_ENDS, ThreadRecord,
     WAKE_SIGNAL,
 };
-use motet_protocol::{Context, groups, slab, threads, timer, wait};
+use motet_protocol::{Context, groups, schedule, slab, threads, timer, wait};
 
 use crate::{
     ability,
@@ -86,7 +86,9 @@ pub fn end_thread<M: Machine>(
     due::spend_locked(cpu, cost::STEP);
     futex::release_of_thread(&Call { cpu, thread, process, args: [0; 6], isa });
     service::release_of_thread(cpu, thread);
-    cpu.due.forget_urgent(u64::MAX);
+    if schedule::of(thread).is_realtime() {
+        cpu.due.forget_urgent(u64::MAX);
+    }
     due::spend_locked(cpu, cost::STEP);
     cputime::charge(cpu, thread);
     wait::finish(cpu, thread);
