@@ -1,5 +1,6 @@
 /* What a system call has kept is nothing to the next one, in whatever way the first one has ended: each call of `check` does what it should
-   after each call of `first`. Each of `check` has a process of its own, on one of the instruction sets. */
+   after each call of `first`. Each of `check` has a process of its own, on one of the instruction sets. After a process that was killed in the
+   middle of a call, it is one made right then: it has the kernel's records that the dead one had. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@
 #define PAGE 4096l
 #define MS 1000000l
 #define LONG (60000 * MS)
-enum { PAGES = 16, LEN = PAGES * PAGE, WAIT_MS = 30, FIRSTS_MAX = 64, CHECKS_MAX = 40, PUNCH = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE };
+enum { PAGES = 16, LEN = PAGES * PAGE, WAIT_MS = 30, FIRSTS_MAX = 80, CHECKS_MAX = 40, PUNCH = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE };
 
 /* What the processes have found, in memory that they share. */
 static struct found {
@@ -255,6 +256,56 @@ static long first(int number, const char **name) {
     return 0;
 }
 
+static long write_for_ever(void) {
+    int ends[2];
+    if (pipe(ends) != 0) return -1;
+    while (write(ends[1], many, sizeof many) > 0) {}
+    return -1;
+}
+
+static long lock_file(int command) {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(file, command, &whole);
+}
+
+/* Waits in a call until the process is killed, if that is wanted. Returns the call's name; 0: there are no more. */
+static const char *killed(int number, int is_to_wait) {
+#define KILLED(text, call) if (number-- == 0) return is_to_wait && (call), text ", killed"
+    KILLED("nanosleep", sleep_for(0, LONG));
+    KILLED("poll", poll_for(empty[0], LONG));
+    KILLED("select", select_for(empty[0], LONG));
+    KILLED("epoll", epoll_for(list, LONG));
+    KILLED("futex", futex_for(0, LONG));
+    KILLED("sigtimedwait", signal_for(LONG));
+    KILLED("pause", pause());
+    KILLED("read", read(empty[0], bytes, 1));
+    KILLED("write", write_for_ever());
+    KILLED("open", opened(fifo, O_RDONLY));
+    KILLED("fcntl", lock_file(F_SETLKW));
+    return 0;
+}
+
+static int is_asleep(pid_t process) {
+    char path[40], text[200] = {0};
+    sprintf(path, "/proc/%d/stat", process);
+    int fd = open(path, O_RDONLY);
+    if (fd < 0 || read(fd, text, sizeof text - 1) <= 0) return 1;
+    close(fd);
+    return strstr(text, ") S ") != 0;
+}
+
+/* Has a process be killed in the middle of a call. */
+static void kill_in_call(int number) {
+    pid_t child = fork();
+    if (child == 0) {
+        killed(number, 1);
+        _exit(0);
+    }
+    while (!is_asleep(child)) usleep(500);
+    kill(child, SIGKILL);
+    waitpid(child, 0, 0);
+}
+
 static const char *shown(long result) {
     static char text[16];
     sprintf(text, "%ld", result);
@@ -274,16 +325,23 @@ static const char *shown(long result) {
     }
 }
 
-/* Which of the first calls is made before the one that is checked, by which process. */
+/* Which of the first calls is made before the one that is checked, or has been by a process that is dead; and who checks. */
 static int number, checker;
+static const char *killed_in;
+
+static void note_first(const char *name, const char *result) {
+    strcpy(found[checker].after[number].result, result);
+    strcpy(found[checker].after[number].name, name);
+}
 
 static long make_first(void) {
+    if (killed_in != 0) {
+        note_first(killed_in, "dead");
+        return now_ns();
+    }
     const char *name;
     long result = first(number, &name);
-    if (name != 0) {
-        strcpy(found[checker].after[number].result, shown(result));
-        strcpy(found[checker].after[number].name, name);
-    }
+    if (name != 0) note_first(name, shown(result));
     return now_ns();
 }
 
@@ -403,6 +461,17 @@ static void check_all(void) {
         found[checker].after[number].right = (char)check(checker, &name);
         if (found[checker].after[number].name[0] == 0) break;
         strcpy(found[checker].name, name);
+    }
+    lock_file(F_SETLK);
+    for (int way = 0; killed(way, 0) != 0; way++, number++) {
+        kill_in_call(way);
+        pid_t child = fork();
+        if (child == 0) {
+            killed_in = killed(way, 0);
+            found[checker].after[number].right = (char)check(checker, &name);
+            _exit(0);
+        }
+        waitpid(child, 0, 0);
     }
 }
 
