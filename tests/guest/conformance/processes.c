@@ -281,6 +281,32 @@ static void birth(void) {
         wait(&status);
         say(" | %x", status);
     })
+    T(execveat, "a file in memory that is open for writing", {
+        int from = open("/bin/true", O_RDONLY), fd = memfd_create("program", 0);
+        struct stat whole;
+        fstat(from, &whole);
+        say(" | %d", sendfile(fd, from, 0, whole.st_size) == whole.st_size);
+        if (fork() == 0) {
+            CALL(execveat, fd, "", arguments, none, AT_EMPTY_PATH);
+            _exit(errno);
+        }
+        wait(&status);
+        say(" | %x", status);
+    })
+    T(execve, "scripts that lead to one another", {
+        static char *const names[] = {"/bin/true", "script1", "script2", "script3", "script4", "script5", "script6"};
+        for (int depth = 1; depth <= 6; depth++) {
+            int fd = open(names[depth], O_WRONLY | O_CREAT, 0700);
+            dprintf(fd, "#!%s\n", names[depth - 1]);
+            close(fd);
+            if (fork() == 0) {
+                CALL(execve, names[depth], arguments, none);
+                _exit(errno);
+            }
+            wait(&status);
+            say(" | %x", status);
+        }
+    })
     C(execve, "none", arguments, none)
     C(execve, "file", arguments, none)
     C(execve, "dir", arguments, none)

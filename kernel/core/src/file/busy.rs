@@ -55,6 +55,13 @@ pub fn opened(record: &FileRecord, inode: &InodeRecord, flags: u32) {
     }
 }
 
+/// A description came with its file (`memfd_create`): it does not keep the file from being executed, as on Linux.
+pub fn made<M: Machine>(cpu: &Cpu<M>, record: &FileRecord) {
+    if let Some(inode) = cpu.object::<InodeRecord>(record.inode.get()) {
+        closed(record, inode);
+    }
+}
+
 /// A description of a file ends.
 #[inline(always)]
 pub fn closed(record: &FileRecord, inode: &InodeRecord) {

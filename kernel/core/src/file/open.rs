@@ -397,6 +397,7 @@ pub fn memfd_create<M: Machine>(call: &Call<M>) -> SysResult {
     fs::name_once(call.cpu, inode.inode(), b"memfd:", &name_bytes[..name_len])?;
     seals::prepare(&inode, flags);
     let record = open_inode(call, inode, O_RDWR)?;
+    busy::made(call.cpu, record);
     Ok(table::install(call, record, flags & MFD_CLOEXEC != 0, 0)?)
 }
 

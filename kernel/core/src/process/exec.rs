@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Interpreter scripts that lead to one another.
-const SCRIPTS_MAX: usize = 4;
+const SCRIPTS_MAX: usize = 5;
 /// Bytes of a script's first line that count.
 const SCRIPT_LINE_MAX: usize = 256;
 const AT_FDCWD: i32 = -100;
