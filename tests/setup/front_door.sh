@@ -99,6 +99,21 @@ test_what_is_built_runs_from_a_folder_that_is_gone() {
     [[ ! -s $calls ]]
 }
 
+test_compilers_of_one_word_run_from_anywhere() {
+    local name
+    motet run
+    mkdir -p "$work/a folder"
+    # Also by a link with another name, and where the project's path has spaces.
+    mv "$checkout" "$work/the project" && checkout="$work/the project"
+    for name in cc c++ ld ar ranlib; do
+        ln -sf "$checkout/host/toolchain/bin/motet-$name" "$work/a folder/link"
+        # shellcheck disable=SC2016
+        outcome 0 env "${environment[@]}" bash -c 'cd "$1" && exec ./link -c "a b.c"' bash "$work/a folder"
+        said "ran: $name -c a b.c"
+        [[ $EUID -ne 0 ]] || setpriv --reuid=65534 --clear-groups "$checkout/host/toolchain/bin/motet-$name" >"$work/output"
+    done
+}
+
 test_another_user_runs_what_is_built() {
     [[ $EUID -eq 0 ]] || return 0
     motet run
@@ -315,6 +330,7 @@ make_checkout() {
     local isa
     rm -rf "$checkout" && mkdir -p "$checkout"/{fused,kernel/core,host/toolchain/src,user,.cargo,target/userland/{x86_64,aarch64,riscv64}}
     cp -r "$project/motet" "$project/scripts" "$checkout"
+    cp -r "$project/host/toolchain/bin" "$checkout/host/toolchain"
     printf '[workspace]\nrust-version = "1.88"\n' | tee "$checkout/Cargo.toml" >"$checkout/kernel/core/Cargo.toml"
     touch "$checkout"/{host/toolchain/src/tools.rs,Cargo.lock,.cargo/config.toml}
     for isa in x86_64 aarch64 riscv64; do install -m 755 /dev/null "$checkout/target/userland/$isa/busybox"; done

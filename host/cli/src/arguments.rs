@@ -57,6 +57,10 @@ pub enum Subcommand {
     Cxx(ToolOptions),
     /// Link what `motet cc -c` has made; takes the options of linkers
     Ld(ToolOptions),
+    /// Make an archive of objects of `motet cc -c`; takes the options of `ar`
+    Ar(ToolOptions),
+    /// Write an archive's table of symbols; takes the options of `ranlib`
+    Ranlib(ToolOptions),
     /// Show a program of `motet cc`: its instruction sets, and for each function its pin and sizes
     Objdump(ObjdumpOptions),
     /// Show function, file and line of addresses in a program of `motet cc`, for each instruction set

@@ -75,6 +75,8 @@ fn dispatch(command: Subcommand) -> Result<u8> {
         Subcommand::Cc(options) => toolchain::cc(false, &options.arguments),
         Subcommand::Cxx(options) => toolchain::cc(true, &options.arguments),
         Subcommand::Ld(options) => toolchain::ld(&options.arguments),
+        Subcommand::Ar(options) => toolchain::archiver("ar", &options.arguments),
+        Subcommand::Ranlib(options) => toolchain::archiver("ranlib", &options.arguments),
         Subcommand::Objdump(options) => toolchain::objdump(&options),
         Subcommand::Addr2line(options) => toolchain::addr2line(&options),
         Subcommand::Doctor => doctor::doctor(),

@@ -1,6 +1,6 @@
 //! `motet cc` and its relatives: the toolchain's commands with the project's folders.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
 use motet_error::Result;
 
@@ -9,13 +9,23 @@ use crate::{
     project,
 };
 
+/// Questions of build systems, and what answers them: below the project's folder.
+const SHIPPED: [(&str, &str); 3] = [
+    ("--print-bin-dir", "host/toolchain/bin"),
+    ("--print-cmake-toolchain", "host/toolchain/share/motet.cmake"),
+    ("--print-meson-cross", "host/toolchain/share/motet.ini"),
+];
+
 /// `motet cc ARGUMENTS`, or `motet c++`.
 ///
 /// # Errors
 /// See [`motet_toolchain::cc`].
 pub fn cc(cxx: bool, arguments: &[OsString]) -> Result<u8> {
-    let folder = project::target(&project::root()?).join("toolchain");
-    motet_toolchain::cc(&folder, cxx, arguments)
+    let root = project::root()?;
+    match SHIPPED.iter().find(|(question, _)| arguments == [*question]) {
+        Some((_, path)) => motet_error::print(&format!("{}\n", root.join(path).display())).map(|()| 0),
+        None => motet_toolchain::cc(&folder(&root), cxx, arguments),
+    }
 }
 
 /// `motet ld ARGUMENTS`.
@@ -23,8 +33,19 @@ pub fn cc(cxx: bool, arguments: &[OsString]) -> Result<u8> {
 /// # Errors
 /// See [`motet_toolchain::ld`].
 pub fn ld(arguments: &[OsString]) -> Result<u8> {
-    let folder = project::target(&project::root()?).join("toolchain");
-    motet_toolchain::ld(&folder, arguments)
+    motet_toolchain::ld(&folder(&project::root()?), arguments)
+}
+
+/// `motet ar ARGUMENTS`, or another of the archiver's programs.
+///
+/// # Errors
+/// See [`motet_toolchain::archiver`].
+pub fn archiver(program: &str, arguments: &[OsString]) -> Result<u8> {
+    motet_toolchain::archiver(&folder(&project::root()?), program, arguments)
+}
+
+fn folder(root: &Path) -> std::path::PathBuf {
+    project::target(root).join("toolchain")
 }
 
 /// `motet objdump PROGRAM`.

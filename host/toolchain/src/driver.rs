@@ -37,10 +37,16 @@ It takes what any C compiler takes, and works as CC in Makefiles, configure and 
   --pins FILE           pins functions to instruction sets (TOML; without it, MOTET_ON in the source does)
   --isa ISA             the primary instruction set: whose Linux the file runs on, and what -S and -E show
   --emit-isa ISA FILE   writes an ordinary program for one instruction set as well, with the same addresses
+  --print-bin-dir, --print-cmake-toolchain, --print-meson-cross
+                        where the commands are that have one word (motet-cc, motet-c++, motet-ar, motet-ranlib, motet-ld), and
+                        the files that tell CMake and Meson of them
 
   motet cc -O2 -g a.c b.c -lm -o app
   motet cc --pins pins.toml -O2 a.c -o app
   make CC='motet cc'
+  PATH=$PATH:$(motet cc --print-bin-dir) ./configure CC=motet-cc CXX=motet-c++ AR=motet-ar RANLIB=motet-ranlib
+  cmake -S . -B build -DCMAKE_TOOLCHAIN_FILE=\"$(motet cc --print-cmake-toolchain)\"
+  meson setup build --cross-file \"$(motet cc --print-meson-cross)\"
 
 docs/toolchain.md has the limits. What the compiler itself takes: https://releases.llvm.org/19.1.0/tools/clang/docs/
 ";
@@ -65,6 +71,16 @@ pub fn cc(folder: &Path, cxx: bool, arguments: &[OsString]) -> Result<u8> {
 /// As [`cc`].
 pub fn ld(folder: &Path, arguments: &[OsString]) -> Result<u8> {
     run(folder, false, parse_linker(arguments)?)
+}
+
+/// Runs the archiver's `program` (`ar`, `ranlib`) out of the compiler's package; gives the exit status.
+///
+/// # Errors
+/// The tools are missing.
+pub fn archiver(folder: &Path, program: &str, arguments: &[OsString]) -> Result<u8> {
+    let tools = Tools::find(folder)?;
+    let status = tools.command(program).args(arguments).status();
+    status.map(exit_status).map_err(|error| Error::read(&tools.program, error))
 }
 
 fn run(folder: &Path, cxx: bool, arguments: Arguments) -> Result<u8> {

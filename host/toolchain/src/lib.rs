@@ -25,7 +25,7 @@ mod pins;
 mod sequential;
 mod tools;
 
-pub use driver::{cc, ld};
+pub use driver::{archiver, cc, ld};
 pub use error::{Error, ErrorKind, Result};
 pub use inspect::{addr2line, objdump};
 pub use tools::Tools;

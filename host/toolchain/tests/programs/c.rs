@@ -607,3 +607,17 @@ fn what_the_compiler_refuses_gives_its_exit_status() {
     assert_eq!(folder.cc("-c %a.c -o %a.o").unwrap(), 1);
     assert!(!folder.path("a.o").exists());
 }
+
+#[test]
+fn files_for_cmake_and_meson_name_commands_that_are_there() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in ["motet.cmake", "motet.ini"] {
+        let text = std::fs::read_to_string(folder.join("share").join(file)).unwrap();
+        let named: Vec<&str> = text.split("/motet-").skip(1).map(|rest| rest.split(['"', '\'']).next().unwrap()).collect();
+        assert!(named.len() >= 4, "{file}: {named:?}");
+        for name in named.into_iter().filter(|name| !name.ends_with(".cmake")) {
+            let command = std::fs::metadata(folder.join("bin").join(format!("motet-{name}"))).unwrap();
+            assert_eq!(command.permissions().mode() & 0o111, 0o111, "{name}");
+        }
+    }
+}
