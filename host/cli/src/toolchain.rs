@@ -10,10 +10,14 @@ use crate::{
 };
 
 /// Questions of build systems, and what answers them: below the project's folder.
-const SHIPPED: [(&str, &str); 3] = [
+const SHIPPED: [(&str, &str); 6] = [
     ("--print-bin-dir", "host/toolchain/bin"),
     ("--print-cmake-toolchain", "host/toolchain/share/motet.cmake"),
     ("--print-meson-cross", "host/toolchain/share/motet.ini"),
+    // libtool asks the linker whether it makes shared libraries.
+    ("-print-prog-name=ld", "host/toolchain/bin/motet-ld"),
+    ("-print-prog-name=ar", "host/toolchain/bin/motet-ar"),
+    ("-print-prog-name=ranlib", "host/toolchain/bin/motet-ranlib"),
 ];
 
 /// `motet cc ARGUMENTS`, or `motet c++`.
@@ -22,7 +26,7 @@ const SHIPPED: [(&str, &str); 3] = [
 /// See [`motet_toolchain::cc`].
 pub fn cc(cxx: bool, arguments: &[OsString]) -> Result<u8> {
     let root = project::root()?;
-    match SHIPPED.iter().find(|(question, _)| arguments == [*question]) {
+    match SHIPPED.iter().find(|(question, _)| arguments.iter().any(|word| word == question)) {
         Some((_, path)) => motet_error::print(&format!("{}\n", root.join(path).display())).map(|()| 0),
         None => motet_toolchain::cc(&folder(&root), cxx, arguments),
     }

@@ -8,6 +8,7 @@ use std::{
 
 use crate::{
     error::{Error, Result, read},
+    headers,
     isa::{index_by_name, names},
     library::is_assembly,
     link::Input,
@@ -51,6 +52,15 @@ impl Source {
         }
     }
 
+    /// Whether it is a header, to be precompiled.
+    pub fn is_header(&self) -> bool {
+        let extension = self.path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        match &self.language {
+            Some(language) => language.as_bytes().ends_with(b"-header"),
+            None => HEADER_EXTENSIONS.contains(&extension),
+        }
+    }
+
     /// Whether it is assembly.
     pub fn is_assembly(&self) -> bool {
         match &self.language {
@@ -61,9 +71,11 @@ impl Source {
 }
 
 /// Of files that are C++ whatever the driver is called.
-const CPP_EXTENSIONS: &[&str] = &["C", "cc", "cpp", "cxx", "c++", "CPP", "ii", "hpp"];
+const CPP_EXTENSIONS: &[&str] = &["C", "cc", "cpp", "cxx", "c++", "CPP", "ii", "hpp", "hh"];
 /// Of other sources.
 const EXTENSIONS: &[&str] = &["c", "i", "s", "S", "sx", "h"];
+
+const HEADER_EXTENSIONS: &[&str] = &["h", "hpp", "hh"];
 
 /// In the order of the command line.
 #[derive(Clone, Debug)]
@@ -109,6 +121,8 @@ pub struct Arguments {
     pub unsigned_char: bool,
     /// `-v`.
     pub verbose: bool,
+    /// `-Wl,-v`: says what the linker is, and links if there is something to link.
+    pub says_linker: bool,
     /// `--pins FILE`.
     pub pins: Vec<PathBuf>,
     /// `--isa NAME`: of the text, and of the file as other systems see it.
@@ -150,7 +164,14 @@ pub fn parse(arguments: &[OsString]) -> Result<Arguments> {
     while let Some(word) = parser.words.pop_front() {
         parser.word(word)?;
     }
-    let parsed = parser.parsed;
+    let mut parsed = parser.parsed;
+    let is_header = |item: &Item| matches!(item, Item::Source(source) if source.is_header());
+    if parsed.mode == Mode::Link && parsed.items.iter().any(is_header) {
+        parsed.mode = Mode::Compile;
+    }
+    if parsed.says_linker && parsed.items.is_empty() {
+        parsed.mode = parsed.mode.max_with(Mode::Linker);
+    }
     check_sanitizers(&parsed.compiler)?;
     let has_answer = matches!(parsed.mode, Mode::Query | Mode::Linker | Mode::Help);
     if parsed.items.is_empty() && !has_answer && !parsed.verbose {
@@ -181,7 +202,12 @@ impl Parser {
             self.input(word);
             return Ok(());
         }
-        if self.motet(&text)? || self.output(&text)? || self.linker(&text)? || self.target(&text)? {
+        if self.precompiled(&text)?
+            || self.motet(&text)?
+            || self.output(&text)?
+            || self.linker(&text)?
+            || self.target(&text)?
+        {
             return Ok(());
         }
         if WITH_ARGUMENT.contains(&text.as_str()) {
@@ -194,6 +220,28 @@ impl Parser {
             self.parsed.compiler.push(word);
         }
         Ok(())
+    }
+
+    /// Precompiled headers, also as the driver tells the compiler of them (`-Xclang`).
+    fn precompiled(&mut self, text: &str) -> Result<bool> {
+        match text {
+            "-include-pch" => {
+                let file = PathBuf::from(self.argument(text)?);
+                let headers = headers::of(&file)?.into_iter();
+                self.parsed.compiler.extend(headers.flat_map(|header| ["-include".into(), header]));
+            }
+            "-Xclang" => {
+                let word = self.argument(text)?;
+                if word == "-include-pch" || word == "-include" {
+                    self.words.pop_front_if(|word| word == "-Xclang");
+                    self.words.push_front(word);
+                } else if word != "-emit-pch" {
+                    self.parsed.compiler.extend([text.into(), word]);
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     fn motet(&mut self, text: &str) -> Result<bool> {
@@ -264,8 +312,10 @@ impl Parser {
     fn linker(&mut self, text: &str) -> Result<bool> {
         match text {
             "-shared" | "--shared" | "-dynamiclib" => {
-                let message = "motet cc: -shared: shared libraries cannot be made: the linker gives each function one address on all \
-                               instruction sets, and does so for whole static programs. Make an archive (ar rcs) instead";
+                let message = "motet cc: -shared: there are no shared libraries, because each function has one address on all instruction \
+                               sets, which only whole programs can have. Make static ones: `ar rcs`, `./configure --disable-shared`, \
+                               `cmake -DBUILD_SHARED_LIBS=OFF`, `meson setup -Ddefault_library=static`; or let CMake's and Meson's files do it \
+                               (`motet cc --print-cmake-toolchain`, `--print-meson-cross`)";
                 return Err(Error::usage(message));
             }
             "-r" => {
@@ -332,7 +382,8 @@ impl Parser {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "" => {}
-                "--version" | "-v" | "-V" => self.parsed.mode = self.parsed.mode.max_with(Mode::Linker),
+                "--version" => self.parsed.mode = self.parsed.mode.max_with(Mode::Linker),
+                "-v" | "-V" => self.parsed.says_linker = true,
                 "-s" | "--strip-all" => self.parsed.strip = true,
                 "--whole-archive" => self.whole_archives = true,
                 "--no-whole-archive" => self.whole_archives = false,
@@ -485,6 +536,8 @@ mod tests {
         assert_eq!(parsed("--version").unwrap().mode, Mode::Query);
         assert_eq!(parsed("-### -c a.c").unwrap().mode, Mode::Text);
         assert_eq!(parsed("-Wl,--version").unwrap().mode, Mode::Linker);
+        assert_eq!(parsed("-Wl,-v").unwrap().mode, Mode::Linker);
+        assert_eq!(parsed("-Wl,-v a.o").unwrap().mode, Mode::Link);
         assert_eq!(parsed("--help --version").unwrap().mode, Mode::Help);
     }
 
@@ -503,6 +556,15 @@ mod tests {
         assert_eq!(kinds, "solo");
         assert_eq!(arguments.library_folders, [PathBuf::from("lib"), PathBuf::from("dir")]);
         assert_eq!(arguments.output, Some(PathBuf::from("app")));
+    }
+
+    #[test]
+    fn a_header_alone_is_precompiled() {
+        for line in ["a.h", "-x c-header a.c", "-x c++-header -c a.hxx", "a.hpp -o a.hpp.gch"] {
+            assert_eq!(parsed(line).unwrap().mode, Mode::Compile, "{line}");
+        }
+        let words = parsed("-Xclang -emit-pch -Xclang -include -Xclang a.h -x c-header a.c").unwrap().compiler;
+        assert_eq!(words, ["-include", "a.h"]);
     }
 
     #[test]
@@ -550,7 +612,7 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_refused_with_the_reason() {
         for (line, word) in [
-            ("-shared a.c", "archive"),
+            ("-shared a.c", "static ones"),
             ("-m32 a.c", "x86_64"),
             ("-Wl,-T,x a.c", "-T"),
             ("-o", "needs an argument"),

@@ -79,7 +79,7 @@ pub fn build(tools: &Tools, objects: &Path) -> Result<()> {
             }
             *object = read(&output)?;
         }
-        write(&objects.join(format!("builtin_{source}.o")), &fat_object::join(source, &built, &[])?)?;
+        write(&objects.join(format!("builtin_{source}.o")), &fat_object::join(source, &built, &[], &[])?)?;
     }
     Ok(())
 }

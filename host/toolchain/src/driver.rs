@@ -13,8 +13,9 @@ use tempfile::TempDir;
 
 use crate::{
     arguments::{Arguments, Item, Mode, Source, parse},
+    constants,
     error::{Error, ErrorKind, Result, create_folder, read, write},
-    fat_object,
+    fat_object, headers,
     hthreads::{self, Hthreads},
     isa::{ISAS, PerIsa, TARGETS, names},
     libc::{COMMON_FLAGS, Libc, TYPED},
@@ -201,11 +202,11 @@ impl Driver {
             return Err(Error::usage("motet cc: -o with -c needs exactly one source"));
         }
         for source in &sources {
-            let output = self
-                .arguments
-                .output
-                .clone()
-                .unwrap_or_else(|| PathBuf::from(source.path.with_extension("o").file_name().unwrap_or_default()));
+            let object = || match source.is_header() {
+                true => [source.path.as_os_str(), ".gch".as_ref()].into_iter().collect::<OsString>().into(),
+                false => PathBuf::from(source.path.with_extension("o").file_name().unwrap_or_default()),
+            };
+            let output = self.arguments.output.clone().unwrap_or_else(object);
             let status = self.compile_one(source, &output, &output)?;
             if status != 0 {
                 return Ok(status);
@@ -215,6 +216,9 @@ impl Driver {
     }
 
     fn link(&self) -> Result<u8> {
+        if self.arguments.says_linker {
+            self.run_itself(self.tools.command("ld.lld").arg("--version"))?;
+        }
         let mut inputs = Vec::new();
         if !self.arguments.no_start_files {
             inputs.push(Input { path: self.libc.start_object(), name: None, whole: false });
@@ -317,11 +321,15 @@ impl Driver {
                 // For ourselves; all are the same.
                 command.arg("-MD").arg("-MF").arg(objects[isa].with_extension("d"));
             }
-            command.arg("-c").arg("-o").arg(&objects[isa]);
+            if source.is_header() {
+                command.arg("-fsyntax-only");
+            } else {
+                command.arg("-c").arg("-o").arg(&objects[isa]);
+            }
             add_source(&mut command, source);
             command.stdin(stdin(input.as_deref())?);
             let output = command.output().map_err(|error| Error::read(&self.tools.program, error))?;
-            if output.status.success() && !source.is_assembly() {
+            if output.status.success() && !source.is_assembly() && !source.is_header() {
                 let compiler = || {
                     let mut command = self.compiler(isa, self.cxx || source.is_cpp());
                     command.stdin(stdin(input.as_deref())?);
@@ -341,6 +349,11 @@ impl Driver {
         if status != 0 {
             return Ok(status);
         }
+        if source.is_header() {
+            let words = self.arguments.compiler.windows(2).filter(|words| words[0] == "-include");
+            let included = words.map(|words| Path::new(&words[1]));
+            return headers::mark(output, &included.chain([source.path.as_path()]).collect::<Vec<_>>()).map(|()| 0);
+        }
         let other = (self.arguments.primary + 1) % ISAS.len();
         let mentions = self.mentions(source, input.as_deref(), &objects[other].with_extension("d"))?;
         let mut contents: PerIsa<Vec<u8>> = Default::default();
@@ -348,8 +361,35 @@ impl Driver {
             *object = read(path)?;
             let _ = std::fs::remove_file(path);
         }
-        write(output, &fat_object::join(&source.path.display().to_string(), &contents, &mentions)?)?;
+        let name = source.path.display().to_string();
+        let mut file = fat_object::join(&name, &contents, &mentions, &[])?;
+        let never_written = self.never_written(source, input.as_deref(), link::differing_statics(&name, &file))?;
+        if !never_written.is_empty() {
+            file = fat_object::join(&name, &contents, &mentions, &never_written)?;
+        }
+        write(output, &file)?;
         Ok(0)
+    }
+
+    /// Of a source's own variables, those that no ISA's code writes.
+    fn never_written(&self, source: &Source, input: Option<&Path>, mut variables: Vec<String>) -> Result<Vec<String>> {
+        for isa in 0..ISAS.len() {
+            if variables.is_empty() {
+                break;
+            }
+            let object = self.temporary.path().join("constants.o");
+            let mut command = self.compiler(isa, self.cxx || source.is_cpp());
+            command.args(constants::FLAGS).arg("-c").arg("-o").arg(&object);
+            add_source(&mut command, source);
+            let output =
+                command.stdin(stdin(input)?).output().map_err(|error| Error::read(&self.tools.program, error))?;
+            if !output.status.success() {
+                return Ok(Vec::new());
+            }
+            let object = read(&object)?;
+            variables.retain(|variable| !constants::is_written(&object, variable));
+        }
+        Ok(variables)
     }
 
     /// All pins in a source that compiles, if it includes `motet.h`, of which it depends as `dependencies` says.
@@ -424,6 +464,8 @@ impl Driver {
         let mut command = self.tools.command("clang");
         command.args(self.cxx.then_some("--driver-mode=g++"));
         command.arg(format!("--target={}", target.triple)).arg("-Qunused-arguments");
+        // Of a header beside which lies what stands for it precompiled.
+        command.arg("-Wno-ignored-gch");
         command.args(target.flags).args(&self.arguments.compiler);
         if isa == self.arguments.primary {
             command.args(&self.arguments.processor);

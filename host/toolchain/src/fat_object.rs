@@ -1,7 +1,8 @@
 //! Object files that hold the code of every ISA.
 //!
 //! Such a file is an ordinary relocatable ELF of x86-64 (so `ar`, `nm` and `ranlib` work on it) in which a section
-//! `.motet.ISA` holds the object file of each other ISA, and `.motet.pins` all pins of functions in its source ([`mentions`]).
+//! `.motet.ISA` holds the object file of each other ISA, `.motet.pins` all pins of functions in its source ([`mentions`]), and
+//! `.motet.constants` names those of its variables that differ between ISAs and are never written ([`crate::constants`]).
 
 use object::{
     LittleEndian, Object, ObjectSection,
@@ -19,6 +20,8 @@ use crate::{
 const CARRIER: usize = 0;
 /// Where [`Mention`]s are.
 const MENTIONS: &str = ".motet.pins";
+/// Where the names of variables are that no code writes, each in a line.
+const CONSTANTS: &str = ".motet.constants";
 
 fn section_name(index: usize) -> String {
     format!(".motet.{}", ISAS[index].name())
@@ -31,7 +34,7 @@ fn section_name(index: usize) -> String {
 ///
 /// # Errors
 /// An object file is malformed (`name` is for the message).
-pub fn join(name: &str, objects: &PerIsa<Vec<u8>>, mentions: &[Mention]) -> Result<Vec<u8>> {
+pub fn join(name: &str, objects: &PerIsa<Vec<u8>>, mentions: &[Mention], constants: &[String]) -> Result<Vec<u8>> {
     let malformed = |error: object::Error| Error::data(format!("{name}: malformed object file: {error}"));
     let carrier = objects[CARRIER].as_slice();
     let header = FileHeader64::<LittleEndian>::parse(carrier).map_err(malformed)?;
@@ -45,7 +48,8 @@ pub fn join(name: &str, objects: &PerIsa<Vec<u8>>, mentions: &[Mention]) -> Resu
     let others = objects.iter().enumerate().filter(|(index, _)| *index != CARRIER);
     let others = others.map(|(index, object)| (section_name(index), object.clone()));
     let mentions = (!mentions.is_empty()).then(|| (MENTIONS.to_owned(), mentions::to_section(mentions)));
-    for (section, contents) in others.chain(mentions) {
+    let constants = (!constants.is_empty()).then(|| (CONSTANTS.to_owned(), constants.join("\n").into_bytes()));
+    for (section, contents) in others.chain(mentions).chain(constants) {
         // A linker that knows nothing of this leaves it out of the program.
         table.extend(section_header(&mut names, &section, elf::SHT_PROGBITS, elf::SHF_EXCLUDE.0, &mut file, &contents));
     }
@@ -125,6 +129,13 @@ pub fn mentions(file: &[u8]) -> Vec<Mention> {
     let carrier = object::File::parse(file).ok();
     let section = carrier.as_ref().and_then(|carrier| carrier.section_by_name(MENTIONS)?.data().ok());
     mentions::of_section(section.unwrap_or_default())
+}
+
+/// The variables in a file made by [`join`] that no code writes.
+pub fn constants(file: &[u8]) -> Vec<String> {
+    let carrier = object::File::parse(file).ok();
+    let section = carrier.as_ref().and_then(|carrier| carrier.section_by_name(CONSTANTS)?.data().ok());
+    String::from_utf8_lossy(section.unwrap_or_default()).lines().map(str::to_owned).collect()
 }
 
 fn not_fat(name: &str, why: &str) -> Error {

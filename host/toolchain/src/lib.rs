@@ -7,10 +7,12 @@
 
 pub mod arguments;
 mod builtins;
+mod constants;
 mod driver;
 mod error;
 mod fat_object;
 pub mod format;
+mod headers;
 mod hthreads;
 mod inspect;
 mod isa;

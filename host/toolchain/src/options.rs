@@ -25,7 +25,6 @@ pub const WITH_ARGUMENT: &[&str] = &[
     "-iprefix",
     "-iwithprefix",
     "-isysroot",
-    "-Xclang",
     "-Xpreprocessor",
     "-Xassembler",
     "-mllvm",

@@ -20,14 +20,18 @@ mod signature;
 mod targets;
 mod unwind;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use motet_error::output::Output;
 
 use self::{
     image::{Image, Memory},
     lld::Linked,
-    targets::{Linkage, Target},
+    module::{Module, Place},
+    targets::{Linkage, Segment, Target},
 };
 pub use self::{plan::Pin, resolve::Input};
 use crate::{
@@ -57,6 +61,20 @@ pub struct Options {
     pub strip: bool,
 }
 
+/// The variables in an object file that no other file sees and that differ between ISAs. None if it cannot be linked: then the linker says why.
+pub fn differing_statics(name: &str, file: &[u8]) -> Vec<String> {
+    let module = Module::parse(name.to_owned(), file);
+    let Ok(linkage) = module.and_then(|module| Linkage::new(resolve::alone(module)?)) else { return Vec::new() };
+    let seen: HashSet<(usize, Place)> = linkage.program.modules[0].global_places().collect();
+    let is_own = |unit: &&targets::Unit| {
+        let mut sections = unit.sections.iter().enumerate();
+        unit.segment == Segment::Data
+            && !sections.any(|(isa, index)| index.is_some_and(|index| seen.contains(&(isa, Place::Section(index)))))
+    };
+    let own = linkage.units.list.iter().filter(is_own);
+    own.filter(|unit| same::differs(&linkage, unit)).map(|unit| unit.title().to_owned()).collect()
+}
+
 /// Links a program.
 ///
 /// # Errors
@@ -66,6 +84,9 @@ pub fn link(tools: &Tools, options: &Options) -> Result<()> {
     wanted.push(options.entry.clone());
     let linkage = Linkage::new(resolve::load(&options.inputs, &wanted)?)?;
     let plan = plan::plan(linkage, &wanted, &options.pins, image::header_bytes)?;
+    for warning in &plan.warnings {
+        eprintln!("motet cc: warning: {warning}");
+    }
     let folder = tempfile::Builder::new()
         .prefix("motet-ld-")
         .tempdir()

@@ -24,6 +24,8 @@ pub struct Module {
     pub images: PerIsa<Image>,
     /// Every place in its source that pins a function.
     pub mentions: Vec<Mention>,
+    /// Variables of its own that no code writes, so they are taken for constants.
+    pub constants: Vec<String>,
     /// Its debugger's sections are for the user (`-g`): then every ISA has them. `motet cc` always makes those of one
     /// ISA, for the types of pinned functions.
     pub is_debug_wanted: bool,
@@ -101,7 +103,7 @@ pub struct Relocation {
 }
 
 /// Where a symbol is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Place {
     /// Elsewhere.
     Undefined,
@@ -147,7 +149,24 @@ impl Module {
         unify_thread_variables(&mut images);
         let has_debug = |image: &Image| image.sections.iter().any(|section| section.kind == Kind::Debug);
         let is_debug_wanted = images.iter().all(has_debug);
-        Ok(Self { name, images, mentions: fat_object::mentions(file), is_debug_wanted })
+        Ok(Self {
+            name,
+            images,
+            mentions: fat_object::mentions(file),
+            constants: fat_object::constants(file),
+            is_debug_wanted,
+        })
+    }
+}
+
+impl Module {
+    /// Where symbols are that other files see, on each ISA.
+    pub fn global_places(&self) -> impl Iterator<Item = (usize, Place)> {
+        let images = self.images.iter().enumerate();
+        images.flat_map(|(isa, image)| {
+            let global = image.symbols.iter().filter(|symbol| symbol.global);
+            global.map(move |symbol| (isa, symbol.place))
+        })
     }
 }
 

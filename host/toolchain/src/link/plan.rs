@@ -10,7 +10,8 @@ use super::{
     module::Place,
     pool::PieceId,
     resolve::Definition,
-    same, signature,
+    same::{self, Sameness},
+    signature,
     targets::{Linkage, Segment, Target, UnitId},
     unwind::Tables,
 };
@@ -89,6 +90,8 @@ pub struct Plan {
     pub near: Vec<(Near, u64)>,
     /// For unwinding each ISA's stack; behind the other constants.
     pub unwind: PerIsa<Tables>,
+    /// What the user should know of a program that can be linked.
+    pub warnings: Vec<String>,
     tables: HashMap<String, (u64, u64)>,
 }
 
@@ -123,15 +126,21 @@ pub fn plan(
         return Err(Error::data(problems.join("\n")));
     }
     let mut private = HashSet::new();
-    let mut differences = Vec::new();
+    let (mut warnings, mut differences) = (Vec::new(), Vec::new());
     for id in &live.units {
-        match same::is_same_on_all(&linkage, *id) {
-            Ok(true) => {}
-            Ok(false) => {
-                private.insert(*id);
+        match same::compare(&linkage, *id) {
+            Ok(Sameness::Same) => continue,
+            Ok(Sameness::Own) => {}
+            Ok(Sameness::OwnAndVisible(message)) => {
+                warnings.push(format!("{message}; each instruction set has its own"))
             }
+            Ok(Sameness::Different(message)) => differences.push(message),
             Err(error) => differences.push(error.message),
         }
+        private.insert(*id);
+    }
+    if differences.is_empty() {
+        differences.extend(same::spread(&linkage, &live, &mut private)?);
     }
     if !differences.is_empty() {
         differences.push("A datum exists once and all instruction sets use it: make it the same for all.".into());
@@ -164,6 +173,7 @@ pub fn plan(
         pinned: Vec::new(),
         near: Vec::new(),
         unwind: PerIsa::default(),
+        warnings,
         tables: HashMap::new(),
     };
     let mut place = Placer { next: start };

@@ -77,6 +77,16 @@ pub fn load(inputs: &[Input], wanted: &[String]) -> Result<Program> {
     Ok(loader.program)
 }
 
+/// A program of one file, whose symbols need not all be defined.
+///
+/// # Errors
+/// It defines a symbol twice.
+pub fn alone(module: Module) -> Result<Program> {
+    let mut loader = Loader::default();
+    loader.add(module)?;
+    Ok(loader.program)
+}
+
 #[derive(Default)]
 struct Loader {
     program: Program,

@@ -1,12 +1,14 @@
 //! What must be the same on all ISAs, and the errors that say what is not.
 
+use std::collections::{BTreeSet, HashSet};
+
 use super::{
     live::Live,
-    module::Place,
+    module::{Place, Relocation},
     targets::{Linkage, Segment, Target, Unit, UnitId},
 };
 use crate::{
-    error::{Error, Result},
+    error::Result,
     isa::{ISAS, TARGETS},
 };
 
@@ -53,34 +55,106 @@ pub fn check_offsets(linkage: &Linkage, live: &Live) -> Vec<String> {
     messages
 }
 
-/// Whether a unit of data has the same contents on all ISAs that have it.
+/// How a unit of data is on the ISAs that have it.
+pub enum Sameness {
+    /// The same: it exists once.
+    Same,
+    /// Different, and only code of its own file sees it: each ISA has its own.
+    Own,
+    /// Different, a constant without pointers that other files see: each ISA has its own. How it differs.
+    OwnAndVisible(String),
+    /// Different, and code of one ISA could see or change another's. How it differs.
+    Different(String),
+}
+
+/// Compares a unit of data between the ISAs that have it.
 ///
 /// # Errors
-/// It does not, and could be seen by code of another ISA.
-pub fn is_same_on_all(linkage: &Linkage, id: UnitId) -> Result<bool> {
+/// It refers to an undefined symbol.
+pub fn compare(linkage: &Linkage, id: UnitId) -> Result<Sameness> {
     let unit = linkage.units.get(id);
     if unit.segment == Segment::Text {
-        return Ok(true);
+        return Ok(Sameness::Same);
     }
-    let mut first: Option<(usize, Contents)> = None;
+    let mut all = Vec::new();
     for isa in (0..ISAS.len()).filter(|isa| unit.sections[*isa].is_some()) {
-        let contents = contents(linkage, unit, isa)?;
-        match &first {
-            None => first = Some((isa, contents)),
-            Some((_, same)) if *same == contents => {}
-            // Not a part of a table, which is found by its ends.
-            Some(_) if unit.segment == Segment::Rodata && !has_global(linkage, unit) && unit.table().is_none() => {
-                return Ok(false);
-            }
-            Some((other, before)) => {
-                let file = &linkage.program.modules[unit.module].name;
-                let (one, two) = (ISAS[*other].name(), ISAS[isa].name());
-                let why = difference(before, &contents);
-                return Err(Error::data(format!("{file}: {} differs between {one} and {two}: {why}", unit.title())));
+        all.push((isa, contents(unit, linkage, isa, |relocation| linkage.follow(unit.module, isa, relocation))?));
+    }
+    let Some((other, contents)) = all.iter().skip(1).find(|(_, contents)| *contents != all[0].1) else {
+        return Ok(Sameness::Same);
+    };
+    // Not a part of a table, which is found by its ends.
+    let is_constant = unit.segment == Segment::Rodata && unit.table().is_none();
+    if is_constant && !has_global(linkage, unit) {
+        return Ok(Sameness::Own);
+    }
+    let (first, before) = &all[0];
+    let file = &linkage.program.modules[unit.module].name;
+    let (one, two) = (ISAS[*first].name(), ISAS[*other].name());
+    let message = format!("{file}: {} differs between {one} and {two}: {}", unit.title(), difference(before, contents));
+    let has_pointers = all.iter().any(|(_, contents)| !contents.pointers.is_empty());
+    Ok(if is_constant && !has_pointers { Sameness::OwnAndVisible(message) } else { Sameness::Different(message) })
+}
+
+/// Whether a unit of data differs between the ISAs. Symbols of other files need not be there.
+pub fn differs(linkage: &Linkage, unit: &Unit) -> bool {
+    let all = (0..ISAS.len()).filter(|isa| unit.sections[*isa].is_some()).map(|isa| {
+        contents(unit, linkage, isa, |relocation| {
+            let symbol = || linkage.program.modules[unit.module].images[isa].symbols[relocation.symbol].name.clone();
+            let found = linkage.follow(unit.module, isa, relocation);
+            Ok(found.unwrap_or_else(|_| (Target::Linker(symbol()), relocation.addend)))
+        })
+        .ok()
+    });
+    let all: Vec<Option<Contents>> = all.collect();
+    all.windows(2).any(|two| two[0] != two[1])
+}
+
+/// What keeps the address of one of `own`, which each ISA has at an address of its own: constants that only their file sees become so, too; other
+/// data cannot.
+pub fn spread(linkage: &Linkage, live: &Live, own: &mut HashSet<UnitId>) -> Result<Vec<String>> {
+    let mut messages = BTreeSet::new();
+    let mut before = usize::MAX;
+    while before != own.len() {
+        before = own.len();
+        for id in live.units.iter().filter(|id| linkage.units.get(**id).segment != Segment::Text) {
+            let unit = linkage.units.get(*id);
+            let Some(target) = target_among(linkage, unit, own)?.filter(|_| !own.contains(id)) else { continue };
+            if unit.segment == Segment::Rodata && !has_global(linkage, unit) && unit.table().is_none() {
+                own.insert(*id);
+            } else {
+                messages.insert(kept_address(linkage, unit.module, unit.title(), target));
             }
         }
     }
-    Ok(true)
+    for target in &live.got {
+        if let Target::Unit(id, _) = target
+            && own.contains(id)
+        {
+            let module = linkage.units.get(*id).module;
+            messages.insert(kept_address(linkage, module, "the global offset table", *id));
+        }
+    }
+    Ok(messages.into_iter().collect())
+}
+
+fn target_among(linkage: &Linkage, unit: &Unit, own: &HashSet<UnitId>) -> Result<Option<UnitId>> {
+    for (isa, section) in unit.sections.iter().enumerate() {
+        let Some(section) = *section else { continue };
+        for relocation in &linkage.program.modules[unit.module].images[isa].sections[section].relocations {
+            if let (Target::Unit(id, _), _) = linkage.follow(unit.module, isa, relocation)?
+                && own.contains(&id)
+            {
+                return Ok(Some(id));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn kept_address(linkage: &Linkage, module: usize, keeper: &str, id: UnitId) -> String {
+    let (file, title) = (&linkage.program.modules[module].name, linkage.units.get(id).title());
+    format!("{file}: {keeper} keeps the address of {title}, which differs between instruction sets and so has several")
 }
 
 #[derive(PartialEq)]
@@ -91,12 +165,17 @@ struct Contents {
     pointers: Vec<(u64, u8, Target, i64)>,
 }
 
-fn contents(linkage: &Linkage, unit: &Unit, isa: usize) -> Result<Contents> {
+fn contents(
+    unit: &Unit,
+    linkage: &Linkage,
+    isa: usize,
+    follow: impl Fn(&Relocation) -> Result<(Target, i64)>,
+) -> Result<Contents> {
     let section = unit.sections[isa].unwrap_or_default();
     let section = &linkage.program.modules[unit.module].images[isa].sections[section];
     let mut contents = Contents { size: section.size, bytes: section.data.clone(), pointers: Vec::new() };
     for relocation in &section.relocations {
-        let (target, addend) = linkage.follow(unit.module, isa, relocation)?;
+        let (target, addend) = follow(relocation)?;
         let width = TARGETS[isa]
             .absolute
             .iter()

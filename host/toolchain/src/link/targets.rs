@@ -222,13 +222,22 @@ impl Linkage {
         }
         let units = Units::new(&program.modules);
         let mut linkage = Self { program, pool, units };
-        let tables: Vec<usize> = (0..linkage.units.list.len())
-            .filter(|&unit| linkage.is_table_of_labels(&linkage.units.list[unit]))
+        let constants: Vec<usize> = (0..linkage.units.list.len())
+            .filter(|&unit| {
+                let unit = &linkage.units.list[unit];
+                linkage.is_never_written(unit) || linkage.is_table_of_labels(unit)
+            })
             .collect();
-        for unit in tables {
+        for unit in constants {
             linkage.units.list[unit].segment = Segment::Rodata;
         }
         Ok(linkage)
+    }
+
+    /// Whether the compiler has found that no code writes this variable.
+    fn is_never_written(&self, unit: &Unit) -> bool {
+        let constants = &self.program.modules[unit.module].constants;
+        unit.segment == Segment::Data && constants.iter().any(|name| name == unit.title())
     }
 
     /// Whether a variable that no other file sees holds nothing but addresses of labels in one function, which differ between

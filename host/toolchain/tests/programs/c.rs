@@ -549,6 +549,86 @@ fn wrong_programs_are_refused_with_the_reason() {
     }
 }
 
+/// What stands in C for one thing on RISC-V and another elsewhere.
+fn chosen(riscv: &str, others: &str) -> String {
+    format!("\n#ifdef __riscv\n{riscv}\n#else\n{others}\n#endif\n")
+}
+
+#[test]
+fn what_nobody_writes_may_differ_between_isas() {
+    let folder = Folder::new();
+    // As CMake asks for the size of a type, without optimisation; and for the name of an architecture.
+    let text = chosen("static char text[] = {'r', 0};", "static char text[] = {'n', 'o', 'n', 'e', 0};");
+    let name = chosen("static const char *name = \"riscv\";", "static const char *name = \"other\";");
+    let main = "#include <stdio.h>\nint main(int count, char **words) { printf(\"%c %s\", text[count - 1], name); CHANGE; return 0; }\n";
+    folder.write("a.c", &(text + &name + main));
+    for level in ["-O0", "-O0 -g", "-O2"] {
+        assert_eq!(folder.cc(&format!("{level} -DCHANGE= %a.c -o %a")).unwrap(), 0, "{level}");
+        assert_eq!(folder.run("a"), "n other", "{level}");
+        let file = std::fs::read(folder.path("a")).unwrap();
+        for word in ["none\0", "other\0", "riscv\0"].iter().filter(|_| level != "-O2") {
+            assert!(file.windows(word.len()).any(|part| part == word.as_bytes()), "{level}: {word}");
+        }
+        for (change, variable) in [("text[0]++", "text"), ("name++", "name")] {
+            let error = folder.cc(&format!("{level} -DCHANGE={change} %a.c -o %changed")).unwrap_err();
+            assert!(error.message.contains(&format!("{variable} differs between x86_64 and riscv64")), "{error}");
+        }
+    }
+}
+
+#[test]
+fn constants_that_other_files_see_may_differ_while_no_data_keep_their_addresses() {
+    let folder = Folder::new();
+    let version = chosen("const char version[] = \"riscv\";", "const char version[] = \"another\";");
+    folder.write("version.c", &version);
+    let head = "#include <stdio.h>\nextern const char version[];\n";
+    folder.write("a.c", &format!("{head}int main(void) {{ puts(version); return 0; }}\n"));
+    assert_eq!(folder.cc("%a.c %version.c -o %a").unwrap(), 0);
+    assert_eq!(folder.run("a"), "another\n");
+    // A constant that only its own file sees follows.
+    folder.write("b.c", &format!("{head}static const char *const own[] = {{ version }};\nint main(int n, char **w) {{ puts(own[n - 1]); return 0; }}\n"));
+    assert_eq!(folder.cc("%b.c %version.c -o %b").unwrap(), 0);
+    assert_eq!(folder.run("b"), "another\n");
+    for keeper in
+        ["const char *kept = version", "const char *const kept = version", "static const char *volatile kept = version"]
+    {
+        folder.write(
+            "c.c",
+            &format!("{head}{keeper};\nint main(int n, char **w) {{ puts((&kept)[n - 1]); return 0; }}\n"),
+        );
+        let error = folder.cc("-O0 %c.c %version.c -o %c").unwrap_err();
+        assert!(error.message.contains("c.c: kept keeps the address of version, which differs"), "{keeper}: {error}");
+    }
+    // With pointers in it, it is refused.
+    let table =
+        chosen("extern int x; const void *const table[] = {0};", "extern int x; const void *const table[] = {&x};");
+    folder.write("d.c", &format!("{table}int x;\nint main(int n, char **w) {{ return table[n - 1] == &x; }}\n"));
+    let error = folder.cc("-O0 %d.c -o %d").unwrap_err();
+    assert!(error.message.contains("table differs between x86_64 and riscv64"), "{error}");
+}
+
+#[test]
+fn precompiled_headers_stand_for_the_headers() {
+    let folder = Folder::new();
+    folder.write("h.h", "#ifdef __riscv\nenum { VALUE = 1 };\n#else\nenum { VALUE = 2 };\n#endif\n");
+    folder.write("a.c", "int main(void) { return VALUE == 0; }\n");
+    // GCC's way, clang's, and CMake's.
+    assert_eq!(folder.cc("-x c-header %h.h").unwrap(), 0);
+    assert_eq!(folder.cc("-Werror -Winvalid-pch -include %h.h %a.c -o %a").unwrap(), 0);
+    assert_eq!(folder.cc("-x c-header -c %h.h -o %h.pch -MD -MF %h.d").unwrap(), 0);
+    assert!(std::fs::read_to_string(folder.path("h.d")).unwrap().contains("h.pch:"));
+    assert_eq!(folder.cc("-include-pch %h.pch %a.c -o %a").unwrap(), 0);
+    folder.write("i.c", "");
+    assert_eq!(folder.cc("-Xclang -emit-pch -Xclang -include -Xclang %h.h -x c-header -c %i.c -o %i.pch").unwrap(), 0);
+    assert_eq!(folder.cc("-Xclang -include-pch -Xclang %i.pch %a.c -o %a").unwrap(), 0);
+    folder.run("a");
+    let error = folder.cc("-include-pch %a %a.c -o %b").unwrap_err();
+    assert!(error.message.contains("a: another compiler has made this precompiled header"), "{error}");
+    folder.write("wrong.h", "int x = ;\n");
+    assert_eq!(folder.cc("%wrong.h").unwrap(), 1);
+    assert!(!folder.path("wrong.h.gch").exists());
+}
+
 #[test]
 fn tables_of_labels_need_not_be_constants() {
     let folder = Folder::new();
@@ -613,7 +693,8 @@ fn files_for_cmake_and_meson_name_commands_that_are_there() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     for file in ["motet.cmake", "motet.ini"] {
         let text = std::fs::read_to_string(folder.join("share").join(file)).unwrap();
-        let named: Vec<&str> = text.split("/motet-").skip(1).map(|rest| rest.split(['"', '\'']).next().unwrap()).collect();
+        let named: Vec<&str> =
+            text.split("/motet-").skip(1).map(|rest| rest.split(['"', '\'']).next().unwrap()).collect();
         assert!(named.len() >= 4, "{file}: {named:?}");
         for name in named.into_iter().filter(|name| !name.ends_with(".cmake")) {
             let command = std::fs::metadata(folder.join("bin").join(format!("motet-{name}"))).unwrap();
