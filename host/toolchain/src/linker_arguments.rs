@@ -14,7 +14,7 @@ use crate::{
 /// One is wrong, or is a source.
 pub fn parse_linker(arguments: &[OsString]) -> Result<Arguments> {
     const WITH_ARGUMENT: [&str; 7] = ["-o", "-L", "-l", "-e", "-u", "--isa", "--pins"];
-    const OWN: [&str; 5] = ["-s", "-v", "--version", "-nostdlib", "--emit-isa"];
+    const OWN: [&str; 4] = ["-s", "--help", "-nostdlib", "--emit-isa"];
     let mut words = Vec::new();
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
@@ -46,5 +46,21 @@ pub fn parse_linker(arguments: &[OsString]) -> Result<Arguments> {
     match source {
         Some(path) => Err(Error::usage(format!("motet ld: {path} is a source: compile it with `motet cc -c`"))),
         None => Ok(parsed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Mode;
+
+    #[test]
+    fn a_linker_says_what_it_is() {
+        for (line, mode) in
+            [("-v", Mode::Linker), ("--version", Mode::Linker), ("--help", Mode::Help), ("-v a.o", Mode::Link)]
+        {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(parse_linker(&words).unwrap().mode, mode, "{line}");
+        }
     }
 }

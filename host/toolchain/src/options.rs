@@ -141,4 +141,4 @@ pub const LINKER_IGNORED_PREFIXES: &[&str] = &[
 ];
 
 /// Options of linkers that would change addresses.
-pub const LINKER_WITH_ARGUMENT_IGNORED: &[&str] = &["-z", "-rpath", "--rpath", "-rpath-link", "-Map", "-soname"];
+pub const LINKER_WITH_ARGUMENT_IGNORED: &[&str] = &["-z", "-m", "-rpath", "--rpath", "-rpath-link", "-Map", "-soname"];
