@@ -22,6 +22,7 @@ use crate::{
     libcxx::Libcxx,
     link::{self, Input, Options, Pin},
     linker_arguments::parse_linker,
+    listed,
     mentions::{self, Mention},
     pins, sequential,
     tools::Tools,
@@ -52,6 +53,8 @@ It takes what any C compiler takes, and works as CC in Makefiles, configure and 
 docs/toolchain.md has the limits. What the compiler itself takes: https://releases.llvm.org/19.1.0/tools/clang/docs/
 ";
 
+/// Intermediate code as the source has it.
+const UNOPTIMISED: [&str; 4] = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes"];
 /// Libraries that are part of the C library.
 const PARTS_OF_LIBC: &[&str] =
     &["c", "m", "pthread", "rt", "dl", "crypt", "util", "xnet", "resolv", "gcc", "gcc_s", "gcc_eh", "atomic"];
@@ -312,6 +315,10 @@ impl Driver {
         let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let objects: PerIsa<PathBuf> =
             std::array::from_fn(|isa| self.temporary.path().join(format!("{name}.{}", ISAS[isa].name())));
+        let codes: PerIsa<PathBuf> =
+            std::array::from_fn(|isa| objects[isa].with_extension(format!("{}.listed.ll", ISAS[isa].name())));
+        let listed = self.listed(source);
+        let is_listed = !listed.is_empty();
         let run = |isa: usize| {
             let mut command = self.compiler(isa, self.cxx || source.is_cpp());
             if isa == self.arguments.primary {
@@ -323,13 +330,17 @@ impl Driver {
             }
             if source.is_header() {
                 command.arg("-fsyntax-only");
+            } else if is_listed {
+                command.args(UNOPTIMISED).arg("-o").arg(&codes[isa]);
             } else {
                 command.arg("-c").arg("-o").arg(&objects[isa]);
             }
             add_source(&mut command, source);
             command.stdin(stdin(input.as_deref())?);
             let output = command.output().map_err(|error| Error::read(&self.tools.program, error))?;
-            if output.status.success() && !source.is_assembly() && !source.is_header() {
+            if output.status.success() && is_listed {
+                self.compile_listed(isa, source, &codes[isa], &objects[isa])?;
+            } else if output.status.success() && !source.is_assembly() && !source.is_header() {
                 let compiler = || {
                     let mut command = self.compiler(isa, self.cxx || source.is_cpp());
                     command.stdin(stdin(input.as_deref())?);
@@ -355,7 +366,10 @@ impl Driver {
             return headers::mark(output, &included.chain([source.path.as_path()]).collect::<Vec<_>>()).map(|()| 0);
         }
         let other = (self.arguments.primary + 1) % ISAS.len();
-        let mentions = self.mentions(source, input.as_deref(), &objects[other].with_extension("d"))?;
+        let mut mentions = self.mentions(source, input.as_deref(), &objects[other].with_extension("d"))?;
+        if is_listed {
+            mentions.extend(self.listed_mentions(&codes[0], &listed)?);
+        }
         let mut contents: PerIsa<Vec<u8>> = Default::default();
         for (object, path) in contents.iter_mut().zip(&objects) {
             *object = read(path)?;
@@ -369,6 +383,48 @@ impl Driver {
         }
         write(output, &file)?;
         Ok(0)
+    }
+
+    /// The pins for a source that name functions by their file or by a pattern.
+    fn listed(&self, source: &Source) -> Vec<&Pin> {
+        let name = source.path.file_name().unwrap_or_default().to_string_lossy();
+        let pins = self.pins.iter().filter(|pin| !pin.is_plain() && pin.is_for(&name));
+        if source.is_assembly() || source.is_header() { Vec::new() } else { pins.collect() }
+    }
+
+    /// Compiles intermediate code whose functions in a list are called as they are declared, and are not copied for a caller.
+    fn compile_listed(&self, isa: usize, source: &Source, code: &Path, object: &Path) -> Result<()> {
+        let text = String::from_utf8_lossy(&read(code)?).into_owned();
+        let functions: Vec<_> = listed::find(&text, &self.listed(source)).into_iter().map(|(found, _)| found).collect();
+        write(code, listed::keep(&text, &functions).as_bytes())?;
+        let compiler = || {
+            let mut command = self.compiler(isa, self.cxx || source.is_cpp());
+            for function in &functions {
+                command.arg("-mllvm").arg(format!("-force-attribute={}:noinline", function.name));
+            }
+            Ok(command)
+        };
+        let add_code = |command: &mut Command| {
+            command.args(["-x", "ir"]).arg(code);
+        };
+        let mut command = compiler()?;
+        command.args(["-w", "-c", "-o"]).arg(object);
+        add_code(&mut command);
+        sequential::succeeds(&mut command, "compiling pinned functions", isa)?;
+        sequential::fence_stores(isa, object, &compiler, &add_code)
+    }
+
+    /// For the linker: static functions in a list, which are prepared to be pinned.
+    fn listed_mentions(&self, code: &Path, pins: &[&Pin]) -> Result<Vec<Mention>> {
+        let text = String::from_utf8_lossy(&read(code)?).into_owned();
+        let local = listed::find(&text, pins).into_iter().filter(|(function, _)| function.is_local);
+        let mention = |(function, pin): (listed::Definition, &Pin)| Mention {
+            function: function.name,
+            isa: ISAS[pin.isa].name().into(),
+            place: pin.origin.clone(),
+            is_local: true,
+        };
+        Ok(local.map(mention).collect())
     }
 
     /// Of a source's own variables, those that no ISA's code writes.
@@ -400,10 +456,15 @@ impl Driver {
         }
         let mut command = self.compiler((self.arguments.primary + 1) % ISAS.len(), self.cxx || source.is_cpp());
         // Not optimised: declarations that nothing needs afterwards are still there.
-        command.args(["-w", "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", "-"]);
+        command.arg("-w").args(UNOPTIMISED).args(["-o", "-"]);
         add_source(&mut command, source);
         let output = command.stdin(stdin(input)?).output().map_err(|error| Error::read(&self.tools.program, error))?;
-        Ok(mentions::of_code(&String::from_utf8_lossy(&output.stdout)))
+        let code = String::from_utf8_lossy(&output.stdout);
+        let mentions = mentions::of_code(&code);
+        match mentions::of_constructor(&code, &mentions) {
+            Some(mention) => Err(mentions::refused_constructor(&mention.place, &mention.function)),
+            None => Ok(mentions),
+        }
     }
 
     /// A copy of standard input, which can be read only once, if that is the source.
@@ -474,7 +535,7 @@ impl Driver {
         if self.arguments.unsigned_char {
             command.arg("-funsigned-char");
         }
-        for pin in &self.pins {
+        for pin in self.pins.iter().filter(|pin| pin.is_plain()) {
             // A copy inside its caller would run where that does.
             command.arg("-mllvm").arg(format!("-force-attribute={}:noinline", pin.function));
         }

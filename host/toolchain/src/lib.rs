@@ -21,6 +21,7 @@ mod libcxx;
 mod library;
 pub mod link;
 mod linker_arguments;
+mod listed;
 mod mentions;
 mod options;
 mod pins;

@@ -7,6 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::error::Error;
+
 /// How an annotation of `MOTET_ON` begins.
 const ON: &str = "motet.on";
 /// ... and one of `MOTET_ONLY`.
@@ -54,8 +56,23 @@ pub fn of_code(code: &str) -> Vec<Mention> {
     entries.filter_map(mention).collect()
 }
 
+/// The first mention of a function that runs before or after `main` by itself, or constructs or destroys objects: none can be pinned.
+pub fn of_constructor<'a>(code: &str, mentions: &'a [Mention]) -> Option<&'a Mention> {
+    let lists = code
+        .lines()
+        .filter(|line| ["@llvm.global_ctors = ", "@llvm.global_dtors = "].iter().any(|list| line.starts_with(list)));
+    let listed: HashSet<String> = lists.flat_map(|line| line.split("ptr @").skip(1)).map(|rest| symbol(rest)).collect();
+    mentions.iter().find(|mention| listed.contains(&mention.function) || is_constructor(&mention.function))
+}
+
+/// What is said of such a function.
+pub fn refused_constructor(place: &str, function: &str) -> Error {
+    let message = "is a constructor or destructor, which cannot be pinned; pin a function that it calls";
+    Error::data(format!("{place}: {function} {message}"))
+}
+
 /// A name of the intermediate code, which has quotation marks around names that are not of letters and digits.
-fn symbol(text: &str) -> String {
+pub fn symbol(text: &str) -> String {
     match text.strip_prefix('"') {
         Some(quoted) => unescaped(quoted.split('"').next().unwrap_or_default()),
         None => text.split(['(', ' ', ',']).next().unwrap_or_default().into(),
@@ -74,6 +91,22 @@ fn unescaped(text: &str) -> String {
     }
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// Whether a symbol of C++ is a constructor or a destructor (Itanium C++ ABI, 5.1.4.3): `_ZN1AC2Ei`.
+pub fn is_constructor(symbol: &str) -> bool {
+    let mut rest = symbol.strip_prefix("_ZN").unwrap_or_default();
+    while let Some(first) = rest.chars().next() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        if let Ok(length) = rest[..digits].parse::<usize>() {
+            rest = rest.get(digits + length..).unwrap_or_default();
+        } else if let [b'C' | b'D', b'0'..=b'5', b'E', ..] = rest.as_bytes() {
+            return true;
+        } else {
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    false
 }
 
 /// What stands in the section: a line for each.
@@ -121,6 +154,9 @@ define internal signext i32 @\"h i\"(i32 %0) #0 section \".text.motet.only.aarch
         let found = of_code(code);
         assert_eq!(found, [mention("f", "riscv64", "a b.c:4", false), mention("h i", "aarch64", "\".c:7", true)]);
         assert_eq!(of_section(&to_section(&found)), found);
+        let constructors = ["_ZN1AC2Ei", "_ZN2ns1BIiED0Ev", "_ZN1AC1ERKS_"].map(is_constructor);
+        assert_eq!(constructors, [true; 3]);
+        assert_eq!(["_ZN1A3C1EEv", "_ZN1A1fEi", "C1E", "_Z1fv"].map(is_constructor), [false; 4]);
         assert!(of_code("").is_empty() && of_section(b"\xff\nlocal\tx").is_empty());
     }
 }

@@ -3,8 +3,10 @@
 //! ```toml
 //! [pins]
 //! riscv64 = ["traverse", "visit"]
-//! aarch64 = { functions = ["encrypt"], strict = true }
+//! aarch64 = { functions = ["encrypt", "block.c:round", "sha_*"], strict = true }
 //! ```
+//!
+//! A name alone is a function that all files see; behind `FILE:` it may be static. `*` stands for any letters.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -58,9 +60,25 @@ fn parse(text: &str, origin: &str) -> Result<Vec<Pin>> {
             Functions::List(functions) => (functions, false),
             Functions::Table(table) => (table.functions, table.strict),
         };
-        pins.extend(functions.into_iter().map(|function| Pin { function, isa, strict, origin: origin.to_owned() }));
+        for entry in functions {
+            let (file, function) =
+                divide(&entry).map_err(|why| Error::data(format!("{origin}: pins.{name}: \"{entry}\": {why}")))?;
+            pins.push(Pin { function, file, isa, strict, origin: origin.to_owned() });
+        }
     }
     Ok(pins)
+}
+
+/// The file, if there is one, and the function of an entry.
+fn divide(entry: &str) -> std::result::Result<(Option<String>, String), &'static str> {
+    let (file, function) = entry.rsplit_once(':').map_or((None, entry), |(file, function)| (Some(file), function));
+    if function.is_empty() || file == Some("") || entry.contains(char::is_whitespace) {
+        return Err("expected FUNCTION or FILE:FUNCTION");
+    }
+    if entry.contains('/') {
+        return Err("name the file without its folders");
+    }
+    Ok((file.map(str::to_owned), function.to_owned()))
 }
 
 #[cfg(test)]
@@ -81,6 +99,20 @@ mod tests {
         let pairs: Vec<_> = pins.iter().map(|pin| (pin.function.as_str(), pin.strict)).collect();
         assert_eq!(pairs, [("h", true), ("f", false)]);
         assert!(parse("[pins]\naarch64 = { strict = true }", "pins.toml").unwrap_err().message.contains("functions"));
+    }
+
+    #[test]
+    fn functions_are_named_with_their_file_or_without() {
+        let of = |entry: &str| parse(&format!("[pins]\nriscv64 = ['{entry}']"), "pins.toml");
+        let pin = &of("a.c:f*").unwrap()[0];
+        assert_eq!((pin.file.as_deref(), pin.function.as_str()), (Some("a.c"), "f*"));
+        assert!(pin.names("fx", true) && !pin.names("g", true) && pin.is_for("a.c") && !pin.is_for("b.c"));
+        let pin = &of("f").unwrap()[0];
+        assert!(pin.names("f", false) && !pin.names("f", true) && pin.is_for("a.c"));
+        for wrong in ["", "a.c:", ":f", "src/a.c:f", "a f"] {
+            let error = of(wrong).unwrap_err();
+            assert!(error.message.starts_with(&format!("pins.toml: pins.riscv64: \"{wrong}\": ")), "{error}");
+        }
     }
 
     #[test]

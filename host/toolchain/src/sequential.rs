@@ -37,13 +37,13 @@ pub fn fence_stores(
     let mut command = compiler()?;
     command.args(["-w", "-S", "-emit-llvm", "-o"]).arg(&code);
     add_source(&mut command);
-    succeeds(&mut command, isa)?;
+    succeeds(&mut command, "fencing stores", isa)?;
     if let Some(fenced) = fenced(&String::from_utf8_lossy(&read(&code)?)) {
         write(&code, fenced.as_bytes())?;
         // All passes over intermediate code have been done: what is left is the machine code.
         let mut command = compiler()?;
         command.args(["-w", "-Xclang", "-disable-llvm-passes", "-c", "-o"]).arg(object).args(["-x", "ir"]).arg(&code);
-        succeeds(&mut command, isa)?;
+        succeeds(&mut command, "fencing stores", isa)?;
     }
     fs::remove_file(&code).map_err(|error| Error::write(&code, error))
 }
@@ -71,13 +71,17 @@ fn has_store_releases(object: &[u8]) -> bool {
     })
 }
 
-fn succeeds(command: &mut Command, isa: usize) -> Result<()> {
+/// Runs a compiler for what has compiled before; `what` it does is for the message.
+///
+/// # Errors
+/// It fails.
+pub fn succeeds(command: &mut Command, what: &str, isa: usize) -> Result<()> {
     let output = command.output().map_err(|error| Error::read(command.get_program().as_ref(), error))?;
     if output.status.success() {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr);
-    let message = format!("motet cc: fencing stores for {} failed:\n{}", ISAS[isa].name(), text.trim_end());
+    let message = format!("motet cc: {what} for {} failed:\n{}", ISAS[isa].name(), text.trim_end());
     Err(Error::new(crate::error::ErrorKind::Software, message))
 }
 

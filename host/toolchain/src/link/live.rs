@@ -53,7 +53,7 @@ impl<'a> Marker<'a> {
                 marker.reach(Target::Unit(UnitId(index), 0));
             }
         }
-        for name in roots.iter().chain(pins.iter().map(|pin| &pin.function)) {
+        for name in roots.iter().chain(pins.iter().filter(|pin| pin.is_plain()).map(|pin| &pin.function)) {
             for isa in 0..ISAS.len() {
                 if let Some(target) = linkage.by_name(name, isa) {
                     marker.reach(target);

@@ -85,7 +85,7 @@ pub fn link(tools: &Tools, options: &Options) -> Result<()> {
     let linkage = Linkage::new(resolve::load(&options.inputs, &wanted)?)?;
     let plan = plan::plan(linkage, &wanted, &options.pins, image::header_bytes)?;
     for warning in &plan.warnings {
-        eprintln!("motet cc: warning: {warning}");
+        eprintln!("motet cc: {warning}");
     }
     let folder = tempfile::Builder::new()
         .prefix("motet-ld-")

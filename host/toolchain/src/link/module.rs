@@ -160,6 +160,12 @@ impl Module {
 }
 
 impl Module {
+    /// The name of its source, without folders, as the compiler leaves it.
+    pub fn source(&self) -> Option<&str> {
+        let file = self.images[0].symbols.iter().find(|symbol| symbol.kind == elf::STT_FILE);
+        file.and_then(|file| file.name.rsplit('/').next())
+    }
+
     /// Where symbols are that other files see, on each ISA.
     pub fn global_places(&self) -> impl Iterator<Item = (usize, Place)> {
         let images = self.images.iter().enumerate();

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use motet_abi::fat::{Near, Signature};
 use motet_layout::IslandId;
+use wildmatch::WildMatch;
 
 use super::{
     live::{self, Live},
-    module::Place,
+    module::{Module, Place, is_array},
     pool::PieceId,
     resolve::Definition,
     same::{self, Sameness},
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     isa::{ISAS, PerIsa, index_by_name},
-    mentions::Mention,
+    mentions::{Mention, refused_constructor},
 };
 
 /// Where the program begins.
@@ -41,14 +42,38 @@ const POINTER_BYTES: u64 = 8;
 /// A function to be called on cores of one ISA only.
 #[derive(Clone, Debug)]
 pub struct Pin {
-    /// Its symbol.
+    /// Its symbol, or a pattern.
     pub function: String,
+    /// The name of its source, or a pattern; without it, it is a function that all files see.
+    pub file: Option<String>,
     /// Index in [`ISAS`].
     pub isa: usize,
     /// Never on another ISA, even if no core of this one is there.
     pub strict: bool,
     /// Who wants it, for messages.
     pub origin: String,
+}
+
+impl Pin {
+    /// Whether it names a function of a file that it [is for](Self::is_for); `is_local`: only this file sees the function.
+    pub fn names(&self, function: &str, is_local: bool) -> bool {
+        (self.file.is_some() || !is_local) && WildMatch::new(&self.function).matches(function)
+    }
+
+    /// Whether it is about functions of a source with this name, without folders.
+    pub fn is_for(&self, source: &str) -> bool {
+        self.file.as_ref().is_none_or(|file| WildMatch::new(file).matches(source))
+    }
+
+    /// Whether it names one function by its symbol.
+    pub fn is_plain(&self) -> bool {
+        self.file.is_none() && !self.function.contains('*')
+    }
+
+    /// As the list has it.
+    pub fn entry(&self) -> String {
+        self.file.as_ref().map_or_else(|| self.function.clone(), |file| format!("{file}:{}", self.function))
+    }
 }
 
 /// A pinned function in the layout.
@@ -118,7 +143,8 @@ pub fn plan(
     headers: impl Fn(&[Pinned], usize) -> u64,
 ) -> Result<Plan> {
     let live = live::find(&linkage, roots, pins)?;
-    let pin_of = find_pins(&linkage, &live.units, pins)?;
+    let mut warnings = Vec::new();
+    let pin_of = find_pins(&linkage, &live.units, pins, &mut warnings)?;
     let near = find_near(&linkage, &live.units)?;
     let mut problems = same::check_kept(&linkage, &live);
     problems.extend(same::check_offsets(&linkage, &live));
@@ -126,13 +152,13 @@ pub fn plan(
         return Err(Error::data(problems.join("\n")));
     }
     let mut private = HashSet::new();
-    let (mut warnings, mut differences) = (Vec::new(), Vec::new());
+    let mut differences = Vec::new();
     for id in &live.units {
         match same::compare(&linkage, *id) {
             Ok(Sameness::Same) => continue,
             Ok(Sameness::Own) => {}
             Ok(Sameness::OwnAndVisible(message)) => {
-                warnings.push(format!("{message}; each instruction set has its own"))
+                warnings.push(format!("warning: {message}; each instruction set has its own"))
             }
             Ok(Sameness::Different(message)) => differences.push(message),
             Err(error) => differences.push(error.message),
@@ -416,8 +442,13 @@ fn check_mentions(linkage: &Linkage) -> Result<()> {
     Ok(())
 }
 
-/// Pinned units, with the ISA of each.
-fn find_pins(linkage: &Linkage, live: &BTreeSet<UnitId>, pins: &[Pin]) -> Result<BTreeMap<UnitId, Wish>> {
+/// Pinned units, with the ISA of each. Pins of functions that the program lacks are noted.
+fn find_pins(
+    linkage: &Linkage,
+    live: &BTreeSet<UnitId>,
+    pins: &[Pin],
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<UnitId, Wish>> {
     check_mentions(linkage)?;
     let mut found = BTreeMap::new();
     for id in live {
@@ -430,27 +461,87 @@ fn find_pins(linkage: &Linkage, live: &BTreeSet<UnitId>, pins: &[Pin]) -> Result
         })?;
         found.insert(*id, Wish { isa, strict });
     }
+    let mut missing: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for pin in pins {
-        let function = &pin.function;
-        let Some(Target::Unit(id, 0)) = linkage.by_name(function, pin.isa) else {
-            let message = "the program has no such function (or only a static or inlined one)";
-            return Err(Error::data(format!("{}: pin of {function}: {message}", pin.origin)));
-        };
-        if linkage.units.get(id).segment != Segment::Text {
-            return Err(Error::data(format!("{}: pin of {function}: it is data, not a function", pin.origin)));
+        let units = named_by(linkage, live, pin)?;
+        if units.is_empty() {
+            missing.entry(&pin.origin).or_default().push(pin.entry());
         }
-        let known = found.get(&id).copied();
-        if let Some(other) = known.filter(|other: &Wish| other.isa != pin.isa) {
-            let (one, two) = (ISAS[other.isa].name(), ISAS[pin.isa].name());
-            return Err(Error::data(format!("{}: {function} is pinned to {one} and to {two}; choose one", pin.origin)));
+        for id in units {
+            add_listed(linkage, &mut found, id, pin)?;
         }
-        let strict = pin.strict || known.is_some_and(|known| known.strict);
-        found.insert(id, Wish { isa: pin.isa, strict });
     }
+    for (origin, names) in missing {
+        let advice = "a static one is named FILE:FUNCTION";
+        notes.push(format!("note: {origin}: the program has no function {} ({advice})", names.join(", ")));
+    }
+    check_constructors(linkage, live, &found)?;
     for id in found.keys() {
         check_pin(linkage, *id)?;
     }
     Ok(found)
+}
+
+fn add_listed(linkage: &Linkage, found: &mut BTreeMap<UnitId, Wish>, id: UnitId, pin: &Pin) -> Result<()> {
+    let function = pin.entry();
+    if linkage.units.get(id).segment != Segment::Text {
+        return Err(Error::data(format!("{}: pin of {function}: it is data, not a function", pin.origin)));
+    }
+    let known = found.get(&id).copied();
+    if let Some(other) = known.filter(|other: &Wish| other.isa != pin.isa) {
+        let (one, two) = (ISAS[other.isa].name(), ISAS[pin.isa].name());
+        let name = function_name(linkage, id);
+        return Err(Error::data(format!("{}: {name} is pinned to {one} and to {two}; choose one", pin.origin)));
+    }
+    let strict = pin.strict || known.is_some_and(|known| known.strict);
+    found.insert(id, Wish { isa: pin.isa, strict });
+    Ok(())
+}
+
+/// The functions of the program that an entry of a list names.
+fn named_by(linkage: &Linkage, live: &BTreeSet<UnitId>, pin: &Pin) -> Result<Vec<UnitId>> {
+    if pin.is_plain() {
+        let target = linkage.by_name(&pin.function, pin.isa);
+        return Ok(target
+            .and_then(|target| if let Target::Unit(id, 0) = target { Some(id) } else { None })
+            .into_iter()
+            .collect());
+    }
+    let mut units = Vec::new();
+    for id in live.iter().filter(|id| linkage.units.get(**id).segment == Segment::Text) {
+        let unit = linkage.units.get(*id);
+        let module = &linkage.program.modules[unit.module];
+        let is_local = |name: &str| !module.images[0].defined.contains_key(name);
+        let named = functions_of(linkage, *id, 0).into_iter().find(|name| pin.names(name, is_local(name)));
+        let Some(name) = named.filter(|_| module.source().is_some_and(|source| pin.is_for(source))) else { continue };
+        let is_prepared = module.mentions.iter().any(|mention| mention.is_local && mention.function == name);
+        if is_local(&name) && !is_prepared {
+            let (file, origin) = (&module.name, &pin.origin);
+            let message = "was compiled without this list: give --pins when compiling, too, since it is static";
+            return Err(Error::data(format!("{origin}: pin of {}: {name} of {file} {message}", pin.entry())));
+        }
+        units.push(*id);
+    }
+    Ok(units)
+}
+
+/// What runs before and after `main` cannot be pinned.
+fn check_constructors(linkage: &Linkage, live: &BTreeSet<UnitId>, pins: &BTreeMap<UnitId, Wish>) -> Result<()> {
+    let arrays = live.iter().map(|id| linkage.units.get(*id)).filter(|unit| is_array(&unit.name));
+    for unit in arrays {
+        for (isa, section) in unit.sections.iter().enumerate() {
+            let image = &linkage.program.modules[unit.module].images[isa];
+            let relocations = section.map_or(&[][..], |section| &image.sections[section].relocations);
+            for relocation in relocations {
+                let (Target::Unit(id, _), _) = linkage.follow(unit.module, isa, relocation)? else { continue };
+                if pins.contains_key(&id) {
+                    let (module, name) = (linkage.units.get(id).module, function_name(linkage, id));
+                    return Err(refused_constructor(&linkage.program.modules[module].name, &name));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Variables that are to lie near an island.

@@ -1,0 +1,79 @@
+//! Functions that a list of pins names by their file or by a pattern, in a source's intermediate code.
+//!
+//! A compiler may change what a file's own function takes and gives, since it knows all calls, and does so differently for each ISA. So such a
+//! function is marked as used elsewhere before the code is optimised.
+
+use crate::{link::Pin, mentions::symbol};
+
+/// A function with a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// As the code has it, perhaps in quotation marks.
+    written: String,
+    /// The symbol.
+    pub name: String,
+    /// The file's own (`static`).
+    pub is_local: bool,
+}
+
+/// The functions in intermediate code that one of `pins` names, each with the pin.
+pub fn find<'a>(code: &str, pins: &[&'a Pin]) -> Vec<(Definition, &'a Pin)> {
+    let definitions = code.lines().filter_map(|line| line.strip_prefix("define ")).filter_map(definition);
+    let named = definitions.filter_map(|definition| {
+        let pin = pins.iter().find(|pin| pin.names(&definition.name, definition.is_local))?;
+        Some((definition, *pin))
+    });
+    named.collect()
+}
+
+fn definition(line: &str) -> Option<Definition> {
+    let (before, after) = line.split_once('@')?;
+    let end = match after.strip_prefix('"') {
+        Some(quoted) => quoted.find('"')? + 2,
+        None => after.find('(')?,
+    };
+    let is_local = before.split(' ').any(|word| ["internal", "private"].contains(&word));
+    Some(Definition { written: format!("@{}", &after[..end]), name: symbol(after), is_local })
+}
+
+/// The code with these functions marked as used (LLVM Language Reference, `llvm.used`).
+pub fn keep(code: &str, functions: &[Definition]) -> String {
+    const START: &str = "@llvm.used = appending global [";
+    let added: Vec<String> = functions.iter().map(|function| format!("ptr {}", function.written)).collect();
+    let known = code.lines().find_map(|line| {
+        let (count, rest) = line.strip_prefix(START)?.split_once(" x ptr] [")?;
+        Some((line, count.parse::<usize>().ok()?, rest))
+    });
+    let list = |count: usize, rest: &str| format!("{START}{count} x ptr] [{}{rest}", added.join(", "));
+    match known {
+        _ if functions.is_empty() => code.to_owned(),
+        Some((line, count, rest)) => code.replace(line, &list(count + added.len(), &format!(", {rest}"))),
+        None => format!("{code}\n{}\n", list(added.len(), "], section \"llvm.metadata\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named_functions_are_found_and_kept() {
+        let pin = |file: Option<&str>, function: &str| Pin {
+            function: function.into(),
+            file: file.map(str::to_owned),
+            isa: 1,
+            strict: false,
+            origin: "p".into(),
+        };
+        let code = "define internal fastcc i32 @one(i32 %0) #0 {\n}\ndefine dso_local i32 @two() {\n}\ndefine internal void @\"h i\"() {\n}\n";
+        let (in_file, global) = (pin(Some("a.c"), "*"), pin(None, "*"));
+        let names = |pin| find(code, &[pin]).into_iter().map(|(found, _)| found.name).collect::<Vec<_>>();
+        assert_eq!(names(&in_file), ["one", "two", "h i"]);
+        assert_eq!(names(&global), ["two"]);
+        let all: Vec<Definition> = find(code, &[&in_file]).into_iter().map(|(found, _)| found).collect();
+        let kept = keep(code, &all[1..]);
+        let line = "@llvm.used = appending global [2 x ptr] [ptr @two, ptr @\"h i\"], section \"llvm.metadata\"";
+        assert!(kept.contains(line), "{kept}");
+        assert!(keep(&kept, &all[..1]).contains("[3 x ptr] [ptr @one, ptr @two, ptr @\"h i\"], section"));
+    }
+}
