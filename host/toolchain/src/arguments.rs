@@ -1,7 +1,8 @@
 //! The command line of a C compiler: which arguments are for the compiler, which for the linker, which for `motet`.
 
 use std::{
-    ffi::OsString,
+    collections::VecDeque,
+    ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::PathBuf,
 };
@@ -99,8 +100,10 @@ pub struct Arguments {
     pub items: Vec<Item>,
     /// For every compilation.
     pub compiler: Vec<OsString>,
-    /// For the compilation for the first ISA only: dependency files.
+    /// About dependency files, but not where they go.
     pub dependencies: Vec<OsString>,
+    /// `-MF`.
+    pub dependency_file: Option<PathBuf>,
     /// For the compilation for the primary ISA only: its own processor's features, `-save-temps`.
     pub processor: Vec<OsString>,
     /// `-L`.
@@ -142,7 +145,7 @@ impl Arguments {
 }
 
 struct Parser {
-    words: std::collections::VecDeque<OsString>,
+    words: VecDeque<OsString>,
     parsed: Arguments,
     language: Option<OsString>,
     whole_archives: bool,
@@ -153,12 +156,9 @@ struct Parser {
 /// # Errors
 /// One is wrong, or asks for what cannot be had.
 pub fn parse(arguments: &[OsString]) -> Result<Arguments> {
-    let mut words = std::collections::VecDeque::new();
+    let mut words = VecDeque::new();
     for argument in arguments {
-        match argument.as_bytes().strip_prefix(b"@") {
-            Some(file) => words.extend(response_file(&PathBuf::from(OsString::from_vec(file.to_vec())))?),
-            None => words.push_back(argument.clone()),
-        }
+        expand(argument, 0, &mut words)?;
     }
     let mut parser = Parser { words, parsed: Arguments::default(), language: None, whole_archives: false };
     while let Some(word) = parser.words.pop_front() {
@@ -178,6 +178,21 @@ pub fn parse(arguments: &[OsString]) -> Result<Arguments> {
         return Err(Error::usage("motet cc: no input files"));
     }
     Ok(parsed)
+}
+
+/// Adds an argument, or the words in the file that `@FILE` names, and in those that these name.
+fn expand(argument: &OsStr, depth: usize, words: &mut VecDeque<OsString>) -> Result<()> {
+    const DEPTH_MAX: usize = 20;
+    let Some(file) = argument.as_bytes().strip_prefix(b"@") else {
+        words.push_back(argument.to_owned());
+        return Ok(());
+    };
+    if depth == DEPTH_MAX {
+        let message = "files that name each other by @FILE again and again";
+        return Err(Error::usage(format!("motet cc: {}: {message}", argument.to_string_lossy())));
+    }
+    let file = PathBuf::from(OsString::from_vec(file.to_vec()));
+    response_file(&file)?.iter().try_for_each(|word| expand(word, depth + 1, words))
 }
 
 /// Sanitizers that call a runtime library cannot be had; those that trap can.
@@ -286,7 +301,8 @@ impl Parser {
             "--help" => parsed.mode = Mode::Help,
             "-v" | "--verbose" => parsed.verbose = true,
             "-MD" | "-MMD" | "-MP" | "-MG" | "-MV" => parsed.dependencies.push(text.into()),
-            "-MF" | "-MT" | "-MQ" => {
+            "-MF" => self.parsed.dependency_file = Some(self.argument(text)?.into()),
+            "-MT" | "-MQ" => {
                 let argument = self.argument(text)?;
                 self.parsed.dependencies.extend([text.into(), argument]);
             }
@@ -299,14 +315,28 @@ impl Parser {
                 parsed.mode = parsed.mode.max_with(Mode::Query);
                 parsed.compiler.push(text.into());
             }
-            _ if text.starts_with("-MF") || text.starts_with("-MT") || text.starts_with("-MQ") => {
-                parsed.dependencies.push(text.into())
-            }
+            _ if text.starts_with("-MF") => parsed.dependency_file = Some(text[3..].into()),
+            _ if text.starts_with("-MT") || text.starts_with("-MQ") => parsed.dependencies.push(text.into()),
+            _ if text.starts_with("-Wp,") => self.preprocessor_words(&text[4..]),
             _ if text.starts_with("-o") && !text.starts_with("-object") => parsed.output = Some(text[2..].into()),
             _ if text.starts_with("-x") => self.language = (&text[2..] != "none").then(|| text[2..].into()),
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// `-Wp,WORD,...`: as words of their own, but the file of `-MD` may follow it.
+    fn preprocessor_words(&mut self, list: &str) {
+        let mut words: Vec<OsString> = Vec::new();
+        let mut rest = list.split(',').peekable();
+        while let Some(word) = rest.next() {
+            words.push(word.into());
+            let is_list = ["-MD", "-MMD"].contains(&word);
+            if let Some(file) = rest.next_if(|next| is_list && !next.starts_with('-')) {
+                words.extend(["-MF".into(), file.into()]);
+            }
+        }
+        words.into_iter().rev().for_each(|word| self.words.push_front(word));
     }
 
     fn linker(&mut self, text: &str) -> Result<bool> {
@@ -570,7 +600,14 @@ mod tests {
     #[test]
     fn dependency_files_are_written_once() {
         let arguments = parsed("-MD -MF a.d -c a.c").unwrap();
-        assert_eq!(arguments.dependencies, ["-MD", "-MF", "a.d"]);
+        assert_eq!((arguments.dependencies, arguments.dependency_file), (vec!["-MD".into()], Some("a.d".into())));
+        let arguments = parsed("-Wp,-MMD,b.d -Wp,-DX=1,-UY,-MT,t -c a.c").unwrap();
+        assert_eq!(
+            (arguments.dependencies, arguments.dependency_file),
+            (vec!["-MMD".into(), "-MT".into(), "t".into()], Some("b.d".into()))
+        );
+        assert_eq!(arguments.compiler, ["-DX=1", "-UY"]);
+        let arguments = parsed("-MD -MF a.d -c a.c").unwrap();
         assert!(arguments.compiler.is_empty());
     }
 

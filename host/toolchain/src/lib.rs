@@ -8,6 +8,7 @@
 pub mod arguments;
 mod builtins;
 mod constants;
+mod dependencies;
 mod driver;
 mod error;
 mod fat_object;
@@ -25,6 +26,7 @@ mod listed;
 mod mentions;
 mod options;
 mod pins;
+mod preprocessed;
 mod sequential;
 mod tools;
 

@@ -8,7 +8,7 @@ use wildmatch::WildMatch;
 
 use super::{
     live::{self, Live},
-    module::{Module, Place, is_array},
+    module::{Place, is_array},
     pool::PieceId,
     resolve::Definition,
     same::{self, Sameness},

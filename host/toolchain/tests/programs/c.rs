@@ -755,6 +755,77 @@ fn dependency_files_and_characters_are_as_other_compilers_make_them() {
 }
 
 #[test]
+fn what_caches_of_compilers_look_at_is_of_all_isas() {
+    let folder = Folder::new();
+    let source = |value: u8| {
+        chosen(&format!("#include \"own.h\"\nint x = {value};"), "int x = 1;") + "int main(void) { return x - 1; }\n"
+    };
+    let preprocessed = |options: &str| {
+        assert_eq!(folder.cc(&format!("-E {options} %a.c -o %a.i")).unwrap(), 0);
+        std::fs::read_to_string(folder.path("a.i")).unwrap()
+    };
+    folder.write("own.h", "/* nothing */\n");
+    folder.write("pins.toml", "[pins]\n");
+    let mut seen = Vec::new();
+    for options in ["", "-P", "--pins %pins.toml"] {
+        for value in [1, 2] {
+            folder.write("a.c", &source(value));
+            seen.push(preprocessed(options));
+            // It still compiles.
+            assert_eq!(folder.cc("-Wall -Werror -c -x cpp-output %a.i -o %a.o").unwrap(), 0);
+        }
+    }
+    folder.write("pins.toml", "[pins]\nriscv64 = ['main']\n");
+    seen.push(preprocessed("--pins %pins.toml"));
+    let header = format!("# 1 \"{}\"", folder.path("own.h").display());
+    assert!(seen[0].lines().any(|line| line == header), "{}", seen[0]);
+    let texts = seen.len();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), texts);
+    // What is the same for all has no marks.
+    folder.write("a.c", "int main(void) { return 0; }\n");
+    assert!(!preprocessed("").contains("motet"));
+}
+
+#[test]
+fn dependency_files_name_the_headers_of_all_isas() {
+    let folder = Folder::new();
+    folder.write("own.h", "#include <stddef.h>\n");
+    folder.write("pins.toml", "[pins]\n");
+    folder.write("a.c", &(chosen("#include \"own.h\"", "") + "int main(void) { return 0; }\n"));
+    let file = folder.path("my.d");
+    for options in [
+        "-c -MD -MF %my.d -o %a.o",
+        "-c -MMD -MF%my.d -o %a.o",
+        "-M -o %my.d",
+        "-MM -MF %my.d",
+        "-E -MD -MF %my.d -o %a.i",
+    ] {
+        let _ = std::fs::remove_file(&file);
+        let words = options.replace("-MF%my.d", &format!("-MF{}", file.display()));
+        assert_eq!(folder.cc(&format!("{words} --pins %pins.toml -MP %a.c")).unwrap(), 0, "{options}");
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            text.contains("own.h \\\n") && text.contains("own.h:\n") && text.contains("pins.toml"),
+            "{options}: {text}"
+        );
+        assert_eq!(text.contains("stddef.h"), !options.contains("-MM"), "{options}: {text}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(folder.cc(&format!("-Wp,-MMD,{} -c %a.c -o %a.o", file.display())).unwrap(), 0);
+    assert!(std::fs::read_to_string(&file).unwrap().contains("a.o: "));
+    // Words in files that files name.
+    folder.write("inner", "-DX=1 -c");
+    folder.write("outer", &format!("@{} -Werror", folder.path("inner").display()));
+    folder.write("loop", &format!("@{}", folder.path("loop").display()));
+    folder.write("a.c", "int x = X;\n");
+    assert_eq!(folder.cc(&format!("@{} %a.c -o %a.o", folder.path("outer").display())).unwrap(), 0);
+    let error = folder.cc(&format!("@{}", folder.path("loop").display())).unwrap_err();
+    assert!(error.message.contains("loop: files that name each other"), "{error}");
+}
+
+#[test]
 fn an_object_file_can_have_more_sections_than_its_header_can_count() {
     let folder = Folder::new();
     let source = "__asm__(\".macro more\\n.section .data.x\\\\@,\\\"aw\\\"\\n.byte 1\\n.endm\\n.rept 66000\\nmore\\n.endr\\n.text\");\n\
