@@ -12,7 +12,8 @@ use crate::{
     headers,
     isa::{index_by_name, names},
     library::is_assembly,
-    link::Input,
+    link::{Input, Wishes},
+    linker_arguments,
     options::*,
 };
 
@@ -124,6 +125,8 @@ pub struct Arguments {
     pub unsigned_char: bool,
     /// `-v`.
     pub verbose: bool,
+    /// Other options of linkers.
+    pub wishes: Wishes,
     /// `-Wl,-v`: says what the linker is, and links if there is something to link.
     pub says_linker: bool,
     /// `--pins FILE`.
@@ -341,18 +344,7 @@ impl Parser {
 
     fn linker(&mut self, text: &str) -> Result<bool> {
         match text {
-            "-shared" | "--shared" | "-dynamiclib" => {
-                let message = "motet cc: -shared: there are no shared libraries, because each function has one address on all instruction \
-                               sets, which only whole programs can have. Make static ones: `ar rcs`, `./configure --disable-shared`, \
-                               `cmake -DBUILD_SHARED_LIBS=OFF`, `meson setup -Ddefault_library=static`; or let CMake's and Meson's files do it \
-                               (`motet cc --print-cmake-toolchain`, `--print-meson-cross`)";
-                return Err(Error::usage(message));
-            }
-            "-r" => {
-                return Err(Error::usage(
-                    "motet cc: -r: object files cannot be linked partly; make an archive (ar rcs) instead",
-                ));
-            }
+            "-shared" | "--shared" | "-dynamiclib" | "-r" => return Err(refused(text)),
             "-static-pie" => {
                 return Err(Error::usage("motet cc: -static-pie: a program has fixed addresses; use -static"));
             }
@@ -371,7 +363,8 @@ impl Parser {
                 self.parsed.needed.push(symbol);
             }
             "-z" => {
-                self.argument(text)?;
+                let keyword = self.text_argument(text)?;
+                linker_arguments::note_keyword(&mut self.parsed.wishes, &keyword)?;
             }
             "-Xlinker" => {
                 let mut words = vec![self.text_argument(text)?];
@@ -417,6 +410,16 @@ impl Parser {
                 "-s" | "--strip-all" => self.parsed.strip = true,
                 "--whole-archive" => self.whole_archives = true,
                 "--no-whole-archive" => self.whole_archives = false,
+                "-shared" | "--shared" | "-Bshareable" | "-r" | "--relocatable" => return Err(refused(&word)),
+                "-z" => {
+                    let keyword = words.next().unwrap_or_default();
+                    linker_arguments::note_keyword(&mut self.parsed.wishes, &keyword)?;
+                }
+                "-M" | "--print-map" => self.parsed.wishes.map = Some("-".into()),
+                option if LINKER_WITH_ARGUMENT.contains(&option) => {
+                    let missing = || Error::usage(format!("motet cc: -Wl,{option} needs an argument"));
+                    linker_arguments::note(&mut self.parsed.wishes, option, &words.next().ok_or_else(missing)?)?;
+                }
                 "-u" | "--undefined" => self.parsed.needed.extend(words.next()),
                 "-e" | "--entry" => self.parsed.entry = words.next(),
                 ignored if LINKER_WITH_ARGUMENT_IGNORED.contains(&ignored) => {
@@ -430,7 +433,12 @@ impl Parser {
     }
 
     fn linker_value(&mut self, word: &str) -> Result<()> {
-        if let Some(path) = word.strip_prefix("--pins=") {
+        let divided = word.split_once('=').filter(|(option, _)| LINKER_WITH_ARGUMENT.contains(option));
+        if let Some((option, argument)) = divided {
+            linker_arguments::note(&mut self.parsed.wishes, option, argument)?;
+        } else if let Some(keyword) = word.strip_prefix("-z") {
+            linker_arguments::note_keyword(&mut self.parsed.wishes, keyword)?;
+        } else if let Some(path) = word.strip_prefix("--pins=") {
             self.parsed.pins.push(path.into());
         } else if let Some(symbol) = word.strip_prefix("--undefined=").or_else(|| word.strip_prefix("-u")) {
             self.parsed.needed.push(symbol.to_owned());
@@ -525,6 +533,20 @@ impl Mode {
         };
         if rank(other) > rank(self) { other } else { self }
     }
+}
+
+/// What is said of outputs that there are not.
+fn refused(option: &str) -> Error {
+    if ["-r", "--relocatable"].contains(&option) {
+        return Error::usage(format!(
+            "motet cc: {option}: object files cannot be linked partly; make an archive (ar rcs) instead"
+        ));
+    }
+    let message = "there are no shared libraries, because each function has one address on all instruction \
+         sets, which only whole programs can have. Make static ones: `ar rcs`, `./configure --disable-shared`, \
+         `cmake -DBUILD_SHARED_LIBS=OFF`, `meson setup -Ddefault_library=static`; or let CMake's and Meson's files do it \
+         (`motet cc --print-cmake-toolchain`, `--print-meson-cross`)";
+    Error::usage(format!("motet cc: {option}: {message}"))
 }
 
 /// The words in a file, with quotes and backslashes as in a shell.
@@ -650,6 +672,12 @@ mod tests {
     fn what_cannot_be_had_is_refused_with_the_reason() {
         for (line, word) in [
             ("-shared a.c", "static ones"),
+            ("-Wl,-shared a.o", "static ones"),
+            ("-r a.o", "archive"),
+            ("-Wl,-r a.o", "-r: object files"),
+            ("-Wl,--defsym,a=b-1 a.o", "--defsym=a=b-1: expected"),
+            ("-Wl,-z,stack-size=big a.o", "a number of bytes"),
+            ("-Wl,--wrap a.o", "--wrap needs an argument"),
             ("-m32 a.c", "x86_64"),
             ("-Wl,-T,x a.c", "-T"),
             ("-o", "needs an argument"),

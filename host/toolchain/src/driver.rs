@@ -18,7 +18,7 @@ use crate::{
     arguments::{Arguments, Item, Mode, Source, parse},
     constants,
     dependencies::{self, Extra},
-    error::{Error, ErrorKind, Result, create_folder, read, write},
+    error::{Error, ErrorKind, Result, create_folder, read, write, write_or_print},
     fat_object, headers,
     hthreads::{self, Hthreads},
     isa::{ISAS, PerIsa, TARGETS, names},
@@ -353,6 +353,7 @@ impl Driver {
             primary: self.arguments.primary,
             single: self.arguments.single.clone(),
             strip: self.arguments.strip,
+            wishes: self.arguments.wishes.clone(),
         };
         link::link(&self.tools, &options)?;
         Ok(0)
@@ -658,14 +659,6 @@ impl Driver {
             command.arg("-isystem").arg(&self.headers);
         }
         command
-    }
-}
-
-/// Fills a file, or prints where there is none or it is `-`.
-fn write_or_print(file: Option<&Path>, bytes: &[u8]) -> Result<()> {
-    match file.filter(|file| file.as_os_str() != "-") {
-        Some(file) => write(file, bytes),
-        None => std::io::stdout().write_all(bytes).map_err(|error| Error::write(Path::new("standard output"), error)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Files of the toolchain, with errors that name them.
 
-use std::path::Path;
+use std::{io::Write, path::Path};
 
 pub use motet_error::{Error, ErrorKind, Result};
 
@@ -18,6 +18,17 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 /// It cannot be written. Nothing is left of it then.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     motet_error::output::write(path, bytes).map_err(|error| Error::write(path, error))
+}
+
+/// Fills a file, or prints where there is none or it is `-`.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_or_print(file: Option<&Path>, bytes: &[u8]) -> Result<()> {
+    match file.filter(|file| file.as_os_str() != "-") {
+        Some(file) => write(file, bytes),
+        None => std::io::stdout().write_all(bytes).map_err(|error| Error::write(Path::new("standard output"), error)),
+    }
 }
 
 /// Makes a folder and those above it.

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 
 use crate::{
     arguments::{Arguments, Item, parse},
-    error::{Error, Result},
-    options::LINKER_WITH_ARGUMENT_IGNORED,
+    error::{Error, Result, read},
+    link::{DefinedSymbol, Wishes},
+    options::{LINKER_WITH_ARGUMENT, LINKER_WITH_ARGUMENT_IGNORED},
 };
 
 /// Parses the arguments of `motet ld`: those of a linker.
@@ -26,7 +27,9 @@ pub fn parse_linker(arguments: &[OsString]) -> Result<Arguments> {
             arguments_of = 2;
         } else if text.starts_with('-') && !text.starts_with("-L") && !text.starts_with("-l") && !OWN.contains(&text) {
             words.push("-Xlinker".into());
-            if ["--undefined", "--entry"].contains(&text) || LINKER_WITH_ARGUMENT_IGNORED.contains(&text) {
+            if ["--undefined", "--entry", "-z"].contains(&text)
+                || [LINKER_WITH_ARGUMENT, LINKER_WITH_ARGUMENT_IGNORED].concat().contains(&text)
+            {
                 words.extend([word.clone(), "-Xlinker".into()]);
                 words.extend(rest.next().cloned());
                 continue;
@@ -49,10 +52,76 @@ pub fn parse_linker(arguments: &[OsString]) -> Result<Arguments> {
     }
 }
 
+/// Notes one of [`LINKER_WITH_ARGUMENT`] with its argument.
+///
+/// # Errors
+/// The argument is none of this option.
+pub fn note(wishes: &mut Wishes, option: &str, argument: &str) -> Result<()> {
+    match option {
+        "--wrap" => wishes.wraps.push(argument.to_owned()),
+        "--defsym" => wishes.symbols.push(defined_symbol(argument).ok_or_else(|| {
+            let expected = "expected NAME=NUMBER, NAME=SYMBOL or NAME=SYMBOL+NUMBER";
+            Error::usage(format!("motet cc: -Wl,--defsym={argument}: {expected}"))
+        })?),
+        // A static program has no symbols for others, which could have versions; but the file should be there.
+        "--version-script" => read(argument.as_ref()).map(drop)?,
+        _ => wishes.map = Some(argument.into()),
+    }
+    Ok(())
+}
+
+/// Notes `-z KEYWORD`: of these only a size of stacks has an effect.
+///
+/// # Errors
+/// It is no size.
+pub fn note_keyword(wishes: &mut Wishes, keyword: &str) -> Result<()> {
+    if let Some(size) = keyword.strip_prefix("stack-size=") {
+        let message = || Error::usage(format!("motet cc: -Wl,-z,{keyword}: expected a number of bytes"));
+        wishes.stack_bytes = number(size).ok_or_else(message)?;
+    }
+    Ok(())
+}
+
+fn defined_symbol(text: &str) -> Option<DefinedSymbol> {
+    let (name, expression) = text.split_once('=')?;
+    let is_name = |text: &str| {
+        !text.is_empty()
+            && !text.starts_with(|first: char| first.is_ascii_digit())
+            && !text.contains(['+', '-', '(', '*', ' '])
+    };
+    let (base, value) = match number(expression) {
+        Some(value) => (None, value),
+        None => match expression.split_once('+') {
+            Some((base, offset)) => (Some(base.to_owned()), number(offset)?),
+            None => (Some(expression.to_owned()), 0),
+        },
+    };
+    (is_name(name) && base.as_deref().is_none_or(is_name)).then(|| DefinedSymbol { name: name.to_owned(), base, value })
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::arguments::Mode;
+
+    #[test]
+    fn symbols_are_defined_by_numbers_or_by_others() {
+        let symbol =
+            |base: Option<&str>, value| Some(DefinedSymbol { name: "a".into(), base: base.map(str::to_owned), value });
+        assert_eq!(defined_symbol("a=0x10"), symbol(None, 16));
+        assert_eq!(defined_symbol("a=b"), symbol(Some("b"), 0));
+        assert_eq!(defined_symbol("a=b+4"), symbol(Some("b"), 4));
+        for wrong in ["a", "=1", "a=", "a=b-c", "a=(b)", "1=b"] {
+            assert_eq!(defined_symbol(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn a_linker_says_what_it_is() {

@@ -128,17 +128,19 @@ pub const LINKER_IGNORED_PREFIXES: &[&str] = &[
     "-rpath",
     "--rpath",
     "-soname",
-    "-z",
     "--sort-section",
     "--dependency-file",
     "--color-diagnostics",
     "--compress-debug-sections",
     "--threads",
+    // There are no symbols for other programs to have versions.
+    "--dynamic-list",
     "--warn-",
     "--no-warn-",
-    "-Map",
-    "--Map",
 ];
 
 /// Options of linkers that would change addresses.
-pub const LINKER_WITH_ARGUMENT_IGNORED: &[&str] = &["-z", "-m", "-rpath", "--rpath", "-rpath-link", "-Map", "-soname"];
+pub const LINKER_WITH_ARGUMENT_IGNORED: &[&str] = &["-m", "-rpath", "--rpath", "-rpath-link", "-soname"];
+
+/// Options of linkers that have an effect, with an argument behind them or behind `=`.
+pub const LINKER_WITH_ARGUMENT: &[&str] = &["--wrap", "--defsym", "-Map", "--Map", "--version-script"];

@@ -101,6 +101,8 @@ pub struct Image<'a> {
     pub entry: u64,
     /// Whether to leave out symbols and the debugger's sections.
     pub strip: bool,
+    /// The size of a thread's stack that the C library reads there; 0 for its own choice.
+    pub stack_bytes: u64,
 }
 
 struct Part {
@@ -223,7 +225,7 @@ impl Writer<'_> {
             offset: 0,
             address: 0,
             file_bytes: 0,
-            memory_bytes: 0,
+            memory_bytes: self.image.stack_bytes,
             align: 16,
         });
     }

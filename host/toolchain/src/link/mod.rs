@@ -10,6 +10,7 @@ mod frames;
 mod image;
 mod live;
 mod lld;
+mod map;
 mod module;
 mod plan;
 mod pool;
@@ -40,6 +41,30 @@ use crate::{
     tools::Tools,
 };
 
+/// What options of linkers ask for.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// `--wrap NAME`: who refers to NAME gets `__wrap_NAME`, and who refers to `__real_NAME` gets NAME.
+    pub wraps: Vec<String>,
+    /// `--defsym`.
+    pub symbols: Vec<DefinedSymbol>,
+    /// `-Map FILE`.
+    pub map: Option<PathBuf>,
+    /// `-z stack-size=BYTES`: of new threads, if it is more than the C library's own choice.
+    pub stack_bytes: u64,
+}
+
+/// `--defsym NAME=BASE+VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefinedSymbol {
+    /// What is defined.
+    pub name: String,
+    /// Another symbol, or none for a number.
+    pub base: Option<String>,
+    /// The number, or what is added to the other symbol.
+    pub value: u64,
+}
+
 /// What to link, and how.
 #[derive(Debug, Default)]
 pub struct Options {
@@ -59,6 +84,8 @@ pub struct Options {
     pub single: Vec<(usize, PathBuf)>,
     /// Leave out symbols and the debugger's sections.
     pub strip: bool,
+    /// The rest.
+    pub wishes: Wishes,
 }
 
 /// The variables in an object file that no other file sees and that differ between ISAs. None if it cannot be linked: then the linker says why.
@@ -82,7 +109,7 @@ pub fn differing_statics(name: &str, file: &[u8]) -> Vec<String> {
 pub fn link(tools: &Tools, options: &Options) -> Result<()> {
     let mut wanted = options.needed.clone();
     wanted.push(options.entry.clone());
-    let linkage = Linkage::new(resolve::load(&options.inputs, &wanted)?)?;
+    let linkage = Linkage::new(resolve::load(&options.inputs, &wanted, &options.wishes)?)?;
     let plan = plan::plan(linkage, &wanted, &options.pins, image::header_bytes)?;
     for warning in &plan.warnings {
         eprintln!("motet cc: {warning}");
@@ -98,10 +125,22 @@ pub fn link(tools: &Tools, options: &Options) -> Result<()> {
     }
     let linked: PerIsa<Linked> = linked.try_into().unwrap_or_else(|_| unreachable!("one for each ISA"));
     let memory = Memory::merge(&plan, &linked)?;
+    if let Some(path) = &options.wishes.map {
+        crate::error::write_or_print(Some(path), map::text(&plan).as_bytes())?;
+    }
     let single = options.single.iter().map(|(isa, path)| (*isa, path, false));
     for (primary, path, fat) in single.chain([(options.primary, &options.output, true)]) {
         let entry = entry(&plan, &options.entry, primary)?;
-        let image = Image { plan: &plan, memory: &memory, linked: &linked, primary, fat, entry, strip: options.strip };
+        let image = Image {
+            plan: &plan,
+            memory: &memory,
+            linked: &linked,
+            primary,
+            fat,
+            entry,
+            strip: options.strip,
+            stack_bytes: options.wishes.stack_bytes,
+        };
         write_executable(path, &image::write(&image))?;
     }
     Ok(())

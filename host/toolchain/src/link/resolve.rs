@@ -7,7 +7,10 @@ use std::{
 
 use object::read::archive::{ArchiveFile, ArchiveOffset};
 
-use super::module::{Module, Place};
+use super::{
+    DefinedSymbol, Wishes,
+    module::{Module, Place},
+};
 use crate::{
     error::{Error, Result, read},
     isa::PerIsa,
@@ -31,6 +34,8 @@ pub struct Program {
     pub modules: Vec<Module>,
     /// Definitions by name.
     pub definitions: HashMap<String, Definition>,
+    /// Those of the command line by name, which take precedence.
+    pub symbols: HashMap<String, DefinedSymbol>,
 }
 
 /// Who defines a symbol.
@@ -56,8 +61,14 @@ pub enum Definition {
 ///
 /// # Errors
 /// A file is missing or malformed, or two files define the same symbol.
-pub fn load(inputs: &[Input], wanted: &[String]) -> Result<Program> {
-    let mut loader = Loader { wanted: wanted.iter().cloned().collect(), ..Loader::default() };
+pub fn load(inputs: &[Input], wanted: &[String], wishes: &Wishes) -> Result<Program> {
+    let bases = wishes.symbols.iter().filter_map(|symbol| symbol.base.clone());
+    let mut loader = Loader {
+        wanted: wanted.iter().cloned().chain(bases).collect(),
+        wraps: wishes.wraps.clone(),
+        program: Program { symbols: by_name(&wishes.symbols), ..Program::default() },
+        ..Loader::default()
+    };
     let mut archives = Vec::new();
     for input in inputs {
         let file = read(&input.path)?;
@@ -74,7 +85,18 @@ pub fn load(inputs: &[Input], wanted: &[String]) -> Result<Program> {
         }
     }
     loader.add_needed(&archives)?;
-    Ok(loader.program)
+    let is_known = |name: &String| loader.program.definitions.contains_key(name);
+    match wishes.symbols.iter().find(|symbol| symbol.base.as_ref().is_some_and(|base| !is_known(base))) {
+        Some(DefinedSymbol { name, base, .. }) => {
+            let base = base.as_deref().unwrap_or_default();
+            Err(Error::data(format!("--defsym {name}={base}: the program has no symbol {base}")))
+        }
+        None => Ok(loader.program),
+    }
+}
+
+fn by_name(symbols: &[DefinedSymbol]) -> HashMap<String, DefinedSymbol> {
+    symbols.iter().map(|symbol| (symbol.name.clone(), symbol.clone())).collect()
 }
 
 /// A program of one file, whose symbols need not all be defined.
@@ -92,6 +114,8 @@ struct Loader {
     program: Program,
     /// Names that something refers to and that must be defined.
     wanted: HashSet<String>,
+    /// Symbols that others take the place of ([`Wishes::wraps`]).
+    wraps: Vec<String>,
     /// Members that are loaded already.
     loaded: HashSet<(PathBuf, u64)>,
 }
@@ -100,8 +124,9 @@ impl Loader {
     /// Archives are searched until nothing more is found, so their order only decides between two definitions.
     fn add_needed(&mut self, archives: &[Archive]) -> Result<()> {
         loop {
-            let mut missing: Vec<String> =
-                self.wanted.iter().filter(|name| !self.program.definitions.contains_key(*name)).cloned().collect();
+            let is_known =
+                |name: &String| self.program.definitions.contains_key(name) || self.program.symbols.contains_key(name);
+            let mut missing: Vec<String> = self.wanted.iter().filter(|name| !is_known(name)).cloned().collect();
             missing.sort_unstable();
             let mut found = false;
             for name in missing {
@@ -132,7 +157,10 @@ impl Loader {
         self.add(Module::parse(format!("{}({name})", archive.path.display()), &data)?)
     }
 
-    fn add(&mut self, module: Module) -> Result<()> {
+    fn add(&mut self, mut module: Module) -> Result<()> {
+        if !self.wraps.is_empty() {
+            self.wrap(&mut module);
+        }
         let number = self.program.modules.len();
         let mut names: HashSet<&str> = HashSet::new();
         for image in &module.images {
@@ -147,6 +175,20 @@ impl Loader {
         }
         self.program.modules.push(module);
         Ok(())
+    }
+
+    /// Redirects what a module refers to and does not define itself.
+    fn wrap(&self, module: &mut Module) {
+        let symbols = module.images.iter_mut().flat_map(|image| &mut image.symbols);
+        for symbol in symbols.filter(|symbol| symbol.place == Place::Undefined) {
+            if self.wraps.contains(&symbol.name) {
+                symbol.name = format!("__wrap_{}", symbol.name);
+            } else if let Some(real) = symbol.name.strip_prefix("__real_")
+                && self.wraps.iter().any(|name| name == real)
+            {
+                symbol.name = real.to_owned();
+            }
+        }
     }
 
     fn define(&mut self, name: &str, number: usize, module: &Module) -> Result<()> {

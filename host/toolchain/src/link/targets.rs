@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
+    DefinedSymbol,
     module::{Image, Kind, Module, Place, Relocation, Section, Symbol, is_array},
     plan::NEAR_PREFIX,
     pool::{PieceId, Pool},
@@ -326,6 +327,18 @@ impl Linkage {
 
     /// The definition of a global symbol for an ISA.
     pub fn by_name(&self, name: &str, isa: usize) -> Option<Target> {
+        match self.program.symbols.get(name) {
+            Some(DefinedSymbol { base: None, value, .. }) => Some(Target::Absolute(*value)),
+            Some(DefinedSymbol { base: Some(base), value, .. }) => match self.defined(base, isa)? {
+                Target::Unit(unit, offset) => Some(Target::Unit(unit, offset.wrapping_add(*value))),
+                other => Some(other),
+            },
+            None => self.defined(name, isa),
+        }
+    }
+
+    /// The definition of a global symbol in a file.
+    fn defined(&self, name: &str, isa: usize) -> Option<Target> {
         match self.program.definitions.get(name)? {
             Definition::Common { .. } => Some(Target::Common(name.to_owned())),
             Definition::Module { modules, .. } => {

@@ -826,6 +826,36 @@ fn dependency_files_name_the_headers_of_all_isas() {
 }
 
 #[test]
+fn options_of_linkers_do_what_they_say() {
+    let folder = Folder::new();
+    folder.write("lib.c", "int get(void) { return 5; }\nint table[2] = {1, 2};\n");
+    let source = "#include <stdio.h>\n#include <pthread.h>\nint get(void), alias(void), __real_get(void);\nextern int second;\nextern char limit[];\n\
+        int __wrap_get(void) { return 10 * __real_get(); }\n\
+        int main(void) { pthread_attr_t a; size_t bytes; pthread_attr_init(&a); pthread_attr_getstacksize(&a, &bytes);\n\
+        printf(\"%d %d %d %ld %zu\\n\", get(), alias(), second, (long)limit, bytes); return 0; }\n";
+    folder.write("a.c", source);
+    folder.write("versions", "V1 { global: main; local: *; };\n");
+    assert_eq!(folder.cc("-c %lib.c -o %lib.o").unwrap(), 0);
+    let wishes = "-Wl,--wrap=get -Wl,--defsym,alias=get -Wl,--defsym=second=table+4 -Wl,--defsym=limit=0x123 -Wl,-z,stack-size=1048576";
+    let files =
+        format!("-Wl,--version-script={},-Map={}", folder.path("versions").display(), folder.path("map").display());
+    for level in ["-O0", "-O2"] {
+        assert_eq!(folder.cc(&format!("{level} %a.c %lib.o {wishes} {files} -o %a")).unwrap(), 0);
+        assert_eq!(folder.run("a"), "50 5 2 291 1048576\n");
+    }
+    let map = std::fs::read_to_string(folder.path("map")).unwrap();
+    let file = std::fs::read(folder.path("a")).unwrap();
+    let address = object::File::parse(file.as_slice()).unwrap().symbol_by_name("get").unwrap().address();
+    let line = map.lines().find(|line| line.contains(" get ")).unwrap();
+    assert!(line.starts_with(&format!("{address:#012x} ")) && line.ends_with("lib.o"), "{line}");
+    assert!(map.lines().any(|line| line.contains(" main ") && line.ends_with("a.c")), "{map}");
+    let error = folder.cc("%a.c %lib.o -Wl,--wrap=get -Wl,--defsym=alias=nothing -o %b").unwrap_err();
+    assert!(error.message.contains("--defsym alias=nothing: the program has no symbol nothing"), "{error}");
+    let error = folder.cc("%a.c -Wl,--version-script=missing -o %b").unwrap_err();
+    assert!(error.message.contains("missing: No such file"), "{error}");
+}
+
+#[test]
 fn an_object_file_can_have_more_sections_than_its_header_can_count() {
     let folder = Folder::new();
     let source = "__asm__(\".macro more\\n.section .data.x\\\\@,\\\"aw\\\"\\n.byte 1\\n.endm\\n.rept 66000\\nmore\\n.endr\\n.text\");\n\
