@@ -19,7 +19,7 @@ pub struct Target {
     pub processor: &'static str,
     /// Flags of the compiler. Code is neither relaxed by the linker nor uses tricks that only one ISA has.
     pub flags: &'static [&'static str],
-    /// Whether stores that are sequentially consistent get a fence ([`crate::sequential`]).
+    /// Whether stores that are sequentially consistent get a fence ([`crate::sequential`]), and atomic operations of 16 bytes become calls ([`crate::wide`]).
     pub fences_stores: bool,
     /// In object files.
     pub architecture: Architecture,

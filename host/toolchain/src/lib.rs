@@ -29,6 +29,7 @@ mod pins;
 mod preprocessed;
 mod sequential;
 mod tools;
+mod wide;
 
 pub use driver::{archiver, cc, ld};
 pub use error::{Error, ErrorKind, Result};

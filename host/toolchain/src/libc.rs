@@ -92,6 +92,7 @@ const OWN_FILES: &[(&str, &str)] = &[
     ("include/bits/stat.h", include_str!("../libc/include/bits/stat.h")),
     ("internal/syscall_arch.h", include_str!("../libc/internal/syscall_arch.h")),
     ("src/aligned_alloc.c", include_str!("../libc/src/aligned_alloc.c")),
+    ("src/atomic.c", include_str!("../libc/src/atomic.c")),
     ("src/exit.c", include_str!("../libc/src/exit.c")),
     ("src/emutls.c", include_str!("../libc/src/emutls.c")),
     ("src/fenv.c", include_str!("../libc/src/fenv.c")),

@@ -13,6 +13,7 @@ use object::{Object, ObjectSection, SectionKind};
 use crate::{
     error::{Error, Result, read, write},
     isa::{ISAS, TARGETS},
+    wide,
 };
 
 /// The line of intermediate code behind a store; part of what built libraries are known by.
@@ -30,7 +31,7 @@ pub fn fence_stores(
     compiler: &dyn Fn() -> Result<Command>,
     add_source: &dyn Fn(&mut Command),
 ) -> Result<()> {
-    if !TARGETS[isa].fences_stores || !has_store_releases(&read(object)?) {
+    if !TARGETS[isa].fences_stores || !has_suspects(&read(object)?) {
         return Ok(());
     }
     let code = object.with_extension("ll");
@@ -38,7 +39,13 @@ pub fn fence_stores(
     command.args(["-w", "-S", "-emit-llvm", "-o"]).arg(&code);
     add_source(&mut command);
     succeeds(&mut command, "fencing stores", isa)?;
-    if let Some(fenced) = fenced(&String::from_utf8_lossy(&read(&code)?)) {
+    let text = String::from_utf8_lossy(&read(&code)?).into_owned();
+    let called = wide::called(&text).map_err(|line| {
+        let message = "has no function for this atomic operation of 16 bytes; use compare-and-exchange";
+        Error::data(format!("motet cc: the C library {message}: {line}"))
+    })?;
+    let fenced = fenced(called.as_ref().unwrap_or(&text)).or(called);
+    if let Some(fenced) = fenced {
         write(&code, fenced.as_bytes())?;
         // All passes over intermediate code have been done: what is left is the machine code.
         let mut command = compiler()?;
@@ -61,10 +68,13 @@ fn fenced(code: &str) -> Option<String> {
     (fenced.len() > code.len()).then_some(fenced)
 }
 
-/// Whether AArch64 code has a store-release (`stlr`, `stlur`) of any size; or other words in its text that look like one.
-fn has_store_releases(object: &[u8]) -> bool {
+/// Whether AArch64 code has a store-release (`stlr`, `stlur`) of any size, or an atomic access of two registers (`ldxp`, `stxp`, `casp` and their like); or
+/// other words in its text that look like one.
+fn has_suspects(object: &[u8]) -> bool {
     let Ok(file) = object::File::parse(object) else { return false };
-    let is_one = |word: u32| word & 0x3fff_fc00 == 0x089f_fc00 || word & 0x3fe0_0c00 == 0x1900_0000;
+    let is_pair = |word: u32| word & 0xffa0_0000 == 0xc820_0000 || word & 0xffa0_7c00 == 0x4820_7c00;
+    let is_release = |word: u32| word & 0x3fff_fc00 == 0x089f_fc00 || word & 0x3fe0_0c00 == 0x1900_0000;
+    let is_one = |word: u32| is_release(word) || is_pair(word);
     file.sections().filter(|section| section.kind() == SectionKind::Text).any(|section| {
         let code = section.data().unwrap_or_default();
         code.as_chunks().0.iter().any(|&word| is_one(u32::from_le_bytes(word)))

@@ -855,6 +855,83 @@ fn options_of_linkers_do_what_they_say() {
     assert!(error.message.contains("missing: No such file"), "{error}");
 }
 
+const ATOMICS: &str = r#"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+typedef struct { long a, b, c; } large;
+typedef struct { long a, b; } pair;
+typedef struct { char a[3]; } odd;
+static _Atomic large l;
+static _Atomic pair p;
+static _Atomic odd o;
+static _Atomic __int128 i;
+static unsigned __int128 j = 7;
+enum { ROUNDS = 5000 };
+
+static void *work(void *unused)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        large l0 = l, l1;
+        do {
+            l1 = (large){ l0.a + 1, l0.b + 2, l0.c + 3 };
+        } while (!atomic_compare_exchange_weak(&l, &l0, l1));
+        pair p0 = p, p1;
+        do {
+            p1 = (pair){ p0.a + 1, p0.b - 1 };
+        } while (!atomic_compare_exchange_strong(&p, &p0, p1));
+        odd o0 = o, o1;
+        do {
+            o1 = o0;
+            o1.a[2]++;
+        } while (!atomic_compare_exchange_weak(&o, &o0, o1));
+        i += 3;
+        i--;
+        __atomic_fetch_xor(&j, (unsigned __int128)1 << 100, __ATOMIC_RELAXED);
+        __atomic_fetch_or(&j, 8, __ATOMIC_RELEASE);
+    }
+    return 0;
+}
+
+int main(void)
+{
+    pthread_t threads[3];
+    for (int t = 0; t < 3; t++)
+        pthread_create(&threads[t], 0, work, 0);
+    for (int t = 0; t < 3; t++)
+        pthread_join(threads[t], 0);
+    large l2 = l;
+    pair p2 = atomic_exchange(&p, (pair){ 1 });
+    odd o2 = o;
+    atomic_store(&i, i + 1);
+    printf("%ld %ld %ld %ld %ld %d %ld %ld %d\n", l2.a, l2.b, l2.c, p2.a, p2.b, (unsigned char)o2.a[2], (long)i,
+           (long)__atomic_load_n(&j, __ATOMIC_SEQ_CST), __atomic_load_n(&j, __ATOMIC_ACQUIRE) >> 100 == 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn atomic_operations_of_any_size_are_done_in_one_way_on_all_isas() {
+    let folder = Folder::new();
+    folder.write("a.c", ATOMICS);
+    for level in ["-O0", "-O2"] {
+        assert_eq!(folder.cc(&format!("-w {level} %a.c -o %a --emit-isa aarch64 %arm")).unwrap(), 0);
+        assert_eq!(folder.run("a"), "15000 30000 45000 15000 -15000 152 30001 15 1\n");
+        // `ldxp`, `stxp` and their like would not be kept out by the others' lock.
+        let file = std::fs::read(folder.path("arm")).unwrap();
+        let file = object::File::parse(file.as_slice()).unwrap();
+        let text = file.section_by_name(".text").unwrap().data().unwrap();
+        let words = text.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word));
+        assert_eq!(words.filter(|word| word & 0xffa0_0000 == 0xc820_0000).count(), 0, "{level}");
+    }
+    folder.write("b.c", "__int128 x;\nint main(void) { return (int)__atomic_fetch_max(&x, 5, 5); }\n");
+    let refused = folder.cc("-w %b.c -o %b");
+    assert!(
+        refused.is_err_and(|error| error.message.contains("atomic operation of 16 bytes")
+            || error.message.contains("undefined symbol"))
+    );
+}
+
 #[test]
 fn an_object_file_can_have_more_sections_than_its_header_can_count() {
     let folder = Folder::new();
