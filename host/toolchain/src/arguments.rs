@@ -251,7 +251,9 @@ impl Parser {
             "-Xclang" => {
                 let word = self.argument(text)?;
                 if word == "-include-pch" || word == "-include" {
-                    self.words.pop_front_if(|word| word == "-Xclang");
+                    if self.words.front().is_some_and(|word| word == "-Xclang") {
+                        self.words.pop_front();
+                    }
                     self.words.push_front(word);
                 } else if word != "-emit-pch" {
                     self.parsed.compiler.extend([text.into(), word]);

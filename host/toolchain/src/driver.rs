@@ -1,7 +1,7 @@
 //! `motet cc`: compiles for every ISA, then links.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fs::File,
     io::{IsTerminal, Write},
     os::unix::{
@@ -17,8 +17,7 @@ use tempfile::TempDir;
 use crate::{
     arguments::{Arguments, Item, Mode, Source, parse},
     constants,
-    dependencies::{self, Extra},
-    error::{Error, ErrorKind, Result, create_folder, read, write, write_or_print},
+    error::{Error, ErrorKind, Result, create_folder, read, write},
     fat_object, headers,
     hthreads::{self, Hthreads},
     isa::{ISAS, PerIsa, TARGETS, names},
@@ -26,9 +25,8 @@ use crate::{
     libcxx::Libcxx,
     link::{self, Input, Options, Pin},
     linker_arguments::parse_linker,
-    listed,
     mentions::{self, Mention},
-    pins, preprocessed, sequential,
+    pins, sequential,
     tools::Tools,
 };
 
@@ -58,7 +56,7 @@ docs/toolchain.md has the limits. What the compiler itself takes: https://releas
 ";
 
 /// Intermediate code as the source has it.
-const UNOPTIMISED: [&str; 4] = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes"];
+pub const UNOPTIMISED: [&str; 4] = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes"];
 /// Libraries that are part of the C library.
 const PARTS_OF_LIBC: &[&str] =
     &["c", "m", "pthread", "rt", "dl", "crypt", "util", "xnet", "resolv", "gcc", "gcc_s", "gcc_eh", "atomic"];
@@ -159,19 +157,24 @@ fn is_own(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|there| there.uid() == rustix::process::geteuid().as_raw())
 }
 
-struct Driver {
-    tools: Tools,
-    libc: Libc,
+/// A call of `motet cc`.
+pub struct Driver {
+    /// The compiler's package.
+    pub tools: Tools,
+    /// The C library.
+    pub libc: Libc,
     /// `motet c++`.
-    cxx: bool,
+    pub cxx: bool,
     /// If it is needed.
-    libcxx: Option<Libcxx>,
+    pub libcxx: Option<Libcxx>,
     /// The folder of `motet.h`.
-    headers: PathBuf,
-    arguments: Arguments,
+    pub headers: PathBuf,
+    /// What the user wants.
+    pub arguments: Arguments,
     /// Of `--pins`.
-    pins: Vec<Pin>,
-    temporary: TempDir,
+    pub pins: Vec<Pin>,
+    /// For files between the compiler and the linker.
+    pub temporary: TempDir,
 }
 
 impl Driver {
@@ -187,113 +190,9 @@ impl Driver {
     }
 
     /// Runs a program whose input and output are the user's.
-    fn run_itself(&self, command: &mut Command) -> Result<u8> {
+    pub fn run_itself(&self, command: &mut Command) -> Result<u8> {
         let status = command.status().map_err(|error| Error::read(&self.tools.program, error))?;
         Ok(exit_status(status))
-    }
-
-    fn text(&self) -> Result<u8> {
-        let has = |words: &[&str]| self.arguments.compiler.iter().any(|word| words.iter().any(|other| word == other));
-        if has(&["-M", "-MM"]) || has(&["-E"]) && !has(&["-dM", "-###"]) {
-            return self.text_of_all(has(&["-E"]));
-        }
-        let mut command = self.compiler(self.arguments.primary, self.is_cpp());
-        command.args(self.arguments.verbose.then_some("-v")).args(&self.arguments.dependencies);
-        if let Some(file) = &self.arguments.dependency_file {
-            command.arg("-MF").arg(file);
-        }
-        if let Some(output) = &self.arguments.output {
-            command.arg("-o").arg(output);
-        }
-        self.sources().iter().for_each(|source| add_source(&mut command, source));
-        self.run_itself(&mut command)
-    }
-
-    fn is_cpp(&self) -> bool {
-        self.cxx || self.sources().iter().any(Source::is_cpp)
-    }
-
-    /// What is asked of the preprocessor: its text (if `is_code`), which differs whenever that of any ISA does, or what it depends on.
-    fn text_of_all(&self, is_code: bool) -> Result<u8> {
-        let sources = self.sources();
-        let Some(source) = sources.first() else { return Err(Error::usage("motet cc: no source files")) };
-        let input = self.standard_input(source)?;
-        let files: PerIsa<PathBuf> =
-            std::array::from_fn(|isa| self.temporary.path().join(format!("{}.d", ISAS[isa].name())));
-        let mut results = Vec::new();
-        for (isa, file) in files.iter().enumerate() {
-            let mut command = self.compiler(isa, self.is_cpp());
-            command.args((self.arguments.verbose && isa == self.arguments.primary).then_some("-v"));
-            command.args(&self.arguments.dependencies);
-            if is_code && self.wants_dependencies() {
-                command.arg("-MF").arg(file);
-            }
-            sources.iter().for_each(|source| add_source(&mut command, source));
-            let output = command.stdin(stdin(input.as_deref())?).output();
-            results.push(output.map_err(|error| Error::read(&self.tools.program, error))?);
-        }
-        let status = self.show(source, &results);
-        if status != 0 {
-            return Ok(status);
-        }
-        let texts: Vec<Vec<u8>> = results.into_iter().map(|result| result.stdout).collect();
-        if is_code && self.wants_dependencies() {
-            let goal = PathBuf::from(source.path.file_name().unwrap_or_default());
-            let texts = files.iter().map(|file| read(file)).collect::<Result<Vec<_>>>()?;
-            self.write_dependencies(&goal, &texts)?;
-        }
-        let whole = if is_code { self.marked(texts)? } else { self.merged_dependencies(&texts) };
-        let whole_file = self.arguments.dependency_file.as_deref().filter(|_| !is_code);
-        write_or_print(self.arguments.output.as_deref().or(whole_file), &whole)?;
-        Ok(0)
-    }
-
-    /// The primary ISA's preprocessed text, with marks for the others' and for lists of pins.
-    fn marked(&self, mut texts: Vec<Vec<u8>>) -> Result<Vec<u8>> {
-        let mut text = std::mem::take(&mut texts[self.arguments.primary]);
-        let others = texts.iter().zip(&ISAS).enumerate().filter(|(isa, _)| *isa != self.arguments.primary);
-        let mut marks: Vec<u8> =
-            others.flat_map(|(_, (other, isa))| preprocessed::marks(&text, other, isa.name())).collect();
-        for path in &self.arguments.pins {
-            marks.extend(format!("# 1 \"{}\"\n", path.display()).into_bytes());
-            marks.extend(preprocessed::mark("pins", &read(path)?));
-        }
-        if !marks.is_empty() && text.last().is_some_and(|&last| last != b'\n') {
-            text.push(b'\n');
-        }
-        text.extend(marks);
-        Ok(text)
-    }
-
-    /// `-MD`, `-MMD`.
-    fn wants_dependencies(&self) -> bool {
-        self.arguments.dependencies.iter().any(|word| word == "-MD" || word == "-MMD")
-    }
-
-    /// One compiler's rules for each ISA become one text: with `-MMD` or `-MM`, without headers of the system.
-    fn merged_dependencies(&self, texts: &[Vec<u8>]) -> Vec<u8> {
-        let words = self.arguments.dependencies.iter().chain(&self.arguments.compiler);
-        let is_short = words.into_iter().any(|word| word == "-MMD" || word == "-MM");
-        let is_left_out = |file: &[u8]| is_short && self.is_of_system(file);
-        let mut others = texts.to_vec();
-        let first = others.remove(self.arguments.primary);
-        let pins: Vec<&Path> = self.arguments.pins.iter().map(PathBuf::as_path).collect();
-        let has_rules = self.arguments.dependencies.iter().any(|word| word == "-MP");
-        dependencies::merge(&first, &others, &Extra { own: &pins, has_rules }, &is_left_out)
-    }
-
-    /// Whether a header, as a dependency file names it, is below a folder for headers of the system.
-    fn is_of_system(&self, file: &[u8]) -> bool {
-        let path = Path::new(OsStr::from_bytes(file));
-        let own = path.starts_with(&self.tools.folder) || path.starts_with(&self.headers);
-        let words =
-            self.arguments.compiler.windows(2).filter(|words| words[0] == "-isystem" || words[0] == "-idirafter");
-        own || words.into_iter().any(|words| path.starts_with(&words[1]))
-    }
-
-    fn write_dependencies(&self, goal: &Path, texts: &[Vec<u8>]) -> Result<()> {
-        let file = self.arguments.dependency_file.clone().unwrap_or_else(|| goal.with_extension("d"));
-        write_or_print(Some(&file), &self.merged_dependencies(texts))
     }
 
     fn compile(&self) -> Result<u8> {
@@ -382,7 +281,7 @@ impl Driver {
         Err(Error::new(ErrorKind::NoInput, message))
     }
 
-    fn sources(&self) -> Vec<Source> {
+    pub fn sources(&self) -> Vec<Source> {
         let source = |item: &Item| match item {
             Item::Source(source) => Some(source.clone()),
             Item::Object(_) | Item::Library(..) => None,
@@ -487,48 +386,6 @@ impl Driver {
         Ok(0)
     }
 
-    /// The pins for a source that name functions by their file or by a pattern.
-    fn listed(&self, source: &Source) -> Vec<&Pin> {
-        let name = source.path.file_name().unwrap_or_default().to_string_lossy();
-        let pins = self.pins.iter().filter(|pin| !pin.is_plain() && pin.is_for(&name));
-        if source.is_assembly() || source.is_header() { Vec::new() } else { pins.collect() }
-    }
-
-    /// Compiles intermediate code whose functions in a list are called as they are declared, and are not copied for a caller.
-    fn compile_listed(&self, isa: usize, source: &Source, code: &Path, object: &Path) -> Result<()> {
-        let text = String::from_utf8_lossy(&read(code)?).into_owned();
-        let functions: Vec<_> = listed::find(&text, &self.listed(source)).into_iter().map(|(found, _)| found).collect();
-        write(code, listed::keep(&text, &functions).as_bytes())?;
-        let compiler = || {
-            let mut command = self.compiler(isa, self.cxx || source.is_cpp());
-            for function in &functions {
-                command.arg("-mllvm").arg(format!("-force-attribute={}:noinline", function.name));
-            }
-            Ok(command)
-        };
-        let add_code = |command: &mut Command| {
-            command.args(["-x", "ir"]).arg(code);
-        };
-        let mut command = compiler()?;
-        command.args(["-w", "-c", "-o"]).arg(object);
-        add_code(&mut command);
-        sequential::succeeds(&mut command, "compiling pinned functions", isa)?;
-        sequential::fence_stores(isa, object, &compiler, &add_code)
-    }
-
-    /// For the linker: static functions in a list, which are prepared to be pinned.
-    fn listed_mentions(&self, code: &Path, pins: &[&Pin]) -> Result<Vec<Mention>> {
-        let text = String::from_utf8_lossy(&read(code)?).into_owned();
-        let local = listed::find(&text, pins).into_iter().filter(|(function, _)| function.is_local);
-        let mention = |(function, pin): (listed::Definition, &Pin)| Mention {
-            function: function.name,
-            isa: ISAS[pin.isa].name().into(),
-            place: pin.origin.clone(),
-            is_local: true,
-        };
-        Ok(local.map(mention).collect())
-    }
-
     /// Of a source's own variables, those that no ISA's code writes.
     fn never_written(&self, source: &Source, input: Option<&Path>, mut variables: Vec<String>) -> Result<Vec<String>> {
         for isa in 0..ISAS.len() {
@@ -570,7 +427,7 @@ impl Driver {
     }
 
     /// A copy of standard input, which can be read only once, if that is the source.
-    fn standard_input(&self, source: &Source) -> Result<Option<PathBuf>> {
+    pub fn standard_input(&self, source: &Source) -> Result<Option<PathBuf>> {
         if source.path.as_os_str() != "-" {
             return Ok(None);
         }
@@ -595,7 +452,7 @@ impl Driver {
     }
 
     /// Shows the diagnostics of the primary ISA; of the others only what is not in them. Gives the exit status.
-    fn show(&self, source: &Source, results: &[Output]) -> u8 {
+    pub fn show(&self, source: &Source, results: &[Output]) -> u8 {
         let mut error = std::io::stderr();
         let shown = &results[self.arguments.primary];
         let _ = error.write_all(&shown.stderr);
@@ -621,7 +478,7 @@ impl Driver {
     }
 
     /// Clang for an ISA and C or C++, with everything but the input and the output.
-    fn compiler(&self, isa: usize, is_cpp: bool) -> Command {
+    pub fn compiler(&self, isa: usize, is_cpp: bool) -> Command {
         let target = &TARGETS[isa];
         let mut command = self.tools.command("clang");
         command.args(self.cxx.then_some("--driver-mode=g++"));
@@ -663,14 +520,15 @@ impl Driver {
 }
 
 /// What a compiler reads as its standard input.
-fn stdin(copy: Option<&Path>) -> Result<Stdio> {
+pub fn stdin(copy: Option<&Path>) -> Result<Stdio> {
     Ok(match copy {
         Some(path) => File::open(path).map_err(|error| Error::read(path, error))?.into(),
         None => Stdio::null(),
     })
 }
 
-fn add_source(command: &mut Command, source: &Source) {
+/// The file and its language.
+pub fn add_source(command: &mut Command, source: &Source) {
     // Of a source before, too: clang warns of a `-x none` that nothing follows.
     let language = source.language.as_deref().unwrap_or("none".as_ref());
     command.arg("-x").arg(language).arg(&source.path);

@@ -28,6 +28,7 @@ mod options;
 mod pins;
 mod preprocessed;
 mod sequential;
+mod text;
 mod tools;
 mod wide;
 

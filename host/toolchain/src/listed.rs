@@ -3,7 +3,17 @@
 //! A compiler may change what a file's own function takes and gives, since it knows all calls, and does so differently for each ISA. So such a
 //! function is marked as used elsewhere before the code is optimised.
 
-use crate::{link::Pin, mentions::symbol};
+use std::{path::Path, process::Command};
+
+use crate::{
+    arguments::Source,
+    driver::Driver,
+    error::{Result, read, write},
+    isa::ISAS,
+    link::Pin,
+    mentions::{Mention, symbol},
+    sequential,
+};
 
 /// A function with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +59,50 @@ pub fn keep(code: &str, functions: &[Definition]) -> String {
         _ if functions.is_empty() => code.to_owned(),
         Some((line, count, rest)) => code.replace(line, &list(count + added.len(), &format!(", {rest}"))),
         None => format!("{code}\n{}\n", list(added.len(), "], section \"llvm.metadata\"")),
+    }
+}
+
+impl Driver {
+    /// The pins for a source that name functions by their file or by a pattern.
+    pub fn listed(&self, source: &Source) -> Vec<&Pin> {
+        let name = source.path.file_name().unwrap_or_default().to_string_lossy();
+        let pins = self.pins.iter().filter(|pin| !pin.is_plain() && pin.is_for(&name));
+        if source.is_assembly() || source.is_header() { Vec::new() } else { pins.collect() }
+    }
+
+    /// Compiles intermediate code whose functions in a list are called as they are declared, and are not copied for a caller.
+    pub fn compile_listed(&self, isa: usize, source: &Source, code: &Path, object: &Path) -> Result<()> {
+        let text = String::from_utf8_lossy(&read(code)?).into_owned();
+        let functions: Vec<_> = find(&text, &self.listed(source)).into_iter().map(|(found, _)| found).collect();
+        write(code, keep(&text, &functions).as_bytes())?;
+        let compiler = || {
+            let mut command = self.compiler(isa, self.cxx || source.is_cpp());
+            for function in &functions {
+                command.arg("-mllvm").arg(format!("-force-attribute={}:noinline", function.name));
+            }
+            Ok(command)
+        };
+        let add_code = |command: &mut Command| {
+            command.args(["-x", "ir"]).arg(code);
+        };
+        let mut command = compiler()?;
+        command.args(["-w", "-c", "-o"]).arg(object);
+        add_code(&mut command);
+        sequential::succeeds(&mut command, "compiling pinned functions", isa)?;
+        sequential::fence_stores(isa, object, &compiler, &add_code)
+    }
+
+    /// For the linker: static functions in a list, which are prepared to be pinned.
+    pub fn listed_mentions(&self, code: &Path, pins: &[&Pin]) -> Result<Vec<Mention>> {
+        let text = String::from_utf8_lossy(&read(code)?).into_owned();
+        let local = find(&text, pins).into_iter().filter(|(function, _)| function.is_local);
+        let mention = |(function, pin): (Definition, &Pin)| Mention {
+            function: function.name,
+            isa: ISAS[pin.isa].name().into(),
+            place: pin.origin.clone(),
+            is_local: true,
+        };
+        Ok(local.map(mention).collect())
     }
 }
 

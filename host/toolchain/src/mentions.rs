@@ -61,7 +61,7 @@ pub fn of_constructor<'a>(code: &str, mentions: &'a [Mention]) -> Option<&'a Men
     let lists = code
         .lines()
         .filter(|line| ["@llvm.global_ctors = ", "@llvm.global_dtors = "].iter().any(|list| line.starts_with(list)));
-    let listed: HashSet<String> = lists.flat_map(|line| line.split("ptr @").skip(1)).map(|rest| symbol(rest)).collect();
+    let listed: HashSet<String> = lists.flat_map(|line| line.split("ptr @").skip(1)).map(symbol).collect();
     mentions.iter().find(|mention| listed.contains(&mention.function) || is_constructor(&mention.function))
 }
 

@@ -331,7 +331,11 @@ impl Linkage {
             Some(DefinedSymbol { base: None, value, .. }) => Some(Target::Absolute(*value)),
             Some(DefinedSymbol { base: Some(base), value, .. }) => match self.defined(base, isa)? {
                 Target::Unit(unit, offset) => Some(Target::Unit(unit, offset.wrapping_add(*value))),
-                other => Some(other),
+                Target::Piece(piece, offset) => Some(Target::Piece(piece, offset.wrapping_add(*value))),
+                Target::Absolute(address) => Some(Target::Absolute(address.wrapping_add(*value))),
+                whole @ (Target::Common(_) | Target::Linker(_) | Target::Missing | Target::Dropped) => {
+                    (*value == 0).then_some(whole)
+                }
             },
             None => self.defined(name, isa),
         }

@@ -6,7 +6,9 @@ use std::{
     process::Command,
 };
 
+use motet_abi::fat::{Header, Pin};
 use motet_toolchain::cc;
+use object::{Object, ObjectSection};
 
 pub struct Folder(tempfile::TempDir);
 
@@ -59,4 +61,19 @@ impl Folder {
 pub fn toolchain_folder() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("toolchain")
+}
+
+/// The note's entries by name.
+pub fn pins(file: &[u8]) -> Vec<(String, Pin)> {
+    let file = object::File::parse(file).unwrap();
+    let note = file.section_by_name(".note.motet").unwrap().data().unwrap();
+    let description = &note[24..];
+    let header = Header::parse(description[..Header::SIZE].try_into().unwrap()).unwrap();
+    let (pins, rest) = description[Header::SIZE..].split_at(header.pins as usize * Pin::SIZE);
+    let pin = |bytes: &[u8]| {
+        let pin = Pin::parse(bytes.try_into().unwrap()).unwrap();
+        let (start, len) = (pin.name.0 as usize, pin.name.1 as usize);
+        (String::from_utf8(rest[start..start + len].to_vec()).unwrap(), pin)
+    };
+    pins.chunks(Pin::SIZE).map(pin).collect()
 }

@@ -1,6 +1,8 @@
 //! `motet cc`, `motet c++` and `motet ld` on small programs.
 
+mod builds;
 mod c;
 mod cpp;
 mod folder;
+mod lists;
 mod orders;
