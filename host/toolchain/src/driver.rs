@@ -24,7 +24,7 @@ use crate::{
     libc::{COMMON_FLAGS, Libc, TYPED},
     libcxx::Libcxx,
     link::{self, Input, Options, Pin},
-    linker_arguments::parse_linker,
+    linker_arguments::{self, parse_linker},
     mentions::{self, Mention},
     pins, sequential,
     tools::Tools,
@@ -76,7 +76,11 @@ pub fn cc(folder: &Path, cxx: bool, arguments: &[OsString]) -> Result<u8> {
 /// # Errors
 /// As [`cc`].
 pub fn ld(folder: &Path, arguments: &[OsString]) -> Result<u8> {
-    run(folder, false, parse_linker(arguments)?)
+    let arguments = parse_linker(arguments)?;
+    if arguments.mode == Mode::Help {
+        return motet_error::print(linker_arguments::HELP).map(|()| 0);
+    }
+    run(folder, false, arguments)
 }
 
 /// Runs the archiver's `program` (`ar`, `ranlib`) out of the compiler's package; gives the exit status.

@@ -9,6 +9,28 @@ use crate::{
     options::{LINKER_WITH_ARGUMENT, LINKER_WITH_ARGUMENT_IGNORED},
 };
 
+/// What `motet ld --help` says.
+pub const HELP: &str = "\
+Links objects and archives of `motet cc -c` into a static program for every instruction set.
+
+usage: motet ld [OPTION...] FILE...
+
+  -o FILE, -L FOLDER, -l NAME, -e SYMBOL, -u SYMBOL, -s, --whole-archive
+                        as other linkers; start files and the C library come by themselves
+  -nostdlib             without them
+  --pins FILE           pins functions to instruction sets
+  --isa ISA             the primary instruction set
+  --emit-isa ISA FILE   writes an ordinary program for one instruction set as well
+  -Map FILE             writes what lies where, and out of which file
+  --wrap SYMBOL, --defsym SYMBOL=EXPRESSION, -z stack-size=BYTES
+                        as GNU's linker
+
+  motet ld a.o b.o -lm -o app
+  motet ld --pins pins.toml -Map app.map a.o -o app
+
+docs/toolchain.md has the limits: there are no shared libraries, and objects are not linked partly.
+";
+
 /// Parses the arguments of `motet ld`: those of a linker.
 ///
 /// # Errors
