@@ -9,8 +9,8 @@ use core::{cell::Cell, sync::atomic::Ordering};
 use motet_abi::time::RLIMIT_CPU;
 use motet_hal::{Interrupts, Machine, Trap};
 use motet_layout::{
-    CALL_WAITED, CORE_AWAKE, ProcessRecord, THREAD_READY, TIMER_ALARM, TIMER_WAIT, ThreadRecord, WAKE_NONE,
-    WAKE_TIMEOUT,
+    CALL_WAITED, CORE_AWAKE, CoreId, ProcessRecord, THREAD_DEAD, THREAD_READY, TIMER_ALARM, TIMER_WAIT, ThreadRecord,
+    WAKE_NONE, WAKE_TIMEOUT,
 };
 use motet_protocol::{
     Context, count,
@@ -38,7 +38,10 @@ const LOCKED_NS: u64 = 50_000;
 /// the calling one, that guest runs at once, until it waits again. Other threads whose waits they end are woken then, too. `false`: nothing has been done.
 pub fn run<M: Machine>(cpu: &Cpu<M>, below: Below, now_ns: u64) -> bool {
     let Some(lower) = cpu.object::<ThreadRecord>(cpu.own.current_thread.load(Ordering::Relaxed)) else { return false };
-    if !may_nest(cpu) {
+    // The end of a thread gives back its record, and a call may have sent the thread away already.
+    let is_here = CoreId::from_raw(lower.core.load(Ordering::Relaxed)) == Some(cpu.id)
+        && lower.state.load(Ordering::Relaxed) != THREAD_DEAD;
+    if !is_here || !may_nest(cpu) {
         return false;
     }
     let Some(upper) = take_more_urgent(cpu, lower, now_ns) else { return true };
