@@ -136,9 +136,10 @@ impl<M: Machine> Nested<'_, M> {
         cpu.own.current_thread.store(cpu.raw(lower), Ordering::Release);
         let waits = stopped.is_ok() && self.wait();
         if let Err(Some(trap)) = stopped {
-            match trap {
-                Trap::Interrupt(interrupts) => cpu.due.defer(interrupts),
-                _ => self.held.retake(trap),
+            if let Trap::Interrupt(interrupts) = trap {
+                cpu.due.defer(interrupts);
+            } else {
+                self.held.retake(trap);
             }
         }
         drop(self.held);
