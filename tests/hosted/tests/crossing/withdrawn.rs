@@ -127,8 +127,8 @@ fn keeper() -> Function {
 
 /// Runs a scenario under many seeds, on islands that do not cache each other's memory and whose cores sleep when they are idle, or poll for
 /// longer than a call waits for its callee. All must end with this status, after so many calls
-/// and calls back, and most of them with a withdrawn request that `is_it` knows by its message: with faults, and by `call_on`, some find another call
-/// in the way, and take the long way at once.
+/// and calls back, and most of them with a withdrawn request that `is_it` knows by its message. Some find another call in the way, and take the long way at
+/// once: with faults, by `call_on`, and, rarely, where the caller of the function that keeps the core has not seen yet that it has become a thread.
 fn all_withdraw<const CALLS_ON: bool>(
     [alone, shared]: [(&Scenario, usize); 2],
     status: u32,
@@ -151,12 +151,13 @@ fn all_withdraw<const CALLS_ON: bool>(
         assert_eq!((ended.status, ended.output), (status, crossings(calls, calls_back)), "{}", ended.errors);
         let is_withdrawn = is_it(asked.unwrap_or_else(|| panic!("seed {seed}: a slot is left as it must not be")));
         let is_calm = seed % 4 < 2;
-        assert!(is_withdrawn || !is_calm || CALLS_ON, "seed {seed}: {asked:x?} was asked last");
         let [runs, withdrawn] = &mut counts[usize::from(is_calm)];
         (*runs, *withdrawn) = (*runs + 1, *withdrawn + u32::from(is_withdrawn));
         Ok(())
     });
-    assert!(counts.iter().all(|[runs, withdrawn]| 2 * withdrawn >= *runs), "{counts:?}");
+    let [rough, calm] = counts;
+    let least_calm = if CALLS_ON { calm[0] / 2 } else { calm[0] * 9 / 10 };
+    assert!(2 * rough[1] >= rough[0] && calm[1] >= least_calm, "{counts:?}");
 }
 
 /// What the x86-64 cores have asked of the AArch64 core last; `None`: something of it is left to be done.
