@@ -34,8 +34,10 @@ pub fn check<M: Machine>(call: &Call<M>, owner: u64, holder: u64) -> Result<(), 
     // Of two that note and look at the same time, the second one sees what the first one has noted.
     let _tree = lock_tree(call.cpu);
     call.thread.lock_awaited.set(holder);
-    let row = core::iter::successors(Some(holder), |&holder| awaited_by(call.cpu, holder));
-    if row.take(OWNERS_MAX).any(|holder| holder == owner) { Err(Errno::EDEADLK) } else { Ok(()) }
+    let mut row = core::iter::successors(Some(holder), |&holder| awaited_by(call.cpu, holder)).take(OWNERS_MAX);
+    // The holder may have given its lock up since, and wait for the caller only then: it has taken the caller out of the queue before.
+    let is_told = row.any(|holder| holder == owner) && call.thread.nodes[0].queue.load(Ordering::SeqCst) != 0;
+    if is_told { Err(Errno::EDEADLK) } else { Ok(()) }
 }
 
 /// For whose lock a thread waits whose process has the descriptor table `owner`.
