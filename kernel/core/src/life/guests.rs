@@ -175,6 +175,15 @@ pub fn next_after<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proce
 /// Whether anything else is due, or may be, than timers and the thread's slice: all that `interrupted` looks at.
 #[inline(always)]
 pub fn is_else_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord, now_ns: u64) -> bool {
+    is_due_for_others(cpu, thread, process)
+        || thread.needs.get() != 0
+        || cpu.fpga.has_waiting()
+        || cpu.clock.is_to_be_steered(now_ns)
+}
+
+/// The part of this that is about a guest's thread, other threads and the core, and nothing about what the core does now.
+#[inline(always)]
+pub fn is_due_for_others<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) -> bool {
     let own = cpu.own;
     own.inbox.load(Ordering::Relaxed) != 0
         || own.ready_changed.load(Ordering::Relaxed) != 0
@@ -182,10 +191,7 @@ pub fn is_else_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &Pr
         || own.realtime_held.get() != 0
         || own.first_come.get() != 0
         || hotplug::is_asked(cpu)
-        || thread.needs.get() != 0
         || limits::limit_of(process, RLIMIT_CPU) != u64::MAX
-        || cpu.fpga.has_waiting()
-        || cpu.clock.is_to_be_steered(now_ns)
         || !cpu.crossing.awaited().is_empty()
         || cpu.crossing.migrates()
         || extension::away::has_come(cpu)
@@ -206,12 +212,7 @@ pub fn note_interrupt<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
 fn take_more_urgent<M: Machine>(cpu: &Cpu<M>, running: &ThreadRecord, now_ns: u64) -> Option<&'static ThreadRecord> {
     let taken = Cell::new(None);
     timer::expire_first(cpu, now_ns, |node| {
-        taken.set(waiter(cpu, node).filter(|waiter| {
-            may_go_on(waiter)
-                && realtime::would_take_core(cpu, waiter, running)
-                && run_queue::target_of(cpu, waiter) == cpu.id
-                && wait::take_thread(cpu, waiter, WAKE_TIMEOUT)
-        }));
+        taken.set(take_waiter(cpu, running, node));
         taken.get().is_some()
     });
     let waiter = taken.get()?;
@@ -224,7 +225,22 @@ fn take_more_urgent<M: Machine>(cpu: &Cpu<M>, running: &ThreadRecord, now_ns: u6
     Some(waiter)
 }
 
+/// Takes the thread out of its wait that a timer ends, if that is in the middle of running a guest, and would take this core from the running one.
+#[inline(always)]
+pub fn take_waiter<M: Machine>(
+    cpu: &Cpu<M>,
+    running: &ThreadRecord,
+    node: &TimerNode,
+) -> Option<&'static ThreadRecord> {
+    waiter(cpu, node).filter(|waiter| {
+        may_go_on(waiter)
+            && realtime::would_take_core(cpu, waiter, running)
+            && run_queue::target_of(cpu, waiter) == cpu.id
+            && wait::take_thread(cpu, waiter, WAKE_TIMEOUT)
+    })
+}
+
 /// The thread whose wait a timer ends.
-pub fn waiter<M: Machine>(cpu: &Cpu<M>, node: &TimerNode) -> Option<&'static ThreadRecord> {
+fn waiter<M: Machine>(cpu: &Cpu<M>, node: &TimerNode) -> Option<&'static ThreadRecord> {
     (node.kind.get() == TIMER_WAIT).then(|| cpu.pool.get(PoolAddr(node.owner.get())))?
 }

@@ -6,11 +6,9 @@
 
 use core::{cell::Cell, sync::atomic::Ordering};
 
-use motet_abi::time::RLIMIT_CPU;
 use motet_hal::{Interrupts, Machine, Trap};
 use motet_layout::{
-    CALL_WAITED, CORE_AWAKE, CoreId, ProcessRecord, THREAD_DEAD, THREAD_READY, TIMER_ALARM, TIMER_WAIT, ThreadRecord,
-    WAKE_NONE, WAKE_TIMEOUT,
+    CALL_WAITED, CORE_AWAKE, CoreId, THREAD_DEAD, THREAD_READY, TIMER_ALARM, TIMER_WAIT, ThreadRecord, WAKE_NONE,
 };
 use motet_protocol::{
     Context, count,
@@ -20,15 +18,15 @@ use motet_protocol::{
     wait,
 };
 
-use super::{begin, guests::waiter, take_over};
+use super::{begin, guests, take_over};
 use crate::{
     alarm, balance,
     cpu::Cpu,
     cputime::charge,
     due::Below,
-    extension, hotplug, realtime, trace,
-    tree::{limits, process_of},
-    vm::{Held, is_timer_alone, may_go_on},
+    realtime, trace,
+    tree::process_of,
+    vm::{Held, is_timer_alone},
 };
 
 /// How long a guest runs at most above a call that holds locks, for which other cores may wait.
@@ -45,8 +43,9 @@ pub fn run<M: Machine>(cpu: &Cpu<M>, below: Below, now_ns: u64) -> bool {
         return false;
     }
     let Some(upper) = take_more_urgent(cpu, lower, now_ns) else { return true };
-    // Another one may be more urgent still.
-    let is_next = realtime::would_take_core(cpu, upper, lower) && !is_else_due(cpu, upper, process_of(cpu, upper));
+    // Another one may be more urgent still. What is about the call and its thread comes when the call is over.
+    let is_else_due = guests::is_due_for_others(cpu, upper, process_of(cpu, upper));
+    let is_next = realtime::would_take_core(cpu, upper, lower) && !is_else_due;
     let held = if is_next { Held::take(cpu, upper) } else { None };
     match held.filter(|_| cpu.machine.set_ext_aside()) {
         Some(held) => Nested { cpu, lower, upper, held }.run(below, now_ns),
@@ -71,36 +70,13 @@ fn is_only_timer<M: Machine>(cpu: &Cpu<M>) -> bool {
     others == Interrupts::EMPTY || cpu.is_timed() && is_timer_alone(cpu, others)
 }
 
-/// What the general way looks at before another thread runs, as far as it is about the guest's thread or other threads: what is about the call and its
-/// thread comes when that is over.
-fn is_else_due<M: Machine>(cpu: &Cpu<M>, upper: &ThreadRecord, process: &ProcessRecord) -> bool {
-    let own = cpu.own;
-    own.inbox.load(Ordering::Relaxed) != 0
-        || own.ready_changed.load(Ordering::Relaxed) != 0
-        || upper.attention.load(Ordering::Relaxed) != 0
-        || own.realtime_held.get() != 0
-        || own.first_come.get() != 0
-        || hotplug::is_asked(cpu)
-        || limits::limit_of(process, RLIMIT_CPU) != u64::MAX
-        || !cpu.crossing.awaited().is_empty()
-        || cpu.crossing.migrates()
-        || extension::away::has_come(cpu)
-        || own.away.load(Ordering::Relaxed) != 0
-}
-
 /// Takes the thread out of its wait whose guest is to run, if there is one, and wakes all others whose time has come, up to the first timer that is a process's:
 /// that wants the process tree.
 fn take_more_urgent<M: Machine>(cpu: &Cpu<M>, lower: &ThreadRecord, now_ns: u64) -> Option<&'static ThreadRecord> {
     let (taken, goes_on) = (Cell::new(None), Cell::new(true));
     while goes_on.take() {
         timer::expire_first(cpu, now_ns, |node| {
-            let is_taken = |waiter: &&'static ThreadRecord| {
-                may_go_on(waiter)
-                    && realtime::would_take_core(cpu, waiter, lower)
-                    && run_queue::target_of(cpu, waiter) == cpu.id
-                    && wait::take_thread(cpu, waiter, WAKE_TIMEOUT)
-            };
-            let found = if taken.get().is_none() { waiter(cpu, node).filter(is_taken) } else { None };
+            let found = if taken.get().is_none() { guests::take_waiter(cpu, lower, node) } else { None };
             if found.is_some() {
                 taken.set(found);
             }

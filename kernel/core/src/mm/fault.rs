@@ -338,8 +338,9 @@ fn private_copy<M: Machine>(
     };
     let len = len.min(PAGE_SIZE) as usize;
     let frame = own_frame(cpu, home, vma)?;
-    for at in (0..len).step_by(cpu.due.piece_bytes()) {
-        let here = (len - at).min(cpu.due.piece_bytes());
+    let piece = cpu.due.piece_bytes();
+    for at in (0..len).step_by(piece) {
+        let here = (len - at).min(piece);
         cpu.pool.copy(cached.addr().add(at as u64), frame.addr().add(at as u64), here);
         due::spend_locked(cpu, cost::bytes(here as u64));
     }
