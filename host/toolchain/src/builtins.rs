@@ -79,7 +79,10 @@ pub fn build(tools: &Tools, objects: &Path) -> Result<()> {
             }
             *object = read(&output)?;
         }
-        write(&objects.join(format!("builtin_{source}.o")), &fat_object::join(source, &built, &[], &[])?)?;
+        write(
+            &objects.join(format!("builtin_{source}.o")),
+            &fat_object::join(source, &built, &fat_object::Notes::default())?,
+        )?;
     }
     Ok(())
 }

@@ -1,6 +1,11 @@
 //! What a source is made from, for `make` and others: of all ISAs, which may include different files.
 
-use std::{collections::HashSet, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    collections::HashSet,
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
 
 /// One compiler's rules in a dependency file.
 struct Rules<'a> {
@@ -35,6 +40,27 @@ pub fn merge(first: &[u8], others: &[Vec<u8>], extra: &Extra<'_>, is_left_out: &
         added.iter().for_each(|file| merged.extend([file.as_slice(), b":\n"].concat()));
     }
     merged
+}
+
+/// The files in a dependency file.
+pub fn files(text: &[u8]) -> Vec<PathBuf> {
+    let named = |word: &&[u8]| PathBuf::from(OsString::from_vec(unescaped(word)));
+    parse(text).files.iter().map(named).collect()
+}
+
+fn unescaped(word: &[u8]) -> Vec<u8> {
+    let mut name = Vec::new();
+    let mut rest = word.iter().copied().peekable();
+    while let Some(byte) = rest.next() {
+        let is_mark =
+            byte == b'\\' && matches!(rest.peek(), Some(b' ' | b'#')) || byte == b'$' && rest.peek() == Some(&b'$');
+        if !is_mark {
+            name.push(byte);
+        } else if let Some(next) = rest.next() {
+            name.push(next);
+        }
+    }
+    name
 }
 
 fn parse(text: &[u8]) -> Rules<'_> {
@@ -78,6 +104,13 @@ fn escaped(path: &Path) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_named_as_they_are() {
+        let text = b"a.o: a.c my\\ header.h \\\n  cost$$.h\nb.h:\n";
+        let names = ["a.c", "my header.h", "cost$.h"].map(PathBuf::from);
+        assert_eq!(files(text), names);
+    }
 
     #[test]
     fn files_of_all_are_listed_once() {

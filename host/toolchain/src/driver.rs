@@ -1,6 +1,7 @@
 //! `motet cc`: compiles for every ISA, then links.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     fs::File,
     io::{IsTerminal, Write},
@@ -16,9 +17,11 @@ use tempfile::TempDir;
 
 use crate::{
     arguments::{Arguments, Item, Mode, Source, parse},
-    constants,
+    constants, dependencies,
+    differing::{self, Differing},
     error::{Error, ErrorKind, Result, create_folder, read, write},
-    fat_object, headers,
+    fat_object::{self, Notes},
+    headers,
     hthreads::{self, Hthreads},
     isa::{ISAS, PerIsa, TARGETS, names},
     libc::{COMMON_FLAGS, Libc, TYPED},
@@ -375,19 +378,57 @@ impl Driver {
         if is_listed {
             mentions.extend(self.listed_mentions(&codes[0], &listed)?);
         }
+        let differing = self.differing_types(source, input.as_deref(), &headers_of)?;
         let mut contents: PerIsa<Vec<u8>> = Default::default();
         for (object, path) in contents.iter_mut().zip(&objects) {
             *object = read(path)?;
             let _ = std::fs::remove_file(path);
         }
         let name = source.path.display().to_string();
-        let mut file = fat_object::join(&name, &contents, &mentions, &[])?;
-        let never_written = self.never_written(source, input.as_deref(), link::differing_statics(&name, &file))?;
-        if !never_written.is_empty() {
-            file = fat_object::join(&name, &contents, &mentions, &never_written)?;
+        let mut notes = Notes { mentions, constants: Vec::new(), differing };
+        let mut file = fat_object::join(&name, &contents, &notes)?;
+        notes.constants = self.never_written(source, input.as_deref(), link::differing_statics(&name, &file))?;
+        if !notes.constants.is_empty() {
+            file = fat_object::join(&name, &contents, &notes)?;
         }
         write(output, &file)?;
         Ok(0)
+    }
+
+    /// The types of a source that differ between ISAs. Only a source that asks for an architecture, itself or by a header that is not the toolchain's, can have
+    /// some: the others are not compiled once more.
+    fn differing_types(
+        &self,
+        source: &Source,
+        input: Option<&Path>,
+        headers_of: &PerIsa<PathBuf>,
+    ) -> Result<Differing> {
+        if source.is_assembly() {
+            return Ok(Differing::default());
+        }
+        let text_of = |path: &Path| std::fs::read(path).ok().map(|text| String::from_utf8_lossy(&text).into_owned());
+        let lists = headers_of.iter().map(|file| std::fs::read(file).unwrap_or_default());
+        let files: BTreeSet<PathBuf> = lists.flat_map(|list| dependencies::files(&list)).collect();
+        let own = files.iter().filter(|file| !file.starts_with(&self.tools.folder)).map(PathBuf::as_path);
+        let asks = |file: &Path| text_of(file).is_some_and(|text| differing::asks_for_architecture(&text));
+        if !own.chain(input).any(asks) {
+            return Ok(Differing::default());
+        }
+        let mut objects: PerIsa<Vec<u8>> = Default::default();
+        for (isa, object) in objects.iter_mut().enumerate() {
+            let path = self.temporary.path().join("types.o");
+            let mut command = self.compiler(isa, self.cxx || source.is_cpp());
+            command.args(differing::FLAGS).arg("-o").arg(&path);
+            add_source(&mut command, source);
+            let output =
+                command.stdin(stdin(input)?).output().map_err(|error| Error::read(&self.tools.program, error))?;
+            if !output.status.success() {
+                return Ok(Differing::default());
+            }
+            *object = read(&path)?;
+        }
+        let name = source.path.display().to_string();
+        Ok(differing::of_shapes(&link::shapes(&name, &objects)?, &|file| text_of(Path::new(file))))
     }
 
     /// Of a source's own variables, those that no ISA's code writes.

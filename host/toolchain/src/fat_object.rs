@@ -1,8 +1,9 @@
 //! Object files that hold the code of every ISA.
 //!
 //! Such a file is an ordinary relocatable ELF of x86-64 (so `ar`, `nm` and `ranlib` work on it) in which a section
-//! `.motet.ISA` holds the object file of each other ISA, `.motet.pins` all pins of functions in its source ([`mentions`]), and
-//! `.motet.constants` names those of its variables that differ between ISAs and are never written ([`crate::constants`]).
+//! `.motet.ISA` holds the object file of each other ISA, `.motet.pins` all pins of functions in its source ([`mentions`]),
+//! `.motet.constants` names those of its variables that differ between ISAs and are never written ([`crate::constants`]), and `.motet.types` says which of
+//! its types differ ([`crate::differing`]).
 
 use object::{
     LittleEndian, Object, ObjectSection,
@@ -11,6 +12,7 @@ use object::{
 };
 
 use crate::{
+    differing::{self, Differing},
     error::{Error, Result},
     isa::{ISAS, PerIsa, TARGETS},
     mentions::{self, Mention},
@@ -22,6 +24,19 @@ const CARRIER: usize = 0;
 const MENTIONS: &str = ".motet.pins";
 /// Where the names of variables are that no code writes, each in a line.
 const CONSTANTS: &str = ".motet.constants";
+/// Where it stands which types differ between ISAs ([`crate::differing`]).
+const TYPES: &str = ".motet.types";
+
+/// What the linker is told of a source.
+#[derive(Default)]
+pub struct Notes {
+    /// All pins.
+    pub mentions: Vec<Mention>,
+    /// Variables that no code writes.
+    pub constants: Vec<String>,
+    /// What differs between ISAs.
+    pub differing: Differing,
+}
 
 fn section_name(index: usize) -> String {
     format!(".motet.{}", ISAS[index].name())
@@ -34,7 +49,7 @@ fn section_name(index: usize) -> String {
 ///
 /// # Errors
 /// An object file is malformed (`name` is for the message).
-pub fn join(name: &str, objects: &PerIsa<Vec<u8>>, mentions: &[Mention], constants: &[String]) -> Result<Vec<u8>> {
+pub fn join(name: &str, objects: &PerIsa<Vec<u8>>, notes: &Notes) -> Result<Vec<u8>> {
     let malformed = |error: object::Error| Error::data(format!("{name}: malformed object file: {error}"));
     let carrier = objects[CARRIER].as_slice();
     let header = FileHeader64::<LittleEndian>::parse(carrier).map_err(malformed)?;
@@ -47,9 +62,13 @@ pub fn join(name: &str, objects: &PerIsa<Vec<u8>>, mentions: &[Mention], constan
     let mut table = object::pod::bytes_of_slice(sections).to_vec();
     let others = objects.iter().enumerate().filter(|(index, _)| *index != CARRIER);
     let others = others.map(|(index, object)| (section_name(index), object.clone()));
-    let mentions = (!mentions.is_empty()).then(|| (MENTIONS.to_owned(), mentions::to_section(mentions)));
-    let constants = (!constants.is_empty()).then(|| (CONSTANTS.to_owned(), constants.join("\n").into_bytes()));
-    for (section, contents) in others.chain(mentions).chain(constants) {
+    let notes = [
+        (MENTIONS, mentions::to_section(&notes.mentions)),
+        (CONSTANTS, notes.constants.join("\n").into_bytes()),
+        (TYPES, differing::to_section(&notes.differing)),
+    ];
+    let notes = notes.into_iter().filter(|(_, contents)| !contents.is_empty());
+    for (section, contents) in others.chain(notes.map(|(name, contents)| (name.to_owned(), contents))) {
         // A linker that knows nothing of this leaves it out of the program.
         table.extend(section_header(&mut names, &section, elf::SHT_PROGBITS, elf::SHF_EXCLUDE.0, &mut file, &contents));
     }
@@ -124,18 +143,16 @@ pub fn split<'a>(name: &str, file: &'a [u8]) -> Result<PerIsa<&'a [u8]>> {
     Ok(objects)
 }
 
-/// The pins in the source of a file made by [`join`].
-pub fn mentions(file: &[u8]) -> Vec<Mention> {
+/// What a file made by [`join`] tells the linker.
+pub fn notes(file: &[u8]) -> Notes {
     let carrier = object::File::parse(file).ok();
-    let section = carrier.as_ref().and_then(|carrier| carrier.section_by_name(MENTIONS)?.data().ok());
-    mentions::of_section(section.unwrap_or_default())
-}
-
-/// The variables in a file made by [`join`] that no code writes.
-pub fn constants(file: &[u8]) -> Vec<String> {
-    let carrier = object::File::parse(file).ok();
-    let section = carrier.as_ref().and_then(|carrier| carrier.section_by_name(CONSTANTS)?.data().ok());
-    String::from_utf8_lossy(section.unwrap_or_default()).lines().map(str::to_owned).collect()
+    let section =
+        |name| carrier.as_ref().and_then(|carrier| carrier.section_by_name(name)?.data().ok()).unwrap_or_default();
+    Notes {
+        mentions: mentions::of_section(section(MENTIONS)),
+        constants: String::from_utf8_lossy(section(CONSTANTS)).lines().map(str::to_owned).collect(),
+        differing: differing::of_section(section(TYPES)),
+    }
 }
 
 fn not_fat(name: &str, why: &str) -> Error {

@@ -9,6 +9,7 @@ pub mod arguments;
 mod builtins;
 mod constants;
 mod dependencies;
+mod differing;
 mod driver;
 mod error;
 mod fat_object;

@@ -92,7 +92,7 @@ impl Library<'_> {
             built[isa] = read(&output)?;
             let _ = fs::remove_file(&output);
         }
-        write(&self.objects.join(format!("{name}.o")), &fat_object::join(name, &built, &[], &[])?)
+        write(&self.objects.join(format!("{name}.o")), &fat_object::join(name, &built, &fat_object::Notes::default())?)
     }
 
     /// Puts all objects into an archive, which is there as a whole or not at all.

@@ -15,8 +15,10 @@ mod module;
 mod plan;
 mod pool;
 mod prototype;
+mod reached;
 mod resolve;
 mod same;
+mod shapes;
 mod signature;
 mod targets;
 mod unwind;
@@ -34,7 +36,11 @@ use self::{
     module::{Module, Place},
     targets::{Linkage, Segment, Target},
 };
-pub use self::{plan::Pin, resolve::Input};
+pub use self::{
+    plan::Pin,
+    resolve::Input,
+    shapes::{Member, Shape, Shapes, differing},
+};
 use crate::{
     error::{Error, Result},
     isa::PerIsa,
@@ -86,6 +92,22 @@ pub struct Options {
     pub strip: bool,
     /// The rest.
     pub wishes: Wishes,
+}
+
+/// The types, functions and variables in the object files of a source, which have the debugger's sections.
+///
+/// # Errors
+/// One is malformed.
+pub fn shapes(name: &str, objects: &PerIsa<Vec<u8>>) -> Result<PerIsa<Shapes>> {
+    let mut all = PerIsa::<Shapes>::default();
+    for (isa, object) in objects.iter().enumerate() {
+        let image = module::parse_image(name, object, isa)?;
+        if let Some(debug) = prototype::Debug::of(&image, isa) {
+            let malformed = |error| Error::data(format!("{name}: malformed debugger's section: {error}"));
+            all[isa] = debug.shapes().map_err(malformed)?;
+        }
+    }
+    Ok(all)
 }
 
 /// The variables in an object file that no other file sees and that differ between ISAs. None if it cannot be linked: then the linker says why.

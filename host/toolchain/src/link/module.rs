@@ -11,9 +11,8 @@ use object::{
 use super::frames::{self, Frame};
 use crate::{
     error::{Error, Result},
-    fat_object,
+    fat_object::{self, Notes},
     isa::{ISAS, PerIsa, TARGETS},
-    mentions::Mention,
 };
 
 /// One object file.
@@ -22,10 +21,8 @@ pub struct Module {
     pub name: String,
     /// What it holds for each ISA.
     pub images: PerIsa<Image>,
-    /// Every place in its source that pins a function.
-    pub mentions: Vec<Mention>,
-    /// Variables of its own that no code writes, so they are taken for constants.
-    pub constants: Vec<String>,
+    /// What its source says.
+    pub notes: Notes,
     /// Its debugger's sections are for the user (`-g`): then every ISA has them. `motet cc` always makes those of one
     /// ISA, for the types of pinned functions.
     pub is_debug_wanted: bool,
@@ -149,13 +146,7 @@ impl Module {
         unify_thread_variables(&mut images);
         let has_debug = |image: &Image| image.sections.iter().any(|section| section.kind == Kind::Debug);
         let is_debug_wanted = images.iter().all(has_debug);
-        Ok(Self {
-            name,
-            images,
-            mentions: fat_object::mentions(file),
-            constants: fat_object::constants(file),
-            is_debug_wanted,
-        })
+        Ok(Self { name, images, notes: fat_object::notes(file), is_debug_wanted })
     }
 }
 
@@ -196,7 +187,11 @@ fn unify_thread_variables(images: &mut PerIsa<Image>) {
     }
 }
 
-fn parse_image(name: &str, object: &[u8], isa: usize) -> Result<Image> {
+/// Reads the object file of an ISA.
+///
+/// # Errors
+/// It has something that cannot be linked.
+pub fn parse_image(name: &str, object: &[u8], isa: usize) -> Result<Image> {
     let malformed = |error: object::Error| Error::data(format!("{name}: malformed object file: {error}"));
     let file = ElfFile64::<LittleEndian>::parse(object).map_err(malformed)?;
     let mut image =

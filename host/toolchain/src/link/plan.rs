@@ -10,6 +10,7 @@ use super::{
     live::{self, Live},
     module::{Place, is_array},
     pool::PieceId,
+    reached,
     resolve::Definition,
     same::{self, Sameness},
     signature,
@@ -183,6 +184,15 @@ pub fn plan(
             }
             Err(error) => refused.push(error.message),
         }
+    }
+    let of_modules: Vec<(usize, &Pinned)> =
+        pin_of.keys().map(|id| linkage.units.get(*id).module).zip(&pinned).filter(|_| refused.is_empty()).collect();
+    let reached = reached::check(&linkage, &live, &of_modules)?;
+    if !reached.is_empty() {
+        refused.extend(reached);
+        refused.push(
+            "Memory is shared: make a type the same for all instruction sets, or pin nothing that reaches it.".into(),
+        );
     }
     if !refused.is_empty() {
         return Err(Error::data(refused.join("\n")));
@@ -428,7 +438,7 @@ fn check_mentions(linkage: &Linkage) -> Result<()> {
         .modules
         .iter()
         .enumerate()
-        .flat_map(|(number, module)| module.mentions.iter().map(move |mention| (number, mention)))
+        .flat_map(|(number, module)| module.notes.mentions.iter().map(move |mention| (number, mention)))
     {
         let function = &mention.function;
         let known = first.entry((function, mention.is_local.then_some(module))).or_insert(mention);
@@ -514,7 +524,7 @@ fn named_by(linkage: &Linkage, live: &BTreeSet<UnitId>, pin: &Pin) -> Result<Vec
         let is_local = |name: &str| !module.images[0].defined.contains_key(name);
         let named = functions_of(linkage, *id, 0).into_iter().find(|name| pin.names(name, is_local(name)));
         let Some(name) = named.filter(|_| module.source().is_some_and(|source| pin.is_for(source))) else { continue };
-        let is_prepared = module.mentions.iter().any(|mention| mention.is_local && mention.function == name);
+        let is_prepared = module.notes.mentions.iter().any(|mention| mention.is_local && mention.function == name);
         if is_local(&name) && !is_prepared {
             let (file, origin) = (&module.name, &pin.origin);
             let message = "was compiled without this list: give --pins when compiling, too, since it is static";

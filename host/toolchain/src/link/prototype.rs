@@ -11,7 +11,7 @@ use super::module::{Image, Kind};
 use crate::isa::TARGETS;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
-type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
+pub(super) type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
 
 /// A type, as far as calls must know it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,26 +95,37 @@ impl Debug {
     /// # Errors
     /// The sections are malformed.
     pub fn prototype(&self, name: &str) -> gimli::Result<Option<Prototype>> {
+        let mut found = None;
+        self.each_unit(|reader| {
+            let mut entries = reader.unit.entries();
+            while let Some(entry) = entries.next_dfs()?.filter(|_| found.is_none()) {
+                if entry.tag() == constants::DW_TAG_subprogram && reader.is_definition_of(entry, name)? {
+                    found = Some(reader.prototype(entry)?);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Calls `look` for each unit of the file.
+    pub(super) fn each_unit(&self, mut look: impl FnMut(&Reader<'_, '_>) -> gimli::Result<()>) -> gimli::Result<()> {
         let section = |id: gimli::SectionId| self.sections.get(id.name()).map_or(&[][..], Vec::as_slice);
         let dwarf = gimli::Dwarf::load(|id| Ok::<_, gimli::Error>(EndianSlice::new(section(id), LittleEndian)))?;
         let mut headers = dwarf.units();
         while let Some(header) = headers.next()? {
             let unit = dwarf.unit(header)?;
-            let reader = Reader { dwarf: &dwarf, unit: &unit };
-            let mut entries = unit.entries();
-            while let Some(entry) = entries.next_dfs()? {
-                if entry.tag() == constants::DW_TAG_subprogram && reader.is_definition_of(entry, name)? {
-                    return reader.prototype(entry).map(Some);
-                }
-            }
+            look(&Reader { dwarf: &dwarf, unit: &unit })?;
         }
-        Ok(None)
+        Ok(())
     }
 }
 
-struct Reader<'r, 'a> {
+/// Reads the entries of a unit.
+pub(super) struct Reader<'r, 'a> {
     dwarf: &'r gimli::Dwarf<Slice<'a>>,
-    unit: &'r Unit<Slice<'a>>,
+    /// The unit.
+    pub unit: &'r Unit<Slice<'a>>,
 }
 
 impl<'a> Reader<'_, 'a> {
@@ -122,18 +133,15 @@ impl<'a> Reader<'_, 'a> {
         if entry.has_attr(constants::DW_AT_declaration) {
             return Ok(false);
         }
-        for attribute in [constants::DW_AT_linkage_name, constants::DW_AT_name] {
-            let found = match self.attribute(entry, attribute)? {
-                Some(value) => self.dwarf.attr_string(self.unit, value)?,
-                None => continue,
-            };
-            return Ok(found.slice() == name.as_bytes());
-        }
-        Ok(false)
+        Ok(self.symbol(entry)? == name)
     }
 
     /// An attribute of an entry, or of the declaration that it completes.
-    fn attribute(&self, entry: &Entry<'a>, name: constants::DwAt) -> gimli::Result<Option<AttributeValue<Slice<'a>>>> {
+    pub fn attribute(
+        &self,
+        entry: &Entry<'a>,
+        name: constants::DwAt,
+    ) -> gimli::Result<Option<AttributeValue<Slice<'a>>>> {
         if let Some(value) = entry.attr_value(name) {
             return Ok(Some(value));
         }
@@ -175,7 +183,23 @@ impl<'a> Reader<'_, 'a> {
         Ok(matches!(language, Some(AttributeValue::Language(language)) if C.contains(&language)))
     }
 
+    /// The name by which a linker knows a function or a variable.
+    pub fn symbol(&self, entry: &Entry<'a>) -> gimli::Result<String> {
+        for attribute in [constants::DW_AT_linkage_name, constants::DW_AT_name] {
+            if let Some(value) = self.attribute(entry, attribute)? {
+                return Ok(self.dwarf.attr_string(self.unit, value)?.to_string_lossy().into_owned());
+            }
+        }
+        Ok(String::new())
+    }
+
     fn place(&self, entry: &Entry<'a>) -> gimli::Result<String> {
+        let (file, line) = self.file_and_line(entry)?;
+        Ok(if file.is_empty() { format!("line {line}") } else { format!("{file}:{line}") })
+    }
+
+    /// Where an entry is declared; an empty name or 0 if that is not known.
+    pub fn file_and_line(&self, entry: &Entry<'a>) -> gimli::Result<(String, u64)> {
         let number = |name| entry.attr(name).and_then(|attribute| attribute.udata_value());
         let line = number(constants::DW_AT_decl_line).unwrap_or(0);
         let file = match entry.attr_value(constants::DW_AT_decl_file) {
@@ -184,7 +208,7 @@ impl<'a> Reader<'_, 'a> {
         };
         let header = self.unit.line_program.as_ref().map(|program| program.header());
         let Some((header, file)) = header.and_then(|header| Some((header, header.file(file)?))) else {
-            return Ok(format!("line {line}"));
+            return Ok((String::new(), line));
         };
         let name = self.dwarf.attr_string(self.unit, file.path_name())?.to_string_lossy();
         let folder = match file.directory(header) {
@@ -193,10 +217,11 @@ impl<'a> Reader<'_, 'a> {
             }
             Some(_) | None => String::new(),
         };
-        Ok(format!("{folder}{name}:{line}"))
+        Ok((format!("{folder}{name}"), line))
     }
 
-    fn children(&self, parent: UnitOffset) -> gimli::Result<Vec<Entry<'a>>> {
+    /// What is right below an entry.
+    pub fn children(&self, parent: UnitOffset) -> gimli::Result<Vec<Entry<'a>>> {
         let mut tree = self.unit.entries_tree(Some(parent))?;
         let mut children = tree.root()?.children();
         let mut found = Vec::new();
@@ -271,7 +296,8 @@ impl<'a> Reader<'_, 'a> {
         Ok(false)
     }
 
-    fn name(&self, entry: &Entry<'a>) -> gimli::Result<String> {
+    /// The name in the source; empty if it has none.
+    pub fn name(&self, entry: &Entry<'a>) -> gimli::Result<String> {
         Ok(match entry.attr_value(constants::DW_AT_name) {
             Some(name) => self.dwarf.attr_string(self.unit, name)?.to_string_lossy().into_owned(),
             None => String::new(),

@@ -237,7 +237,7 @@ impl Linkage {
 
     /// Whether the compiler has found that no code writes this variable.
     fn is_never_written(&self, unit: &Unit) -> bool {
-        let constants = &self.program.modules[unit.module].constants;
+        let constants = &self.program.modules[unit.module].notes.constants;
         unit.segment == Segment::Data && constants.iter().any(|name| name == unit.title())
     }
 

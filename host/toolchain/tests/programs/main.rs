@@ -6,3 +6,4 @@ mod cpp;
 mod folder;
 mod lists;
 mod orders;
+mod types;

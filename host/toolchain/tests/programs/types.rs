@@ -1,0 +1,107 @@
+//! Types that an architecture's macros make different.
+
+use crate::folder::Folder;
+
+const LIMB: &str = "#if defined(__x86_64__) || defined(__aarch64__)\ntypedef unsigned long limb;\n#else\ntypedef unsigned int limb;\n#endif\n";
+
+#[test]
+fn types_that_differ_are_refused_where_pinned_functions_reach_them() {
+    let folder = Folder::new();
+    folder.write("limb.h", LIMB);
+    for (source, messages) in [
+        // Behind pointers, in a header; as an argument and as a result.
+        (
+            "#include \"limb.h\"\nstruct mpi { int s; limb *p; };\nPIN long low(struct mpi *m) { return m->p[1]; }\nint main(void) { return low(0); }\n",
+            &[
+                "low, which is pinned to riscv64, reaches a type that differs (argument 1: struct mpi, p: limb)",
+                "limb.h:2) is an unsigned integer of 8 bytes on x86_64 and aarch64, and an unsigned integer of 4 bytes on riscv64 (",
+                "by `#if defined(__x86_64__) || defined(__aarch64__)` (",
+            ][..],
+        ),
+        (
+            "#include \"limb.h\"\nPIN limb low(void) { return 1; }\nint main(void) { return low(); }\n",
+            &["reaches a type that differs (its result: limb)"],
+        ),
+        // The function itself.
+        (
+            "#ifdef __riscv\n#define LIMB int\n#else\n#define LIMB long\n#endif\nPIN int low(LIMB x) { return x; }\nint main(void) { return low(1); }\n",
+            &[
+                "function low (",
+                "has argument 1: a signed integer of 8 bytes on x86_64 and aarch64, and argument 1: a signed integer of 4 bytes on riscv64",
+            ],
+        ),
+        // Members, values, lengths.
+        (
+            "struct s { int a;\n#ifdef __aarch64__\n char extra[8];\n#endif\n int b; };\nPIN int low(struct s **s) { return s[0]->b; }\nint main(void) { return low(0); }\n",
+            &[
+                "struct s (",
+                "has b at 4: a signed integer of 4 bytes on x86_64 and riscv64, and extra at 4: a signed integer of 1 bytes[8] on aarch64",
+                "by `#ifdef __aarch64__` (",
+            ],
+        ),
+        (
+            "enum e { A,\n#ifdef __riscv\n B,\n#endif\n C };\nPIN int low(enum e e) { return e; }\nint main(void) { return low(C); }\n",
+            &["enum e (", "has C = 1 on x86_64 and aarch64, and B = 1 on riscv64"],
+        ),
+        // What all share.
+        (
+            "#include \"limb.h\"\nlimb *table;\nPIN int low(int x) { return x + (table != 0); }\nint main(void) { return low(0); }\n",
+            &["the variable table, which all instruction sets share, reaches a type that differs (limb)"],
+        ),
+        (
+            "#include \"limb.h\"\nstatic limb *table;\nPIN int low(int x) { return x + (table++ != 0); }\nint main(void) { return low(0); }\n",
+            &["the variable table, which all instruction sets share"],
+        ),
+    ] {
+        folder.write("a.c", &format!("#include <motet.h>\n#define PIN MOTET_ON(\"riscv64\")\n{source}"));
+        let error = folder.cc("-O2 %a.c -o %a").unwrap_err();
+        for message in messages {
+            assert!(error.message.contains(message), "{message}: {error}");
+        }
+        assert!(error.message.contains("make a type the same for all instruction sets"), "{error}");
+        assert!(!folder.path("a").exists());
+        // Without pins, all of the program runs on one instruction set.
+        folder.write("a.c", &format!("#define PIN\n{source}"));
+        assert_eq!(folder.cc("-O2 %a.c -o %a").unwrap(), 0, "{source}");
+        std::fs::remove_file(folder.path("a")).unwrap();
+    }
+}
+
+#[test]
+fn types_that_are_the_same_or_that_nobody_reaches_are_no_matter() {
+    let folder = Folder::new();
+    folder.write("limb.h", LIMB);
+    for source in [
+        // A type that differs, used by functions that stay where they are.
+        "static limb twice(limb x) { return 2 * x; }\nPIN int low(int x) { return x; }\nint main(void) { return low(twice(0)); }\n",
+        // Names that differ, of the same memory; code that differs.
+        "#ifdef __riscv\ntypedef long word;\n#else\ntypedef long long word;\n#endif\nstruct list { struct list *next; word value; int (*by)(struct list *); };\n\
+         PIN long low(struct list *x) {\n#ifdef __riscv\n return 0;\n#else\n return 1;\n#endif\n}\nint main(void) { struct list x = {0}; (void)low(&x); return 0; }\n",
+        // Only declared on this side.
+        "struct hidden;\nPIN int low(struct hidden *x) { return x != 0; }\nint main(void) { return low(0); }\n",
+    ] {
+        folder.write(
+            "a.c",
+            &format!("#include <motet.h>\n#include \"limb.h\"\n#define PIN MOTET_ON(\"riscv64\")\n{source}"),
+        );
+        assert_eq!(folder.cc("-O2 %a.c -o %a").unwrap(), 0, "{source}");
+        assert_eq!(folder.run("a"), "");
+    }
+}
+
+#[test]
+fn types_of_cpp_are_compared_too() {
+    let folder = Folder::new();
+    let class = "namespace n {\ntemplate <class T> struct box { T *one; };\nclass A { public: virtual ~A() {} box<limb> all; static int count; };\n}\n";
+    folder.write("a.cc", &format!("#include <motet.h>\n{LIMB}{class}MOTET_ON(\"riscv64\") int low(n::A &a) {{ return *a.all.one; }}\nint main() {{ n::A a; return low(a); }}\n"));
+    let error = folder.cxx("-O2 %a.cc -o %a").unwrap_err();
+    assert!(
+        error.message.contains("_Z3lowRN1n1AE, which is pinned to riscv64, reaches a type that differs ("),
+        "{error}"
+    );
+    assert!(
+        error.message.contains("class n::A (") && error.message.contains("struct n::box<unsigned int> on riscv64"),
+        "{error}"
+    );
+    assert!(error.message.contains("perhaps by `#if defined(__x86_64__) || defined(__aarch64__)` ("), "{error}");
+}
