@@ -24,6 +24,7 @@ pub mod implemented;
 pub mod migration;
 pub mod own;
 pub mod process;
+pub mod property;
 pub mod registers;
 pub mod sigframe;
 pub mod signal;

@@ -72,6 +72,8 @@ pub mod visible_words {
     pub const LZCNT: u64 = 1;
     /// `tzcnt` is not `bsf`.
     pub const TZCNT: u64 = 2;
+    /// No word, but a bit of [`IslandRecord::hides`]: counters of time, which islands have begun at different moments.
+    pub const COUNTERS: usize = 31;
 }
 
 /// [`IslandRecord::state`]: nothing there.
@@ -160,7 +162,7 @@ pool_struct! {
         2176 pub visible: [Cell64; VISIBLE_WORDS],
         /// What they are to see of them, as of all cores of its instruction set. Written by the machine's first core, before any program starts.
         2200 pub shown: [Cell64; VISIBLE_WORDS],
-        /// Which words are hidden because islands of its instruction set differ in them, a bit each. Written as the field before.
+        /// Which words are hidden because islands of its instruction set differ in them, a bit each, and [`visible_words::COUNTERS`]. Written as the field before.
         2224 pub hides: Cell32,
         2228 _pad7: Cell32,
         2232 _pad4: [Cell64; 233],

@@ -219,11 +219,19 @@ pub fn is_hypervisor() -> bool {
 /// Sets up what user mode may do on this core, and drops the identity map.
 pub fn init_user_mode() {
     extended::init();
-    write_register!("cntkctl_el1", 1 << 1); // CNTVCT_EL0
+    write_register!("cntkctl_el1", READ_COUNTER);
     write_register!("pmuserenr_el0", 0);
     write_register!("tpidrro_el0", 0);
     write_register!("mdscr_el1", 0);
     set_user_root(crate::memory::empty_root());
+}
+
+/// EL0VCTEN: programs read CNTVCT_EL0 and CNTFRQ_EL0.
+const READ_COUNTER: u64 = 1 << 1;
+
+/// As [`hide_counters`], and guests read theirs as before.
+pub fn hide_counters_of_programs() {
+    write_register!("cntkctl_el1", read_register!("cntkctl_el1") & !READ_COUNTER);
 }
 
 /// CNTVCT_EL0 and CNTFRQ_EL0 trap.

@@ -102,6 +102,8 @@ impl AArch64 {
         barrier!("isb");
         if has(words::FREQUENCY) {
             self.hide_counters();
+        } else if has(words::COUNTERS) {
+            cpu::hide_counters_of_programs();
         }
     }
 

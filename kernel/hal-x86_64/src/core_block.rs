@@ -213,6 +213,9 @@ fn descriptors(tss: u64) -> [u64; 10] {
 
 /// `rdtsc` and `rdtscp` fault in user mode.
 pub fn hide_counters() {
+    if Cr4::read().contains(Cr4Flags::TIMESTAMP_DISABLE) {
+        return;
+    }
     // SAFETY: kernel mode goes on reading it.
     unsafe { Cr4::update(|flags| flags.insert(Cr4Flags::TIMESTAMP_DISABLE)) };
 }

@@ -293,6 +293,13 @@ impl Machine for TheMachine {
         visible
     }
 
+    #[inline]
+    fn hide(&self, words: u32) {
+        if words & 1 << words::COUNTERS != 0 {
+            core_block::hide_counters();
+        }
+    }
+
     #[inline(always)]
     fn hide_counters(&self) {
         core_block::hide_counters();

@@ -538,8 +538,8 @@ pub trait Machine: Sync + 'static {
         [0; VISIBLE_WORDS]
     }
 
-    /// From now on, programs on this core do not see these of the words, a bit each: reading them traps, or they say that there is nothing to
-    /// see. May be called again and again.
+    /// From now on, programs on this core do not see these of the words, a bit each, nor counters of time if that bit is among them (`visible_words::COUNTERS`):
+    /// reading them traps, or they say that there is nothing to see. May be called again and again.
     fn hide(&self, _words: u32) {}
 
     /// A hint that this core spins.

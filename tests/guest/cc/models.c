@@ -2,6 +2,7 @@
  * What programs read of a core without a trap: the same on all cores of an instruction set, whatever they are.
  *
  * models seen          pins itself to each core of its instruction set in turn, and compares
+ * models counters      reads the counter of time on all cores of its instruction set, again and again
  * models zeroes        zeroes a block without asking whether it may: AArch64
  * models sve           asks for lengths of SVE's registers, on a machine that has some of 64 and of 256 bytes: AArch64
  * models avx           what CPUID, XCR0 and the auxiliary vector say of AVX: x86-64
@@ -19,6 +20,12 @@
 #include <unistd.h>
 
 #if defined(__aarch64__)
+
+static uint64_t counter(void) {
+    uint64_t value;
+    __asm__ volatile("isb\nmrs %0, cntvct_el0" : "=r"(value));
+    return value;
+}
 
 #define READ(name) ({ uint64_t value; __asm__ volatile("mrs %0, " name : "=r"(value)); value; })
 enum { WORDS = 3 };
@@ -65,6 +72,12 @@ static int register_bytes(void) {
 
 #include <cpuid.h>
 
+static uint64_t counter(void) {
+    uint32_t low, high;
+    __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+    return low | (uint64_t)high << 32;
+}
+
 enum { WORDS = 4 };
 
 static void see(uint64_t *words) {
@@ -100,6 +113,12 @@ static void avx(void) {
 }
 
 #else
+
+static uint64_t counter(void) {
+    uint64_t value;
+    __asm__ volatile("rdtime %0" : "=r"(value));
+    return value;
+}
 
 enum { WORDS = 1 };
 
@@ -181,10 +200,32 @@ static void seen(void) {
     printf("cores %d unlike %d late %d\n", cores, unlike, late);
 }
 
+/* Later readings are not less, wherever the thread has gone in between. */
+static void counters(void) {
+    cpu_set_t all, one;
+    int readings = 0, back = 0;
+    uint64_t last = 0;
+    sched_getaffinity(0, sizeof all, &all);
+    for (int step = 0; step < 20 * 128; step++) {
+        CPU_ZERO(&one);
+        CPU_SET(step % 128, &one);
+        if (!CPU_ISSET(step % 128, &all) || sched_setaffinity(0, sizeof one, &one) != 0) {
+            continue;
+        }
+        uint64_t now = counter();
+        readings++;
+        back += now < last;
+        last = now;
+    }
+    printf("readings %d back %d\n", readings, back);
+}
+
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     if (strcmp(what, "seen") == 0) {
         seen();
+    } else if (strcmp(what, "counters") == 0) {
+        counters();
     } else if (strcmp(what, "zeroes") == 0) {
         zeroes();
     } else if (strcmp(what, "sve") == 0) {

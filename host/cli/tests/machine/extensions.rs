@@ -180,20 +180,36 @@ fn two_lengths() -> Result<(), String> {
 fn made_for(bits: u32, programs: &Programs) -> Result<PathBuf, String> {
     // csrr a0, vlenb; li a7, 93; ecall
     const CODE: [u32; 3] = [0xc220_2573, 0x05d0_0893, 0x73];
-    const AT: u64 = 0x1_0000;
-    const ATTRIBUTES_AT: u64 = 64 + 2 * 56 + 12;
+    let code: Vec<u8> = CODE.into_iter().flat_map(u32::to_le_bytes).collect();
     let attributes = format!("rv64i2p1_v1p0_zvl128b1p0_zvl{bits}b1p0\0");
-    let len = ATTRIBUTES_AT + attributes.len() as u64;
+    saying(&format!("made{bits}"), 243, &code, (0x7000_0003, attributes.as_bytes()), programs)
+}
+
+/// An executable for an `e_machine`: its code, and what it says in a program header of this kind.
+///
+/// # Errors
+/// It cannot be written.
+pub fn saying(
+    name: &str,
+    machine: u64,
+    code: &[u8],
+    (kind, said): (u64, &[u8]),
+    programs: &Programs,
+) -> Result<PathBuf, String> {
+    const AT: u64 = 0x1_0000;
+    const CODE_AT: u64 = 64 + 2 * 56;
+    let said_at = CODE_AT + code.len() as u64;
+    let len = said_at + said.len() as u64;
     let segment =
         |kind: u64, flags: u64, at: u64, len: u64| [kind | flags << 32, at, AT + at, AT + at, len, len, 0x1000];
     let mut elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
-    let header = [0x1_00f3_0002, AT + ATTRIBUTES_AT - 12, 64, 0, 0x38_0040_0000_0000, 2];
+    let header = [0x1_0000_0002 | machine << 16, AT + CODE_AT, 64, 0, 0x38_0040_0000_0000, 2];
     let words = header.into_iter().chain(segment(1, 5, 0, len));
-    let words = words.chain(segment(0x7000_0003, 4, ATTRIBUTES_AT, attributes.len() as u64));
+    let words = words.chain(segment(kind, 4, said_at, said.len() as u64));
     elf.extend(words.flat_map(u64::to_le_bytes));
-    elf.extend(CODE.into_iter().flat_map(u32::to_le_bytes));
-    elf.extend(attributes.bytes());
-    let path = programs.path.join(format!("made{bits}"));
+    elf.extend(code);
+    elf.extend(said);
+    let path = programs.path.join(name);
     let written = fs::write(&path, elf).and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o755)));
     written.map(|()| path).map_err(|error| error.to_string())
 }

@@ -20,7 +20,7 @@ pub use place::{
     set_needs, try_needs,
 };
 pub use promise::{keep_promise, promise};
-pub use show::{Migrations, announce, cpuinfo, hwcap, hwprobe, of_any_core};
+pub use show::{Migrations, all_have, announce, cpuinfo, hwcap, hwprobe, of_any_core};
 pub use values::{Room, Seen, Values, writes};
 
 use motet_abi::extension::{AArch64, Extension, ExtensionSet, RiscV64, X86_64};

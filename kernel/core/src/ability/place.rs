@@ -9,6 +9,7 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{
     AT_LOAD_HIDE, AT_LOAD_OPEN, CORES_MAX, Cell64, CoreId, CoreRecord, Isa, IslandId, IslandRecord, ThreadRecord,
+    visible_words,
 };
 use motet_protocol::{
     Context,
@@ -132,7 +133,9 @@ pub fn find_common<M: Machine>(cpu: &Cpu<M>) -> Result<(), (IslandId, &'static s
             let island = IslandId::from_raw(index as u32).unwrap_or(cpu.island());
             shown = visible::common(isa, shown, seen(other)).map_err(|why| (island, why))?;
         }
-        let hides = peers().fold(0, |bits, other| bits | visible::differing(seen(other), shown));
+        // Islands have begun to count at different moments, and a thread may go from one to another.
+        let counters = u32::from(peers().count() > 1) << visible_words::COUNTERS;
+        let hides = peers().fold(counters, |bits, other| bits | visible::differing(seen(other), shown));
         record.shown.iter().zip(shown).for_each(|(to, word)| to.set(word));
         record.hides.set(hides);
         if hides != 0 {

@@ -11,7 +11,7 @@ use motet_abi::{
 use motet_hal::{Machine, Text};
 use motet_layout::{CoreId, Isa, ThreadRecord};
 use motet_protocol::{
-    cores::{all_cores, core_record},
+    cores::{all_cores, core_record, cores_of},
     run_queue::{self, allowed},
 };
 
@@ -50,6 +50,12 @@ pub fn cpuinfo<M: Machine>(cpu: &Cpu<M>, core: CoreId, out: &mut impl fmt::Write
 pub fn of_any_core<M: Machine>(cpu: &Cpu<M>, core: CoreId) -> ExtensionSet {
     let isa = cpu.isa_of(core).unwrap_or(M::ISA);
     ExtensionSet::from_bits(isa, core_record(cpu, core).capabilities.get())
+}
+
+/// Whether all cores of the set's ISA have all of it, on islands that have joined.
+pub fn all_have<M: Machine>(cpu: &Cpu<M>, set: ExtensionSet) -> bool {
+    let mut cores = cpu.islands_of(set.isa()).flat_map(|island| cores_of(cpu, island));
+    cores.all(|core| set.is_subset(of_any_core(cpu, core)))
 }
 
 /// AT_HWCAP and AT_HWCAP2 of a program that a thread begins.

@@ -56,9 +56,11 @@ fn value<M: Machine>(cpu: &Cpu<M>, counter: Counter) -> u64 {
         Counter::CacheType => cpu.island_record().shown[words::CACHE_TYPE].get(),
         Counter::Time => cpu.reading_ns(),
         Counter::BoardTime => cpu.reading_ns() / BOARD_TICK_NS,
-        Counter::Cycles => {
-            cycles(cpu.reading_ns(), cpu.pool.header().islands[cpu.island().index()].frequency_mhz.get())
-        }
+        Counter::Cycles => match cpu.island_record().frequency_mhz.get() {
+            // A machine without a model: as many as others of its instruction set, which its counter of time has.
+            0 => cpu.reading_ns(),
+            frequency_mhz => cycles(cpu.reading_ns(), frequency_mhz),
+        },
     }
 }
 

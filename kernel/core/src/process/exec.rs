@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use motet_abi::{
     Errno,
     file::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, R_OK},
-    registers,
+    property, registers,
 };
 use motet_hal::Machine;
 use motet_layout::{
@@ -205,11 +205,19 @@ fn island_for<M: Machine>(call: &Call<M>, isa: Isa) -> Result<IslandId, Refusal>
 }
 
 /// How long RISC-V's vector registers are to be for a program ([`ability::for_program`]).
+///
+/// # Errors
+/// No core is what the program is made for, and it would not notice.
 fn length_for<M: Machine>(
     call: &Call<M>,
     executable: &Executable<'_>,
     inode: &'static InodeRecord,
 ) -> Result<u32, Refusal> {
+    if let Some(level) = executable.x86_level(call.cpu, inode)
+        && !ability::all_have(call.cpu, property::unnoticed())
+    {
+        return Err(Refusal::Level(level));
+    }
     match executable.vector_bytes(call.cpu, inode) {
         0 => Ok(0),
         least => {

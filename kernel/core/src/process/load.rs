@@ -9,7 +9,7 @@ use elf::{
     parse::ParsingTable,
     segment::ProgramHeader,
 };
-use motet_abi::{attributes, elf as abi, fat::PT_TEXT};
+use motet_abi::{attributes, elf as abi, fat::PT_TEXT, property};
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, Isa, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_READ, VMA_WRITE};
 use motet_protocol::fs;
@@ -144,6 +144,16 @@ impl<'h> Executable<'h> {
             most = most.max(attributes::vector_bytes(&window[..read]));
         }
         if most > attributes::VECTOR_BYTES_MIN { most } else { 0 }
+    }
+
+    /// The level of the x86-64 psABI that it needs, as it says itself (`.note.gnu.property`), if on cores below that it may compute something wrong.
+    pub fn x86_level<M: Machine>(&self, cpu: &Cpu<M>, inode: &'static InodeRecord) -> Option<u32> {
+        let note = self.segments().find(|segment| segment.p_type == property::PT_GNU_PROPERTY);
+        let segment = note.filter(|_| self.header_isa == property::ISA)?;
+        let mut bytes = [0; property::LEN_MAX];
+        let len = bytes.len().min(segment.p_filesz as usize);
+        let read = fs::read_bytes(cpu, inode, segment.p_offset, &mut bytes[..len]);
+        property::needed_level(&bytes[..read])
     }
 
     /// Whether the file chooses its addresses itself.

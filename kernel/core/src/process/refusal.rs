@@ -51,6 +51,8 @@ pub enum Refusal {
     Damaged(&'static str),
     /// It is made for vector registers of so many bytes, and all cores have shorter ones.
     Vectors(u32),
+    /// It needs this level of the x86-64 psABI, and cores do not have what it would not notice to lack.
+    Level(u32),
     /// A program for several instruction sets whose parts do not fit together.
     Fat(fat::Refusal),
 }
@@ -124,6 +126,7 @@ impl Refusal {
             | Self::NoProgram(_)
             | Self::Damaged(_)
             | Self::Vectors(_)
+            | Self::Level(_)
             | Self::Fat(_) => Errno::EOPNOTSUPP,
         };
         let runs = Runs(cpu);
@@ -152,6 +155,12 @@ impl Refusal {
                     ),
                 );
             }
+            Self::Level(level) => console::kernel_message(
+                cpu,
+                format_args!(
+                    "{path}: is made for x86-64-v{level}, and this machine's cores of x86_64 do not all have its lzcnt and tzcnt"
+                ),
+            ),
             Self::Fat(refusal) => console::kernel_message(
                 cpu,
                 format_args!("{path}: an executable for several instruction sets is refused: {refusal}"),
