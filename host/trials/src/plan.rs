@@ -30,6 +30,8 @@ pub struct Plan {
     pub processors: usize,
 }
 
+/// Processors that the build keeps busy in the mean: its two halves end with links, each of one processor. What is beside it has the rest.
+const BUILD_PROCESSORS: f64 = 1.5;
 /// Folders of cargo, of which each is one build's at a time.
 const DEBUG: &str = "debug";
 const MODEL: &str = "model";
@@ -54,7 +56,7 @@ impl Plan {
         jobs.retain(|job| !matches!(job.kind, Kind::Test(_)) || self.is_wanted(&job.name));
         if jobs.iter().any(|job| job.needs.contains(&"build")) {
             let build = self.script("build", Step::Machine, Kind::Build, "motet", &["build", "--tests"]);
-            jobs.push(build.on(self.processors as f64));
+            jobs.push(build.on(BUILD_PROCESSORS.min(self.processors as f64)));
         }
         jobs
     }

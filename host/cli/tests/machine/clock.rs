@@ -4,11 +4,13 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{
     crossing::compiled,
-    trial::{Trial, trial},
+    trial::{Trial, of_long, trial},
 };
 
 /// Readings: a quarter by a thread that crosses, the others by a process on each island that tell each other through shared memory.
-const READINGS: u64 = 240_000;
+const READINGS: u64 = 60_000;
+/// In `./motet test long`.
+const READINGS_LONG: u64 = 240_000;
 /// Busy processes of the host, so that it takes processors from islands.
 const BUSY: usize = 3;
 
@@ -40,10 +42,12 @@ impl Drop for Busy {
 fn readings() -> Result<(), String> {
     let programs = compiled("clock", &["-O2"])?;
     let _busy = (0..BUSY).map(|_| Busy::start()).collect::<Result<Vec<_>, _>>()?;
-    let ended = programs.run(&format!("clock {READINGS}"), None);
+    let readings = of_long(READINGS, READINGS_LONG);
+    let ended = programs.run(&format!("clock {readings}"), None);
     ended.expect_code(0)?;
     // Three processes, then one thread: it did what it was to do.
-    let counts = ["shared memory: 60000 readings, 0 back"; 3].into_iter().chain(["crossing: 60000 readings, 0 back"]);
+    let counts = ["shared memory", "shared memory", "shared memory", "crossing"]
+        .map(|how| format!("{how}: {} readings, 0 back", readings / 4));
     if ended.output.lines().zip(counts).filter(|(line, start)| line.starts_with(start)).count() == 4 {
         Ok(())
     } else {

@@ -148,9 +148,9 @@ fn functions(sources: &Path) -> Result<Vec<Set>, String> {
     Ok(sets)
 }
 
-/// All tests, where what is slow is asked for; otherwise a third, as it takes long to compile them.
+/// All tests, where what is slow is asked for; otherwise an eighth, as it takes long to compile them.
 fn mathematics(sources: &Path) -> Result<Vec<Set>, String> {
-    const PARTS: usize = 3;
+    const PARTS: usize = 8;
     let tests = names(sources, "math")?;
     let today = seed() as usize % PARTS;
     let tests: Vec<String> = tests.into_iter().skip(of_long(today, 0)).step_by(of_long(PARTS, 1)).collect();

@@ -7,6 +7,7 @@ use motet_fabric::stats::Stats;
 use motet_toolchain::Tools;
 
 use crate::{
+    bad_input::of_the_day,
     hthreads::{FIRST_FOR_ONE, FOR_ONE, MACHINE, TIMED, Tested, source},
     libraries::{run, text},
     process::{self, ISAS},
@@ -30,6 +31,12 @@ pub fn trials() -> Vec<Trial> {
 /// What `MOTET_MUTEX` has. Without anything, mutexes are musl's.
 const CHOICES: [&str; 6] = ["", "hardware", "hybrid", "fused", "rpc", "software:3"];
 const FEW: [&str; 2] = ["", "hardware"];
+
+/// musl's, and another one each day.
+fn some_choices() -> [&'static str; 2] {
+    [CHOICES[0], of_the_day(&CHOICES[1..])]
+}
+
 /// What the program prints.
 const TESTS: &str = "first_use\ncounting\nkinds\nconditions\nlimited_waits\nbarriers\nowners_that_die\ncancelling\nshared\n\
     destructors\nc11\nmany\n";
@@ -51,8 +58,8 @@ fn with(tested: &Tested, choices: &[&str], before: &str, program: &str) -> Resul
 fn several() -> Result<(), String> {
     let tested = Tested::new(MACHINE)?;
     tested.programs.compile(&program(), "pthreads", &["-O2", "-lhthread-pthread"])?;
-    with(&tested, &CHOICES, "", "pthreads")?;
-    with(&tested, &FEW, "on riscv64", "pthreads")
+    with(&tested, of_long(&some_choices(), &CHOICES), "", "pthreads")?;
+    with(&tested, of_long(&[of_the_day(&FEW)], &FEW), "on riscv64", "pthreads")
 }
 
 /// With the archives that `-lhthread-pthread` leaves for each instruction set; where what is slow is not asked for, for one.
@@ -83,7 +90,9 @@ fn classes() -> Result<(), String> {
     let of = |choice: &str| if choice.is_empty() { "musl" } else { "library" };
     let line =
         |isa: &str, choice: &str| format!("MOTET_MUTEX={choice} on {isa} /in/programs/classes {} || exit", of(choice));
-    let lines: Vec<String> = ISAS.iter().flat_map(|isa| CHOICES.map(|choice| line(isa, choice))).collect();
+    let some = some_choices();
+    let choices: &[&str] = of_long(&some, &CHOICES);
+    let lines: Vec<String> = ISAS.iter().flat_map(|isa| choices.iter().map(|choice| line(isa, choice))).collect();
     let ended = tested.run(&[], &lines.join("\n"));
     ended.expect_code(0)?.expect_output(&"as they should be\n".repeat(lines.len())).map(drop)
 }

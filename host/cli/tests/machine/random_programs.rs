@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// With optimisations by their seeds, several in one executable.
-const PROGRAMS: u64 = 60;
+const PROGRAMS: u64 = 25;
 /// In `./motet test long`.
 const PROGRAMS_LONG: u64 = 240;
 /// Between their seeds, so that those of two days are others.

@@ -1,6 +1,6 @@
 //! Switches from guest to guest on one core: who is more urgent takes it at once, nobody is forgotten, and machines end at any moment.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use crate::{
     bad_input,
@@ -25,9 +25,13 @@ pub fn trials() -> Vec<Trial> {
 
 /// A machine of one core, whose clocks are simulated or not.
 fn machine(options: &[&str], command: &str) -> Motet {
-    let (machine, guest) = (process::root().join("machines/ker-one.toml"), guest());
-    let files: [PathBuf; 2] = [machine, guest];
-    Motet::run(["--quiet".as_ref(), "--machine".as_ref(), files[0].as_os_str(), "--in".as_ref(), files[1].as_os_str()])
+    machine_of(&process::root().join("machines/ker-one.toml"), options, command)
+}
+
+/// The same of a machine file.
+fn machine_of(file: &Path, options: &[&str], command: &str) -> Motet {
+    let guest = guest();
+    Motet::run(["--quiet".as_ref(), "--machine".as_ref(), file.as_os_str(), "--in".as_ref(), guest.as_os_str()])
         .arguments(options)
         .arguments(["--", command])
         .limit(Duration::from_secs(2400))
@@ -42,8 +46,8 @@ fn waits(output: &str) -> Vec<u32> {
 /// for the first time, when nothing of its way is in a cache (48 to 50 us, as the kernel's code lies). Before and after, the others go on, each for a part.
 fn at_once() -> Result<(), String> {
     let command = "time() { awk -v id=$1 '$1 == id { print $7 }' /proc/vms; }; \
-        share() { a=$(time 1) b=$(time 2); sleep 0.1; a=$(($(time 1) - a)) b=$(($(time 2) - b)); \
-            [ $a -ge 30 ] && [ $b -ge 30 ] && echo both || echo $a $b; }; \
+        share() { a=$(time 1) b=$(time 2); sleep 0.05; a=$(($(time 1) - a)) b=$(($(time 2) - b)); \
+            [ $a -ge 15 ] && [ $b -ge 15 ] && echo both || echo $a $b; }; \
         echo -1 >/proc/sys/kernel/sched_rt_runtime_us; \
         vm run --append spin /in/guest & vm run --append spin /in/guest & sleep 0.05; share; \
         vm run --real-time 50 --append times /in/guest; share; vm kill 1; vm kill 2; wait";
@@ -156,14 +160,20 @@ fn prints_above_calls() -> Result<(), String> {
     ended.expect_code(0)?.expect_output(&lines).map(drop)
 }
 
+/// A core of few instructions a second: what matters is how long slices are, and simulating it costs as much less.
+const SLOW: &str = "[pool]\nsize = \"256MiB\"\n[[island]]\nname = \"riscv\"\nisa = \"riscv64\"\ncores = 1\nguests = true\n\
+    [[model.core]]\nfrequency_mhz = 100\ncpi = 1.0\nmemory_cycles = 0\n";
+
 /// Three guests that compute get equal parts of a core, also beside a program that computes. Who sleeps has its turn after theirs.
 fn rounds() -> Result<(), String> {
+    let file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+    fs::write(file.path(), SLOW).map_err(|error| error.to_string())?;
     let command = "times() { awk '$1 <= 3 { printf \"%d \", $7 }' /proc/vms; }; \
         parts() { set -- $(times) && sleep 0.4 && set -- $* $(times) && echo $(($4 - $1)) $(($5 - $2)) $(($6 - $3)); }; \
         for n in 1 2 3; do vm run --append spin /in/guest & done; sleep 0.2; parts; \
         (while :; do :; done) & busy=$!; parts; kill $busy; \
         n=0; while [ $n -lt 10 ]; do usleep 1000; n=$((n + 1)); done; parts; vm kill 1; vm kill 2; vm kill 3; wait";
-    let ended = machine(&["--timed", "--deterministic", "--quantum", "2"], command).wait();
+    let ended = machine_of(file.path(), &["--timed", "--deterministic", "--quantum", "2"], command).wait();
     let output = ended.expect_code(0)?.output.clone();
     let are_equal = |line: &str| {
         let parts: Vec<u32> = line.split(' ').filter_map(|part| part.trim().parse().ok()).collect();
