@@ -22,7 +22,7 @@ use motet_layout::{
 use crate::{
     boot,
     console::{self, log_line},
-    csr::{self, write_csr},
+    csr::{self, read_csr, write_csr},
     doorbell, extended, guest, hidden,
     interrupts::{self, Clock},
     memory::KERNEL_SLOTS,
@@ -431,9 +431,10 @@ impl Machine for TheMachine {
     fn hide(&self, words: u32) {
         // The firmware would answer reads of `time` with this island's, though slower.
         const TIME: u64 = 1 << 1;
-        if words & 1 << words::COUNTERS != 0 {
+        let readable = read_csr!("scounteren");
+        if words & 1 << words::COUNTERS != 0 && readable & !TIME != 0 {
             // SAFETY: it concerns user mode only.
-            unsafe { write_csr!("scounteren", TIME) };
+            unsafe { write_csr!("scounteren", readable & TIME) };
         }
     }
 
