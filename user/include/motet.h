@@ -151,12 +151,24 @@ static __inline__ int motet_island(void) {
     return island < 0 ? -1 : (int)island;
 }
 
+#if defined(__cplusplus)
+extern "C" {
+#endif
+/* Of `motet cc`'s C library: whether jumps may lead over calls across instruction sets, although no function is pinned. */
+extern int __motet_crosses __attribute__((weak));
+#if defined(__cplusplus)
+}
+#endif
+
 /* Calls function(argument) on a core of an island, and returns its result. Where there are no islands, calls it here. If all of the island's cores are
  * busy, or the island has died, the call does what motet_crossings() has chosen, as calls of pinned functions do. If the machine has no such island,
  * or the program has no text for it, the result is -(error number). */
 static __inline__ void *motet_call_on(int island, void *(*function)(void *), void *argument) {
     if (motet_island() < 0) {
         return function(argument);
+    }
+    if (&__motet_crosses) {
+        __motet_crosses = 1;
     }
     return (void *)motet_system_call(0x4d00, island, (long)function, (long)argument);
 }

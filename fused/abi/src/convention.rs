@@ -382,6 +382,29 @@ pub fn resume_caller(frame: &UserFrame, isa: Isa, record: &CrossingRecord, signa
     }
 }
 
+/// What the stack of a caller has when it has just called a function, that of an ISA where the return address is there.
+pub const fn return_address(isa: Isa, pc: u64, sp: u64) -> StackWords {
+    match convention(isa).link {
+        Some(_) => StackWords::none(sp),
+        None => StackWords { at: sp.wrapping_sub(8), sp_at_return: sp, words: Words::One(pc) },
+    }
+}
+
+/// Lets the caller in `frame`, which is about to go on behind a call ([`resume_caller`]), call `function` there instead. Where the return
+/// address is on the stack, [`return_address`] has it.
+pub fn call_instead(frame: &UserFrame, isa: Isa, function: u64, arguments: &[u64]) {
+    let (pc, sp) = (registers::pc(frame), registers::sp_of(isa, frame));
+    if let Some(link) = convention(isa).link {
+        set_reg(frame, link, pc);
+    }
+    registers::set_pc(frame, function);
+    registers::set_sp_of(isa, frame, return_address(isa, pc, sp).at);
+    enter_fast(frame, isa);
+    for (index, &argument) in arguments.iter().enumerate() {
+        set_word(frame, isa, index, argument);
+    }
+}
+
 /// As [`resume_caller`], when `frame` still holds the caller's registers, extended ones included, as they were at the call.
 #[inline(always)]
 pub fn return_to_caller(

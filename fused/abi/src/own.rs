@@ -21,6 +21,14 @@ pub const NEED: u64 = 0x4d06;
 /// `done(name)`: it will not use it for a while.
 pub const DONE: u64 = 0x4d07;
 
+/// `jump(isa, sp, function, first, second)`, of `longjmp`: the thread calls `function(first, second)`, which never returns, in the call that has the
+/// stack pointer `sp` on an instruction set ([`motet_layout::Isa`]); calls that were made from there, across instruction sets, are over. 0: that is the
+/// innermost one, and the thread goes on where it is.
+pub const JUMP: u64 = 0x4d08;
+/// `leave(function, argument)`, of exceptions: the call across instruction sets that the thread is in is over, and its caller calls `function(argument)` in its
+/// place, to which the frames of the caller look as they did to the first function.
+pub const LEAVE: u64 = 0x4d09;
+
 /// What becomes of a call that its island cannot serve (at once).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrossingPolicy {

@@ -21,6 +21,10 @@ pool_struct! {
     }
 }
 
+/// In [`CrossingRecord::result`]: the call was made by a system call. No call instruction has been executed, and what lies below the
+/// caller's stack pointer may be in use (the red zone).
+pub const BY_SYSTEM_CALL: u64 = 1 << 12;
+
 pool_struct! {
     /// A call from one ISA (or island) to another that has not returned: what the caller needs to go on. Written by the
     /// core that makes the call, read by the one that ends it; the thread owns it.
@@ -47,7 +51,7 @@ pool_struct! {
         56 pub callee_sp: Cell64,
         /// [`ThreadRecord::stack_used`](crate::ThreadRecord::stack_used) of the caller's ISA before the call.
         64 pub outer_used: Cell64,
-        /// How the function's result is passed (`motet_abi::fat::Signature::result`).
+        /// How the function's result is passed (`motet_abi::fat::Signature::result`), and [`BY_SYSTEM_CALL`].
         72 pub result: Cell64,
         /// A caller that called back: which of its core's frames its registers are in, unless that has had others since.
         80 pub frame: Cell64,

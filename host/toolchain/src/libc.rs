@@ -97,8 +97,10 @@ const OWN_FILES: &[(&str, &str)] = &[
     ("src/emutls.c", include_str!("../libc/src/emutls.c")),
     ("src/fenv.c", include_str!("../libc/src/fenv.c")),
     ("src/heaps.c", include_str!("../libc/src/heaps.c")),
+    ("src/longjmp.c", include_str!("../libc/src/longjmp.c")),
     ("src/memcpy.c", include_str!("../libc/src/memcpy.c")),
     ("src/memmove.c", include_str!("../libc/src/memmove.c")),
+    ("src/setjmp.S", include_str!("../libc/src/setjmp.S")),
     ("src/thread_atexit.c", include_str!("../libc/src/thread_atexit.c")),
 ];
 
@@ -217,8 +219,9 @@ impl Libc {
         }
         sources.insert("crt_crt1".into(), std::array::from_fn(|_| Some(musl.join("crt/crt1.c"))));
         // Our own stand for them.
-        sources.remove("fenv_fenv");
-        sources.remove("exit_exit");
+        for name in ["exit_exit", "fenv_fenv", "setjmp_longjmp", "setjmp_setjmp"] {
+            sources.remove(name);
+        }
         for path in files(&self.folder.join("src"))? {
             sources.insert(format!("motet_{}", stem(&path)), std::array::from_fn(|_| Some(path.clone())));
         }

@@ -35,6 +35,8 @@ fn serve_own<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
         own::MIGRATE => crossing::migration::migrate(call),
         own::MIGRATE_BACK => crossing::migration::migrate_back(call),
         own::CALL_RETURN if crossing::is_return(call) => crossing::call_return(call),
+        own::JUMP => crossing::jump(call),
+        own::LEAVE => crossing::leave(call),
         own::NEED => extension::need(call),
         own::DONE => extension::done(call),
         own::ISLAND => Ok(call.cpu.island().index() as u64),

@@ -123,4 +123,8 @@ calls! {
     Crossings 0x4d02 0x4d02;
     /// Of the gate alone.
     CallReturn 0x4d05 0x4d05;
+    /// `jump(isa, sp, function, first, second)`.
+    Jump 0x4d08 0x4d08;
+    /// `leave(function, argument)`.
+    Leave 0x4d09 0x4d09;
 }

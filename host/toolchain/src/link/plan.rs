@@ -401,6 +401,7 @@ impl Plan {
             return table(name).1;
         }
         match name {
+            "__pins_end" => BASE + self.pinned.len() as u64,
             "_etext" | "etext" => end(Segment::Text),
             "_edata" | "edata" => end(Segment::Data),
             "__bss_start" => self.ranges[&Segment::Bss].0,

@@ -376,7 +376,7 @@ impl Linkage {
 }
 
 /// Symbols that the linker defines when a program refers to them and has none of that name.
-pub const LINKER_SYMBOLS: [&str; 17] = [
+pub const LINKER_SYMBOLS: [&str; 19] = [
     "__preinit_array_start",
     "__preinit_array_end",
     "__init_array_start",
@@ -386,6 +386,9 @@ pub const LINKER_SYMBOLS: [&str; 17] = [
     "__ehdr_start",
     "__executable_start",
     "__dso_handle",
+    // An array of nothing, with as many bytes as there are pinned functions.
+    "__pins_start",
+    "__pins_end",
     "__bss_start",
     "_etext",
     "etext",

@@ -257,6 +257,7 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
         stack: 0, // `make` finds it
         program: cpu.object(space.fat.get()),
         is_local,
+        by_system_call: true,
     };
     let mut arguments = Arguments::default();
     arguments.words[0] = argument;

@@ -66,9 +66,7 @@ pub fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
         let what = format_args!("it returns through a frame that is not its last call's (longjmp over a crossing?)");
         return report::kill(cpu, thread, process, what);
     }
-    let core = CoreId::from_raw(record.caller_core.get());
-    let is_callers = |&core: &CoreId| cpu.isa_of(core).is_some_and(|isa| isa as u32 == record.caller_isa.get());
-    let Some(core) = core.filter(is_callers).filter(|_| is_canonical(record.caller_tls.get())) else {
+    let Some(core) = caller_core(cpu, record) else {
         return report::kill(cpu, thread, process, format_args!("the record of its call is damaged"));
     };
     let signature = signature_of(record);
@@ -81,34 +79,63 @@ pub fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
     {
         return fetch;
     }
-    let state = cpu.pool.header().islands[core.island().index()].state.load(Ordering::Relaxed);
-    if state != ISLAND_JOINED {
-        let what = format_args!("it returns to island {}, which has died", core.island().index());
-        return report::kill(cpu, thread, process, what);
-    }
-    let is_elsewhere = core.island() == cpu.island() && core != cpu.id;
-    let target = if is_elsewhere || !may_run(thread, core) || !is_online(cpu, core) {
-        core_of(cpu, thread, core.island())
-    } else {
-        core
+    let target = match target(cpu, thread, process, core) {
+        Ok(target) => target,
+        Err(fetch) => return fetch,
     };
     pop(cpu, thread, record, &results);
     handover::hand_to(cpu, thread, target);
     Fetch::Gone
 }
 
+/// The core that the caller in a record ran on. `None`: the record is damaged.
+pub fn caller_core<M: Machine>(cpu: &Cpu<M>, record: &CrossingRecord) -> Option<CoreId> {
+    let is_callers = |&core: &CoreId| cpu.isa_of(core).is_some_and(|isa| isa as u32 == record.caller_isa.get());
+    let core = CoreId::from_raw(record.caller_core.get()).filter(is_callers);
+    core.filter(|_| is_canonical(record.caller_tls.get()))
+}
+
+/// Where a thread goes on whose caller ran on `core`.
+///
+/// # Errors
+/// That island has died, and so the process has ended.
+pub fn target<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    core: CoreId,
+) -> Result<CoreId, Fetch> {
+    let state = cpu.pool.header().islands[core.island().index()].state.load(Ordering::Relaxed);
+    if state != ISLAND_JOINED {
+        let what = format_args!("it returns to island {}, which has died", core.island().index());
+        return Err(report::kill(cpu, thread, process, what));
+    }
+    let is_elsewhere = core.island() == cpu.island() && core != cpu.id;
+    let is_other = is_elsewhere || !may_run(thread, core) || !is_online(cpu, core);
+    Ok(if is_other { core_of(cpu, thread, core.island()) } else { core })
+}
+
 /// Takes the last record, which has the caller's registers, off the thread and gives it those.
-fn pop<M: Machine>(
+pub fn pop<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     record: &'static CrossingRecord,
     results: &convention::Results,
 ) {
-    let isa = Isa::from_raw(record.caller_isa.get()).unwrap_or(M::ISA);
+    let isa = caller_isa::<M>(record);
+    convention::resume_caller(&thread.frame, isa, record, &signature_of(record), results);
+    drop_last(cpu, thread, record);
+}
+
+/// Takes the last record off the thread, which goes on elsewhere.
+pub fn drop_last<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, record: &'static CrossingRecord) {
     if record.is_local.get() != 0 {
         let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
         mm::end_local_call(cpu, mm::space_of(cpu, process), record.function.get());
     }
-    convention::resume_caller(&thread.frame, isa, record, &signature_of(record), results);
-    end(cpu, thread, record, isa);
+    end(cpu, thread, record, caller_isa::<M>(record));
+}
+
+fn caller_isa<M: Machine>(record: &CrossingRecord) -> Isa {
+    Isa::from_raw(record.caller_isa.get()).unwrap_or(M::ISA)
 }

@@ -16,6 +16,7 @@
 //! | `message` | what lies in a call's message, and in its answer |
 //! | `back` | calls back, where islands do not cache each other's memory |
 //! | `gate` | where functions return to |
+//! | `jump` | ends of calls by jumps (`longjmp`) and exceptions |
 //! | `long` | the long way: through run queues |
 //! | `migration` | as Flick does, for comparison |
 //! | `damaged`, `report` | what goes wrong, and what is said of it |
@@ -28,6 +29,7 @@ mod choose;
 
 mod damaged;
 mod gate;
+mod jump;
 mod long;
 mod message;
 pub mod migration;
@@ -40,6 +42,7 @@ pub use caller::{
 };
 pub use choose::{call_on, set_policy};
 pub use gate::{call_return, is_return};
+pub use jump::{jump, leave};
 
 use motet_hal::{Interrupts, Machine, Trap};
 use motet_layout::ThreadRecord;

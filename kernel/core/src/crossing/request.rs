@@ -9,7 +9,7 @@ use motet_abi::{
     registers,
 };
 use motet_hal::Machine;
-use motet_layout::{CoreId, CrossingRecord, FatProgram, Isa, SpaceRecord, ThreadRecord, is_canonical};
+use motet_layout::{BY_SYSTEM_CALL, CoreId, CrossingRecord, FatProgram, Isa, SpaceRecord, ThreadRecord, is_canonical};
 use motet_protocol::Context;
 
 use super::{
@@ -40,6 +40,8 @@ pub struct Request {
     pub program: Option<&'static FatProgram>,
     /// It is pinned to another ISA, but is to run on the caller's.
     pub is_local: bool,
+    /// Made by a system call: the caller has executed no call.
+    pub by_system_call: bool,
 }
 
 /// A call with all that it takes to make it.
@@ -95,7 +97,7 @@ impl Request {
         let first = convention::word_in_register(M::ISA, frame, 0);
         let (isa, program) = (pin.isa, Some(pin.program));
         let stack = stack::top(thread, isa);
-        Ok(Self { function, signature, isa, first, pc, sp, stack, program, is_local: false })
+        Ok(Self { function, signature, isa, first, pc, sp, stack, program, is_local: false, by_system_call: false })
     }
 
     /// Writes what the function expects on its stack, of more arguments than a message has room for. `None`: the caller's stack cannot
@@ -143,7 +145,8 @@ impl Request {
         record.caller_sp.set(self.sp);
         record.caller_tls.set(registers::tls_of(M::ISA, &thread.frame));
         record.outer_used.set(thread.stack_used[M::ISA as usize - 1].get());
-        record.result.set(self.signature.result.into());
+        let how = if self.by_system_call { BY_SYSTEM_CALL } else { 0 };
+        record.result.set(u64::from(self.signature.result) | how);
         record.is_saved.set(0);
         record.is_local.set(self.is_local.into());
     }

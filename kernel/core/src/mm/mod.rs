@@ -37,7 +37,7 @@ pub use space::{
 };
 pub use user::{has_late_pages, instruction_at};
 pub use view::{begin_local_call, end_local_call, extend_view, go_on_locally, pin_at, run_locally};
-pub use vma::{View, VmaSpec, find_free, for_each as for_each_vma, insert, is_mapped, within as vmas_within};
+pub use vma::{View, VmaSpec, area_at, find_free, for_each as for_each_vma, insert, is_mapped, within as vmas_within};
 
 use crate::{
     call::Stop,

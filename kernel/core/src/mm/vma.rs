@@ -142,6 +142,12 @@ pub fn is_mapped<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) ->
     find(cpu, space, address).is_some()
 }
 
+/// The addresses of the VMA that `address` is in; none, if there is none.
+pub fn area_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Range<u64> {
+    let _guard = lock(cpu, &space.lock);
+    find(cpu, space, address).map_or(0..0, |vma| vma.start.get()..vma.end.get())
+}
+
 /// As [`find`]; grows the stack downwards when `address` is just below it.
 pub fn find_or_grow<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Option<&'static VmaRecord> {
     let vma = first_ending_after(cpu, space, address)?;

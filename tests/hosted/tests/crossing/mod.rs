@@ -3,6 +3,7 @@
 mod calls;
 mod crowd;
 mod deaths;
+mod jumps;
 mod migration;
 mod withdrawn;
 mod wrong;
@@ -30,6 +31,16 @@ fn function(name: &'static str, pin: Option<Isa>, write: fn(&mut Body<'_>)) -> F
 fn scenario(functions: &[Function]) -> Scenario {
     let files = vec![("app", executable(Isa::X86_64, functions))];
     Scenario { files, command: vec!["/app"], ..Scenario::default() }
+}
+
+/// Exits with `status` unless the last system call has failed with `errno`.
+fn expect_errno(body: &mut Body<'_>, errno: u64, status: u64) {
+    let (result, scratch) = (body.result(), body.scratch());
+    let good = body.program.asm.label();
+    body.program.asm.li(scratch, errno.wrapping_neg());
+    body.program.asm.branch(Op::Beq, result, scratch, good);
+    body.program.exit(status);
+    body.program.asm.bind(good);
 }
 
 /// Exits with the result of the function called last.

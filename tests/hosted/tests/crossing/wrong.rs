@@ -11,7 +11,7 @@ use motet_tests_hosted::{
     three_islands, under,
 };
 
-use super::{STEPS_MAX, env, exit_with_result, fibonacci, function, no_kernel_fails, parent_and_child, scenario};
+use super::{STEPS_MAX, env, exit_with_result, expect_errno, fibonacci, function, no_kernel_fails, parent_and_child, scenario};
 
 #[test]
 fn leaving_a_function_by_another_way_than_its_return_kills() {
@@ -187,15 +187,6 @@ fn text_is_shown_but_cannot_be_written_or_taken_apart() {
         }),
     ];
     everywhere(2, &scenario(&functions), 21, "");
-}
-
-fn expect_errno(body: &mut Body<'_>, errno: u64, status: u64) {
-    let (result, scratch) = (body.result(), body.scratch());
-    let good = body.program.asm.label();
-    body.program.asm.li(scratch, errno.wrapping_neg());
-    body.program.asm.branch(Op::Beq, result, scratch, good);
-    body.program.exit(status);
-    body.program.asm.bind(good);
 }
 
 /// Files that say what cannot be are refused, whatever byte of note or headers is damaged; kernels go on.
