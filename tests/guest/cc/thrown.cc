@@ -110,7 +110,7 @@ static double links(void *with) {
 /* A destructor that itself calls another instruction set, and catches what that throws. */
 struct Busy {
     ~Busy() {
-        Pair pair{2, 1};
+        Pair pair{1, 2};
         said += " busy";
         catches(&pair);
     }
