@@ -1,16 +1,17 @@
 //! Calls that end by jumps (`longjmp`) and because of exceptions.
 
-use motet_hal_hosted::{Driver, Faults, isa::Op};
-use motet_layout::{Isa, USER_END};
+use motet_hal_hosted::{Config, Driver, Faults, isa::Op};
+use motet_layout::{CALLS_BY_DMA, CALLS_BY_STORES, Isa, USER_END};
 use motet_tests_hosted::{
+    ROUGH, boot,
     calls::Sys,
     everywhere,
     fat::{Body, Function, address_of},
     program::DATA,
-    under,
+    three_islands, under,
 };
 
-use super::{exit_with_result, expect_errno, function, scenario};
+use super::{STEPS_MAX, env, exit_with_result, expect_errno, function, no_kernel_fails, scenario};
 
 /// Where the programs keep what jumps do not change: a stack pointer, how often they have jumped, and where a function's stack was.
 const SP: u64 = DATA;
@@ -87,18 +88,42 @@ fn main_of_jumps(body: &mut Body<'_>) {
     body.program.exit(95);
 }
 
+/// Eight jumps over three calls, the innermost of which is on `innermost`.
+fn eight_jumps(innermost: Isa) -> [Function; 5] {
+    [
+        function("main", None, main_of_jumps),
+        function("on_arm", Some(Isa::AArch64), calls::<2>),
+        function("on_riscv", Some(Isa::RiscV64), calls::<3>),
+        function("jumps", Some(innermost), jumps),
+        function("lands", None, lands),
+    ]
+}
+
 #[test]
 fn a_jump_ends_the_calls_that_it_leads_over() {
-    for third in [Isa::X86_64, Isa::AArch64] {
-        let functions = [
-            function("main", None, main_of_jumps),
-            function("on_arm", Some(Isa::AArch64), calls::<2>),
-            function("on_riscv", Some(Isa::RiscV64), calls::<3>),
-            function("jumps", Some(third), jumps),
-            function("lands", None, lands),
-        ];
-        everywhere(4, &scenario(&functions), 8, "");
+    for innermost in [Isa::X86_64, Isa::AArch64] {
+        everywhere(4, &scenario(&eight_jumps(innermost)), 8, "");
     }
+}
+
+/// Whatever word of a record or a register changes meanwhile, no kernel panics.
+#[test]
+fn jumps_over_damaged_records_panic_nobody() {
+    let damaged = scenario(&eight_jumps(Isa::AArch64));
+    let mut ends = 0;
+    let first = env("MOTET_FIRST", 0);
+    for seed in first..first + env("MOTET_SEEDS", 150) {
+        let mut config = Config::new(Driver::Seeded(seed), three_islands([2, 1, 2]));
+        config.faults = Faults { damage: Some(50 + seed * 37 % 400), ..ROUGH };
+        config.steps_max = STEPS_MAX;
+        config.uncached = seed % 2 == 1;
+        config.calls_by = if seed % 4 == 3 { CALLS_BY_DMA } else { CALLS_BY_STORES };
+        match boot(config, &damaged) {
+            Ok(_) => ends += 1,
+            Err(failure) => no_kernel_fails(seed, &failure),
+        }
+    }
+    assert!(ends > 100, "{ends} ended");
 }
 
 /// To that on whose instruction set the thread is, and which another call is made in.
