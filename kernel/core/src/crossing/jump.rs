@@ -130,12 +130,7 @@ fn last_over<M: Machine>(
 }
 
 /// Ends the thread's last call. Its caller goes on with another one, where it made the first.
-fn go_on<M: Machine>(
-    call: &Call<M>,
-    record: &'static CrossingRecord,
-    function: u64,
-    arguments: &[u64],
-) -> SysResult {
+fn go_on<M: Machine>(call: &Call<M>, record: &'static CrossingRecord, function: u64, arguments: &[u64]) -> SysResult {
     let (cpu, thread) = (call.cpu, call.thread);
     let isa = Isa::from_raw(record.caller_isa.get());
     let (Some(core), Some(isa)) = (long::caller_core(cpu, record), isa) else {

@@ -11,7 +11,9 @@ use motet_tests_hosted::{
     three_islands, under,
 };
 
-use super::{STEPS_MAX, env, exit_with_result, expect_errno, fibonacci, function, no_kernel_fails, parent_and_child, scenario};
+use super::{
+    STEPS_MAX, env, exit_with_result, expect_errno, fibonacci, function, no_kernel_fails, parent_and_child, scenario,
+};
 
 #[test]
 fn leaving_a_function_by_another_way_than_its_return_kills() {
