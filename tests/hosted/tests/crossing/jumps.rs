@@ -11,7 +11,10 @@ use motet_tests_hosted::{
     three_islands, under,
 };
 
-use super::{STEPS_MAX, env, exit_with_result, expect_errno, function, no_kernel_fails, scenario};
+use super::{
+    STEPS_MAX, deaths::survives_deaths, env, exit_with_result, expect_errno, function, no_kernel_fails,
+    parent_and_child, scenario,
+};
 
 /// Where the programs keep what jumps do not change: a stack pointer, how often they have jumped, and where a function's stack was.
 const SP: u64 = DATA;
@@ -126,9 +129,9 @@ fn jumps_over_damaged_records_panic_nobody() {
     assert!(ends > 100, "{ends} ended");
 }
 
-/// To that on whose instruction set the thread is, and which another call is made in.
-#[test]
-fn a_jump_from_the_innermost_call_may_lead_to_an_outer_one_of_its_instruction_set() {
+/// Three calls, of the instruction sets A, B and A, and a jump from the last one to the first; all that eight times. The first
+/// one returns 20 + its island.
+fn inner_to_outer() -> [Function; 4] {
     fn first(body: &mut Body<'_>) {
         body.enter(1);
         store(body, body.program.asm.roles.stack, SP);
@@ -150,22 +153,44 @@ fn a_jump_from_the_innermost_call_may_lead_to_an_outer_one_of_its_instruction_se
         // As the first function does.
         body.enter(1);
         body.program.asm.mov(body.program.asm.roles.stack, body.program.asm.roles.args[0]);
+        let [count, enough, ..] = body.program.asm.roles.saved;
+        let again = body.program.asm.label();
+        load(body, count, COUNT);
+        body.program.asm.op_i(Op::Addi, count, count, 1);
+        store(body, count, COUNT);
+        body.program.asm.li(enough, 8);
+        body.program.asm.branch(Op::Bltu, count, enough, again);
         body.program.call_as_is(Sys::Island);
         let result = body.result();
         body.program.asm.op_i(Op::Addi, result, result, 20);
         body.leave();
+        body.program.asm.bind(again);
+        body.call(address_of(2));
+        body.program.exit(92);
     }
-    let functions: [Function; 5] = [
-        function("main", None, |body| {
-            body.call(address_of(1));
-            exit_with_result(body);
-        }),
+    [
         function("first", Some(Isa::AArch64), first),
         function("between", Some(Isa::RiscV64), calls::<3>),
         function("jumps_out", Some(Isa::AArch64), jumps_out),
         function("returns", None, returns),
-    ];
+    ]
+}
+
+#[test]
+fn a_jump_from_the_innermost_call_may_lead_to_an_outer_one_of_its_instruction_set() {
+    let main = function("main", None, |body| {
+        body.call(address_of(1));
+        exit_with_result(body);
+    });
+    let functions = [&[main], &inner_to_outer()[..]].concat();
     everywhere(4, &scenario(&functions), 21, "");
+}
+
+#[test]
+fn a_machine_survives_an_island_that_dies_while_a_jump_leads_over_it() {
+    let deaths = survives_deaths(&parent_and_child(&inner_to_outer()));
+    // Few: a caller that a jump leads over is not missed.
+    assert!(deaths.killed > 0 && deaths.harmless > 50, "{deaths:?}");
 }
 
 fn plus_one<const CALLED: usize>(body: &mut Body<'_>) {
