@@ -45,7 +45,8 @@ fn model(waits: bool) -> impl Fn() + Clone + Send + Sync + 'static {
             }),
             Box::new(move || {
                 if let Some(thread) = second.object::<ThreadRecord>(place.load(Ordering::SeqCst)) {
-                    (0..10).for_each(|_| point()); // between reading the address and using it
+                    // Between reading the address and using it: for as long as the other one takes to give the memory to somebody else.
+                    (0..100).for_each(|_| point());
                     assert!(!wait::wake_thread(&second, thread, WAKE_SIGNAL), "what has ended was woken");
                 }
                 while done.load(Ordering::SeqCst) == 0 {

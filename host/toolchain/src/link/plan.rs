@@ -187,7 +187,7 @@ pub fn plan(
     }
     let of_modules: Vec<(usize, &Pinned)> =
         pin_of.keys().map(|id| linkage.units.get(*id).module).zip(&pinned).filter(|_| refused.is_empty()).collect();
-    let reached = reached::check(&linkage, &live, &of_modules)?;
+    let reached = reached::check(&linkage, &live, &private, &of_modules)?;
     if !reached.is_empty() {
         refused.extend(reached);
         refused.push(

@@ -1,6 +1,6 @@
 //! Types that differ between instruction sets, and that code of several of them reaches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::{
     live::Live,
@@ -8,18 +8,24 @@ use super::{
     plan::Pinned,
     prototype::Debug,
     shapes::{Shapes, function, variable, way},
-    targets::Linkage,
+    targets::{Linkage, UnitId},
 };
 use crate::{
     error::{Error, Result},
     isa::ISAS,
 };
 
-/// What reaches such a type from one instruction set to another: arguments and results of pinned functions, and variables, which all share. A message for each type.
+/// What reaches such a type from one instruction set to another: arguments and results of pinned functions, and variables, which all share but those of
+/// `private` units, which each has its own of. A message for each type.
 ///
 /// # Errors
 /// The debugger's sections of a file are malformed.
-pub fn check(linkage: &Linkage, live: &Live, pinned: &[(usize, &Pinned)]) -> Result<Vec<String>> {
+pub fn check(
+    linkage: &Linkage,
+    live: &Live,
+    private: &HashSet<UnitId>,
+    pinned: &[(usize, &Pinned)],
+) -> Result<Vec<String>> {
     let mut messages = Vec::new();
     if pinned.is_empty() {
         return Ok(messages);
@@ -31,7 +37,7 @@ pub fn check(linkage: &Linkage, live: &Live, pinned: &[(usize, &Pinned)]) -> Res
         let functions = pinned.iter().filter(|(of, _)| *of == number).map(|(_, pin)| {
             (function(&pin.name), format!("{}, which is pinned to {}", pin.name, ISAS[pin.isa].name()))
         });
-        let variables = variables(linkage, live, number).into_iter();
+        let variables = shared(linkage, live, private, number).into_iter();
         let variables =
             variables.map(|name| (variable(&name), format!("the variable {name}, which all instruction sets share")));
         let mut known = BTreeSet::new();
@@ -58,11 +64,11 @@ fn shapes_of(module: &Module) -> Result<Option<Shapes>> {
     Ok(None)
 }
 
-/// The variables of a file that are in the program.
-fn variables(linkage: &Linkage, live: &Live, number: usize) -> BTreeSet<String> {
+/// The variables of a file that are in the program once for all instruction sets.
+fn shared(linkage: &Linkage, live: &Live, private: &HashSet<UnitId>, number: usize) -> BTreeSet<String> {
     let image = &linkage.program.modules[number].images[0];
     let is_live = |section: usize| {
-        live.units.iter().any(|id| {
+        live.units.iter().filter(|id| !private.contains(id)).any(|id| {
             let unit = linkage.units.get(*id);
             unit.module == number && unit.sections[0] == Some(section)
         })
