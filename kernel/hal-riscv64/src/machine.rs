@@ -429,12 +429,12 @@ impl Machine for TheMachine {
     }
 
     fn hide(&self, words: u32) {
-        // The firmware would answer reads of `time` with this island's, though slower.
-        const TIME: u64 = 1 << 1;
+        // The firmware would answer reads of `time` with this island's, though slower; nobody would those of `instret`, which is no time.
+        const TIME_INSTRET: u64 = 1 << 1 | 1 << 2;
         let readable = read_csr!("scounteren");
-        if words & 1 << words::COUNTERS != 0 && readable & !TIME != 0 {
+        if words & 1 << words::COUNTERS != 0 && readable & !TIME_INSTRET != 0 {
             // SAFETY: it concerns user mode only.
-            unsafe { write_csr!("scounteren", readable & TIME) };
+            unsafe { write_csr!("scounteren", readable & TIME_INSTRET) };
         }
     }
 
