@@ -6,7 +6,7 @@ use std::fs;
 use crate::{
     crossing::{Programs, compiled},
     extensions,
-    process::{Ended, Motet},
+    process::{self, Ended, Motet},
     trial::{Trial, trial},
 };
 
@@ -55,7 +55,7 @@ fn run_files(
 
 /// Islands begin to count when their QEMU starts, some milliseconds apart. RISC-V's firmware answers reads of `time`, whatever the kernel hides.
 fn counters() -> Result<(), String> {
-    for isa in ["x86_64", "aarch64"] {
+    for isa in process::ISAS {
         let ended = run(isa, &[None, None], &format!("on {isa} /in/models counters"))?;
         ended.expect_code(0)?.expect_output("readings 40 back 0\n").map_err(|error| format!("{isa}: {error}"))?;
     }

@@ -4,6 +4,7 @@
 #define ISA 232
 #define STACK 240
 
+/* each OPERATION, REGISTER...: stores registers to the buffer, or loads them, each behind the last one. */
 #if defined(__x86_64__)
 .macro store name, at
 	mov \name, \at(%rdi)
@@ -11,32 +12,16 @@
 .macro load name, at
 	mov \at(%rdi), \name
 .endm
+#define MOVE \operation \name, at
 #elif defined(__aarch64__)
-.macro store name, at
-	str \name, [x0, \at]
-.endm
-.macro load name, at
-	ldr \name, [x0, \at]
-.endm
+#define MOVE \operation \name, [x0, at]
 #elif defined(__riscv)
-.macro store name, at
-	sd \name, \at(a0)
-.endm
-.macro load name, at
-	ld \name, \at(a0)
-.endm
-.macro store_float name, at
-	fsd \name, \at(a0)
-.endm
-.macro load_float name, at
-	fld \name, \at(a0)
-.endm
+#define MOVE \operation \name, at(a0)
 #endif
 
-/* Stores registers to the buffer, or loads them, each behind the last one. */
 .macro each operation, names:vararg
 	.irp name, \names
-	\operation \name, at
+	MOVE
 	.set at, at + 8
 	.endr
 .endm
@@ -61,18 +46,18 @@ __setjmp:
 #elif defined(__aarch64__)
 	mov x2, sp
 	mov x3, 2
-	each store, x2, x30, x19, x20, x21, x22, x23, x24, x25, x26, x27, x28, x29
-	each store, d8, d9, d10, d11, d12, d13, d14, d15
-	store x2, STACK
-	store x3, ISA
+	each str, x2, x30, x19, x20, x21, x22, x23, x24, x25, x26, x27, x28, x29
+	each str, d8, d9, d10, d11, d12, d13, d14, d15
+	str x2, [x0, STACK]
+	str x3, [x0, ISA]
 	mov w0, wzr
 	ret
 #elif defined(__riscv)
 	li t0, 3
-	each store, sp, ra, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11
-	each store_float, fs0, fs1, fs2, fs3, fs4, fs5, fs6, fs7, fs8, fs9, fs10, fs11
-	store sp, STACK
-	store t0, ISA
+	each sd, sp, ra, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11
+	each fsd, fs0, fs1, fs2, fs3, fs4, fs5, fs6, fs7, fs8, fs9, fs10, fs11
+	sd sp, STACK(a0)
+	sd t0, ISA(a0)
 	li a0, 0
 	ret
 #endif
@@ -90,15 +75,15 @@ __jump_here:
 	cmovnz %esi, %eax
 	jmp *%rdx
 #elif defined(__aarch64__)
-	each load, x2, x30, x19, x20, x21, x22, x23, x24, x25, x26, x27, x28, x29
-	each load, d8, d9, d10, d11, d12, d13, d14, d15
+	each ldr, x2, x30, x19, x20, x21, x22, x23, x24, x25, x26, x27, x28, x29
+	each ldr, d8, d9, d10, d11, d12, d13, d14, d15
 	mov sp, x2
 	cmp w1, 0
 	csinc w0, w1, wzr, ne
 	ret
 #elif defined(__riscv)
-	each load, sp, ra, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11
-	each load_float, fs0, fs1, fs2, fs3, fs4, fs5, fs6, fs7, fs8, fs9, fs10, fs11
+	each ld, sp, ra, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11
+	each fld, fs0, fs1, fs2, fs3, fs4, fs5, fs6, fs7, fs8, fs9, fs10, fs11
 	seqz a0, a1
 	or a0, a0, a1
 	ret
