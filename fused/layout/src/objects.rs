@@ -435,7 +435,7 @@ pool_struct! {
         376 pub started_ns: Cell64,
         /// 1: group exit in progress (exit_status holds the status).
         384 pub exiting: AtomicU32,
-        /// Stopped by job control: 1 + signal; reported bit 31.
+        /// Stops or has stopped by job control: 1 + signal; bit 30: all threads have; bit 31: `wait` has said so.
         388 pub stopped: AtomicU32,
         /// 1: continued and not yet reported.
         392 pub continued: AtomicU32,

@@ -53,6 +53,7 @@ mod scaling;
 mod scripts;
 mod service;
 mod shares;
+mod stopped;
 mod streams;
 mod timed;
 mod transfers;
@@ -137,6 +138,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(scaling::trials());
     trials.extend(service::trials());
     trials.extend(shares::trials());
+    trials.extend(stopped::trials());
     trials.extend(transfers::trials());
     trials.extend(vectors::trials());
     trials.extend(vm_consoles::trials());

@@ -6,9 +6,7 @@ mod deliver;
 use core::sync::atomic::Ordering;
 
 use motet_abi::{
-    Errno, Syscall,
-    process::WaitStatus,
-    registers,
+    Errno, Syscall, registers,
     signal::{self as abi, DefaultAction, SigCause, SigInfo, UNBLOCKABLE},
 };
 use motet_hal::Machine;
@@ -24,7 +22,7 @@ use crate::{
     cpu::Cpu,
     cputime, file, futex, handover,
     process::exit,
-    signal::{Origin, Pending, STOP_SIGNALS, action_of, fatal, first_of, force, mask_has_changed, tell_parent},
+    signal::{Origin, Pending, STOP_SIGNALS, action_of, fatal, first_of, force, mask_has_changed, stopping},
     time,
     tree::{self, for_each_thread, lock_tree},
 };
@@ -50,7 +48,7 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
             exit::end_thread(cpu, thread, process, status);
             return Attention::Gone;
         }
-        if process.stopped.load(Ordering::SeqCst) != 0 {
+        if stopping::is_begun(process) {
             end_call_that_stops(cpu, thread, process);
             if stop(cpu, thread, process) {
                 return Attention::Gone;
@@ -125,7 +123,7 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
 /// Whether something waits for the thread that it attends to even in the middle of a call.
 pub fn ends_or_stops<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) -> bool {
     thread.kill.load(Ordering::SeqCst) != 0
-        || process.stopped.load(Ordering::SeqCst) != 0
+        || stopping::is_begun(process)
         || deliverable(thread, process) & fatal(cpu, process) != 0
 }
 
@@ -214,17 +212,15 @@ fn end_call_that_stops<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, 
     }
 }
 
-/// Stops all threads of a process. The tree lock is held.
+/// Asks all threads of a process to stop. The tree lock is held.
 fn stop_process<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signal: u32) {
-    process.stopped.store(signal + 1, Ordering::Release);
-    process.continued.store(0, Ordering::Relaxed);
+    stopping::begin(process, signal);
     for_each_thread(cpu, process, |thread| {
         thread.attention.store(1, Ordering::Release);
         if !wait::wake_thread(cpu, thread, WAKE_SIGNAL) {
             handover::nudge(cpu, thread);
         }
     });
-    tell_parent(cpu, process, WaitStatus::Stopped(signal as u8));
 }
 
 /// Takes the running thread off this core if its process is still stopped.
@@ -233,10 +229,11 @@ fn stop<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &Proce
     cputime::charge(cpu, thread);
     // The lock orders this against a continuing signal: it finds the thread stopped, or we find the process running.
     let _tree = lock_tree(cpu);
-    if process.stopped.load(Ordering::SeqCst) == 0 {
+    if !stopping::is_begun(process) {
         return false;
     }
     thread.attention.store(1, Ordering::Release);
+    stopping::thread_leaves(cpu, process, thread);
     thread.state.store(THREAD_STOPPED, Ordering::Release);
     true
 }

@@ -19,7 +19,7 @@ use crate::{
     cputime, due, file, futex, handover,
     kinds::service,
     mm,
-    signal::{self, Origin},
+    signal::{self, Origin, stopping},
     time,
     tree::{self, adopt, disown, for_each_thread, lock_tree, parent_of, users},
 };
@@ -179,6 +179,9 @@ fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'sta
     process.times_ns[0].set(process.times_ns[0].get() + thread.user_ns.get());
     process.times_ns[1].set(process.times_ns[1].get() + thread.system_ns.get());
     tree::unlink_thread(cpu, process, thread);
+    if !last {
+        stopping::thread_leaves(cpu, process, thread);
+    }
     signal::discard_pending(cpu, thread, last.then_some(process));
     thread.state.store(THREAD_DEAD, Ordering::Relaxed);
     let is_leader = thread.tid.get() == process.pid.get();

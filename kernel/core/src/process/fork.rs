@@ -386,6 +386,9 @@ fn enter<M: Machine>(
                 thread.kill.store(1, Ordering::Relaxed);
                 thread.attention.store(1, Ordering::Relaxed);
             }
+            if signal::stopping::is_begun(process) {
+                thread.attention.store(1, Ordering::Relaxed);
+            }
         }
     }
     Ok(tid)

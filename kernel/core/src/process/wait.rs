@@ -19,12 +19,12 @@ use super::usage::{RUSAGE_LEN, write_rusage};
 use crate::{
     call::{Call, Stop, SysResult},
     mm,
+    signal::stopping,
     tree::{children, lock_tree, lookup, parent_of, times_ns},
 };
 
 /// Options that say which kinds of children are waited for. `__WNOTHREAD` changes nothing: children belong to processes.
 const WHICH_KIND: u32 = __WALL | __WCLONE | __WNOTHREAD;
-const STOP_REPORTED: u32 = 1 << 31;
 
 /// Which children are waited for.
 #[derive(Clone, Copy)]
@@ -170,7 +170,7 @@ fn look<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option
         } else if WaitStatus::decode(status) == WaitStatus::Continued {
             child.continued.store(0, Ordering::Relaxed);
         } else {
-            child.stopped.fetch_or(STOP_REPORTED, Ordering::Relaxed);
+            stopping::see(child);
         }
     }
     Ok(Some(change))
@@ -180,9 +180,10 @@ fn status_of(child: &ProcessRecord, options: u32) -> Option<u32> {
     if child.state.load(Ordering::Acquire) == PROCESS_ZOMBIE {
         return (options & WEXITED != 0).then(|| child.exit_status.load(Ordering::Relaxed));
     }
-    let stopped = child.stopped.load(Ordering::Relaxed);
-    if options & WUNTRACED != 0 && stopped != 0 && stopped & STOP_REPORTED == 0 {
-        return Some(WaitStatus::Stopped((stopped - 1) as u8).encode());
+    if options & WUNTRACED != 0
+        && let Some(stopped) = stopping::unseen(child)
+    {
+        return Some(stopped.encode());
     }
     if options & WCONTINUED != 0 && child.continued.load(Ordering::Relaxed) != 0 {
         return Some(WaitStatus::Continued.encode());

@@ -6,6 +6,7 @@
 
 mod mask;
 mod queue;
+pub mod stopping;
 
 use core::sync::atomic::Ordering;
 
@@ -74,8 +75,7 @@ pub fn begin_to_make<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &
         return;
     }
     let _tree = lock_tree(cpu);
-    let is_stopped = process.stopped.load(Ordering::SeqCst) != 0;
-    let unseen = deliverable(thread, process) | if is_stopped { STOP_SIGNALS } else { 0 };
+    let unseen = deliverable(thread, process) | if stopping::is_begun(process) { STOP_SIGNALS } else { 0 };
     thread.group_signals.set(thread.group_signals.get() & unseen);
 }
 
@@ -348,10 +348,10 @@ fn prepare_target<M: Machine>(
 ) -> bool {
     if signal == abi::SIGCONT || signal == SIGKILL {
         discard_everywhere(cpu, process, STOP_SIGNALS);
-        if process.stopped.swap(0, Ordering::SeqCst) != 0 {
+        if let Some(told) = stopping::end(process) {
             if signal == abi::SIGCONT {
                 process.continued.store(1, Ordering::Relaxed);
-                tell_parent(cpu, process, WaitStatus::Continued);
+                tell_parent(cpu, process, told);
             }
             for_each_thread(cpu, process, |thread| resume_stopped(cpu, thread));
         }
@@ -403,7 +403,7 @@ pub fn tell_orphans<M: Machine>(cpu: &Cpu<M>, pgid: u32, gone: Option<&ProcessRe
     let mut has_stopped = false;
     let is_member = |process: &ProcessRecord| process.pgid.load(Ordering::Relaxed) == pgid;
     tree::for_each(cpu, |process| {
-        has_stopped |= is_member(process) && process.stopped.load(Ordering::Relaxed) != 0;
+        has_stopped |= is_member(process) && stopping::is_begun(process);
     });
     if has_stopped && tree::is_orphaned(cpu, pgid, gone) {
         for signal in [abi::SIGHUP, abi::SIGCONT] {

@@ -53,12 +53,27 @@ pub fn charged_times_ns<M: Machine>(call: &Call<M>) -> (u64, u64) {
 
 /// Calls `each` with the threads of a process. The tree lock is held.
 pub fn for_each_thread<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, mut each: impl FnMut(&'static ThreadRecord)) {
+    any_thread(cpu, process, |thread| {
+        each(thread);
+        false
+    });
+}
+
+/// Whether `is` is true of a thread of the process; it is called until then. The tree lock is held.
+pub fn any_thread<M: Machine>(
+    cpu: &Cpu<M>,
+    process: &ProcessRecord,
+    mut is: impl FnMut(&'static ThreadRecord) -> bool,
+) -> bool {
     let mut at = cpu.object::<ThreadRecord>(process.threads.get());
     while let Some(thread) = at {
         at = cpu.object(thread.sibling.get());
-        each(thread);
+        if is(thread) {
+            return true;
+        }
         due::spend_locked(cpu, cost::OBJECT);
     }
+    false
 }
 
 /// Makes a thread the first one of its process. The tree lock is held, as for all that follow.
