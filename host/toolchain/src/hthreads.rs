@@ -156,7 +156,7 @@ impl Hthreads {
             }
             Ok((command, path.to_owned()))
         };
-        let library = Library { tools, name, objects: &objects, compiler: &compiler };
+        let library = Library { tools, name, objects: &objects, compiler: &compiler, first: None };
         library.compile(sources)?;
         library.archive(archive)?;
         let _ = fs::remove_dir_all(&objects);

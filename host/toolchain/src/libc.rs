@@ -186,7 +186,8 @@ impl Libc {
             command.args(EXCEPTION_OBJECTS.contains(&name).then_some("-fexceptions"));
             Ok((command, one_function_per_section(path, &objects, isa)?))
         };
-        let library = Library { tools: &self.tools, name: "the C library", objects: &objects, compiler: &compiler };
+        let library =
+            Library { tools: &self.tools, name: "the C library", objects: &objects, compiler: &compiler, first: None };
         library.compile(&sources)?;
         fs::rename(objects.join("crt_crt1.o"), self.start_object()).map_err(|error| Error::write(&objects, error))?;
         builtins::build(&self.tools, &objects)?;

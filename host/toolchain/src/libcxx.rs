@@ -13,7 +13,7 @@ use crate::{
     isa::{ISAS, TARGETS},
     libc::{COMMON_FLAGS, Libc, TYPED},
     library::{Library, Sources},
-    sequential::FENCE,
+    sequential::{FENCE, succeeds},
     tools::{Tools, lock},
 };
 
@@ -134,6 +134,75 @@ const SOURCES: &[&str] = &[
     "verbose_abort.cpp",
 ];
 
+/// Headers that are read and whose templates are instantiated once for all sources of libc++ and libc++abi: of 94 s for one ISA that takes 58. Not
+/// `iostream`, as its objects are defined with other types.
+const PRECOMPILED: &[&str] = &[
+    "algorithm",
+    "atomic",
+    "bit",
+    "charconv",
+    "chrono",
+    "cerrno",
+    "climits",
+    "clocale",
+    "cmath",
+    "condition_variable",
+    "cstdint",
+    "cstdio",
+    "cstdlib",
+    "cstring",
+    "ctime",
+    "cwchar",
+    "cwctype",
+    "exception",
+    "filesystem",
+    "format",
+    "fstream",
+    "functional",
+    "future",
+    "ios",
+    "istream",
+    "iterator",
+    "limits",
+    "list",
+    "locale",
+    "map",
+    "memory",
+    "memory_resource",
+    "mutex",
+    "new",
+    "numeric",
+    "optional",
+    "ostream",
+    "print",
+    "random",
+    "ranges",
+    "regex",
+    "set",
+    "shared_mutex",
+    "span",
+    "sstream",
+    "stack",
+    "stdexcept",
+    "streambuf",
+    "string",
+    "string_view",
+    "system_error",
+    "thread",
+    "tuple",
+    "type_traits",
+    "typeinfo",
+    "unordered_map",
+    "utility",
+    "variant",
+    "vector",
+];
+const PRECOMPILED_FLAGS: &[&str] = &["-fpch-instantiate-templates"];
+
+/// Sources that define what these headers define, or must come before them.
+const ALONE: &[&str] =
+    &["condition_variable_destructor.cpp", "error_category.cpp", "memory.cpp", "mutex_destructor.cpp"];
+
 /// Of libunwind. The tables of an ISA lie between symbols that Motet's linker defines. What is named after an ISA gets one
 /// name on all, because its functions are in a table of virtual ones.
 const UNWIND_FLAGS: &[&str] = &[
@@ -177,6 +246,7 @@ impl Libcxx {
     pub fn find(tools: &Tools, libc: &Libc) -> Result<Self> {
         let mut hasher = DefaultHasher::new();
         (FLAGS, LIBRARY_FLAGS, ABI_SOURCES, SOURCES, libc.archive()).hash(&mut hasher);
+        (PRECOMPILED, PRECOMPILED_FLAGS, ALONE).hash(&mut hasher);
         (UNWIND_FLAGS, UNWIND_CPP_FLAGS, UNWIND_SOURCES, OWN, FENCE).hash(&mut hasher);
         let folder = tools.folder.join(format!("libcxx-{:016x}", hasher.finish()));
         let libcxx = Self { folder, tools: tools.clone() };
@@ -232,32 +302,70 @@ impl Libcxx {
         sources.insert(format!("{}{name}", Part::Unwind.prefix()), ISAS.map(|_| own.clone()));
         let compiler =
             |name: &str, isa: usize, path: &Path| Ok((self.compiler(libc, name, isa, path), path.to_owned()));
-        let library = Library { tools: &self.tools, name: "the C++ library", objects: &objects, compiler: &compiler };
+        let name = "the C++ library";
+        let first = |isa| self.precompile(libc, isa);
+        let library = Library { tools: &self.tools, name, objects: &objects, compiler: &compiler, first: Some(&first) };
         library.compile(&sources)?;
         library.archive(&self.archive())?;
         let _ = fs::remove_dir_all(&objects);
         Ok(())
     }
 
+    /// Compiles the headers that most sources read.
+    fn precompile(&self, libc: &Libc, isa: usize) -> Result<()> {
+        let header = self.folder.join("objects").join(format!("headers.{}.hpp", ISAS[isa].name()));
+        let lines: String = PRECOMPILED.iter().map(|name| format!("#include <{name}>\n")).collect();
+        write(&header, lines.as_bytes())?;
+        let mut command = self.library_compiler(libc, isa);
+        command.args(PRECOMPILED_FLAGS).args(["-x", "c++-header"]).arg(&header).arg("-o").arg(self.precompiled(isa));
+        succeeds(&mut command, "building the C++ library's headers", isa)
+    }
+
+    fn precompiled(&self, isa: usize) -> PathBuf {
+        self.folder.join("objects").join(format!("headers.{}.pch", ISAS[isa].name()))
+    }
+
+    /// For a source of an object.
     fn compiler(&self, libc: &Libc, object: &str, isa: usize, path: &Path) -> Command {
+        if object.starts_with(Part::Unwind.prefix()) {
+            let mut command = self.base_compiler(isa);
+            command.args(UNWIND_FLAGS).arg("-I").arg(self.source("libunwind/include"));
+            let is_cpp = path.extension().is_some_and(|extension| extension == "cpp");
+            command.args(if is_cpp { UNWIND_CPP_FLAGS } else { &["-fexceptions"] });
+            add_folders(&mut command, libc, isa);
+            return command;
+        }
+        let mut command = self.library_compiler(libc, isa);
+        if !path.file_name().is_some_and(|name| ALONE.iter().any(|alone| name == *alone)) {
+            command.args(PRECOMPILED_FLAGS).arg("-include-pch").arg(self.precompiled(isa));
+        }
+        command
+    }
+
+    /// For libc++ and libc++abi.
+    fn library_compiler(&self, libc: &Libc, isa: usize) -> Command {
+        let mut command = self.base_compiler(isa);
+        command.args(self.flags()).args(LIBRARY_FLAGS);
+        for folder in ["libcxxabi/include", "libcxxabi/src", "libcxx/src"] {
+            command.arg("-I").arg(self.source(folder));
+        }
+        add_folders(&mut command, libc, isa);
+        command
+    }
+
+    fn base_compiler(&self, isa: usize) -> Command {
         let target = &TARGETS[isa];
         let mut command = self.tools.command("clang");
         command.arg(format!("--target={}", target.triple)).args(target.flags).args(COMMON_FLAGS);
         command.args((isa == TYPED).then_some("-g")).arg("-nostdinc").args(["-O2", "-DNDEBUG", "-w"]);
-        if object.starts_with(Part::Unwind.prefix()) {
-            command.args(UNWIND_FLAGS).arg("-I").arg(self.source("libunwind/include"));
-            let is_cpp = path.extension().is_some_and(|extension| extension == "cpp");
-            command.args(if is_cpp { UNWIND_CPP_FLAGS } else { &["-fexceptions"] });
-        } else {
-            command.args(self.flags()).args(LIBRARY_FLAGS);
-            for folder in ["libcxxabi/include", "libcxxabi/src", "libcxx/src"] {
-                command.arg("-I").arg(self.source(folder));
-            }
-        }
-        for folder in libc.include_folders(isa) {
-            command.arg("-isystem").arg(folder);
-        }
         command
+    }
+}
+
+/// The C library's headers.
+fn add_folders(command: &mut Command, libc: &Libc, isa: usize) {
+    for folder in libc.include_folders(isa) {
+        command.arg("-isystem").arg(folder);
     }
 }
 

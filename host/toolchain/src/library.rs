@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::IsTerminal,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     process::Command,
     sync::{
@@ -28,6 +29,9 @@ pub type Sources = BTreeMap<String, PerIsa<PathBuf>>;
 /// The compiler's call for an object, an ISA and a source, without what goes in and comes out; and the file to give it.
 pub type Compiler<'a> = &'a (dyn Fn(&str, usize, &Path) -> Result<(Command, PathBuf)> + Sync);
 
+/// Makes something for an ISA that all its files need.
+pub type First<'a> = &'a (dyn Fn(usize) -> Result<()> + Sync);
+
 /// How a library is built.
 pub struct Library<'a> {
     /// The compiler's package.
@@ -38,6 +42,8 @@ pub struct Library<'a> {
     pub objects: &'a Path,
     /// How its files are compiled.
     pub compiler: Compiler<'a>,
+    /// What is made for each ISA before.
+    pub first: Option<First<'a>>,
 }
 
 impl Library<'_> {
@@ -47,6 +53,7 @@ impl Library<'_> {
     /// What the compiler says.
     pub fn compile(&self, sources: &Sources) -> Result<()> {
         let progress = self.progress(sources.len());
+        self.first.map_or(Ok(()), for_each_isa)?;
         let work: Vec<_> = sources.iter().collect();
         let next = AtomicUsize::new(0);
         let failure: Mutex<Option<Error>> = Mutex::new(None);
@@ -122,6 +129,14 @@ impl Library<'_> {
         let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
         ProgressBar::new(files as u64).with_style(style)
     }
+}
+
+/// Calls `first` for all ISAs at once.
+fn for_each_isa(first: First<'_>) -> Result<()> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..ISAS.len()).map(|isa| scope.spawn(move || first(isa))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
 }
 
 /// Whether a file is assembly, by its name.

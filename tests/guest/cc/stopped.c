@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { COUNTERS = 4, ROUNDS = 50, LOOKS = 2000, LINE = 16 };
+enum { COUNTERS = 4, ROUNDS = 30, LOOKS = 2000, LINE = 16 };
 
 static volatile long *counts;
 

@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use crate::{
-    bad_input,
+    bad_input::{self, of_its_day},
     crossing::Programs,
     process::{self, ISAS, Motet},
     trial::{Trial, of_long, trial},
@@ -19,7 +19,8 @@ pub fn trials() -> Vec<Trial> {
     let fuzz = |isa: &'static str| trial(&format!("fuzz::random_system_calls_on_{isa}"), move || random_calls(isa));
     let mut trials: Vec<Trial> = ISAS.into_iter().map(fuzz).collect();
     let of_user = |isa: &'static str| {
-        trial(&format!("fuzz::random_system_calls_of_a_user_on_{isa}"), move || random_calls_of_user(isa))
+        let name = format!("fuzz::random_system_calls_of_a_user_on_{isa}");
+        of_its_day(trial(&name, move || random_calls_of_user(isa)), isa)
     };
     trials.extend(ISAS.into_iter().map(of_user));
     trials.push(trial("fuzz::damaged_programs_for_several_instruction_sets", damaged_programs));

@@ -3,6 +3,7 @@
 use std::{fs, time::Duration};
 
 use crate::{
+    bad_input::of_its_day,
     crossing::compiled,
     process::{Ended, ISAS, Motet},
     trial::{Trial, of_long, trial},
@@ -11,9 +12,8 @@ use crate::{
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let of_isas = ISAS.iter().map(|isa| {
-        trial(&format!("scaling::what_is_done_for_one_of_many_takes_as_long_as_for_one_of_few_on_{isa}"), || {
-            growth(isa)
-        })
+        let name = format!("scaling::what_is_done_for_one_of_many_takes_as_long_as_for_one_of_few_on_{isa}");
+        of_its_day(trial(&name, || growth(isa)), isa)
     });
     let others = [
         trial("scaling::a_user_who_takes_all_memory_leaves_the_superuser_some", hogs),
