@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Options, behind those of the user, with which all types are in an object file.
-pub const FLAGS: [&str; 5] = ["-w", "-O0", "-g", "-fstandalone-debug", "-c"];
+pub const FLAGS: [&str; 4] = ["-w", "-O0", "-g", "-fstandalone-debug"];
 
 /// How macros begin that clang defines for some architectures only (`clang -dM -E` for each).
 const MACROS: [&str; 19] = [

@@ -1,7 +1,8 @@
 //! `motet cc`: compiles for every ISA, then links.
 
+mod asked;
+
 use std::{
-    collections::BTreeSet,
     ffi::OsString,
     fs::File,
     io::{IsTerminal, Write},
@@ -17,18 +18,15 @@ use tempfile::TempDir;
 
 use crate::{
     arguments::{Arguments, Item, Mode, Source, parse},
-    constants, dependencies,
-    differing::{self, Differing},
     error::{Error, ErrorKind, Result, create_folder, read, write},
     fat_object::{self, Notes},
     headers,
     hthreads::{self, Hthreads},
-    isa::{ISAS, PerIsa, TARGETS, names},
+    isa::{self, ISAS, PerIsa, TARGETS, names},
     libc::{COMMON_FLAGS, Libc, TYPED},
     libcxx::Libcxx,
     link::{self, Input, Options, Pin},
     linker_arguments::{self, parse_linker},
-    mentions::{self, Mention},
     pins, sequential,
     tools::Tools,
 };
@@ -353,12 +351,7 @@ impl Driver {
             }
             Ok(output)
         };
-        let results: Vec<Result<Output>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..ISAS.len()).map(|isa| scope.spawn(move || run(isa))).collect();
-            let failed = || Err(Error::new(ErrorKind::Software, "a thread of the compiler's driver failed"));
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| failed())).collect()
-        });
-        let results = results.into_iter().collect::<Result<Vec<_>>>()?;
+        let results = isa::at_once(run)?;
         let status = self.show(source, &results);
         if status != 0 {
             return Ok(status);
@@ -393,82 +386,6 @@ impl Driver {
         }
         write(output, &file)?;
         Ok(0)
-    }
-
-    /// The types of a source that differ between ISAs. Only a source that asks for an architecture, itself or by a header that is not the toolchain's, can have
-    /// some: the others are not compiled once more.
-    fn differing_types(
-        &self,
-        source: &Source,
-        input: Option<&Path>,
-        headers_of: &PerIsa<PathBuf>,
-    ) -> Result<Differing> {
-        if source.is_assembly() {
-            return Ok(Differing::default());
-        }
-        let text_of = |path: &Path| std::fs::read(path).ok().map(|text| String::from_utf8_lossy(&text).into_owned());
-        let lists = headers_of.iter().map(|file| std::fs::read(file).unwrap_or_default());
-        let files: BTreeSet<PathBuf> = lists.flat_map(|list| dependencies::files(&list)).collect();
-        let own = files.iter().filter(|file| !file.starts_with(&self.tools.folder)).map(PathBuf::as_path);
-        let asks = |file: &Path| text_of(file).is_some_and(|text| differing::asks_for_architecture(&text));
-        if !own.chain(input).any(asks) {
-            return Ok(Differing::default());
-        }
-        let mut objects: PerIsa<Vec<u8>> = Default::default();
-        for (isa, object) in objects.iter_mut().enumerate() {
-            let path = self.temporary.path().join("types.o");
-            let mut command = self.compiler(isa, self.cxx || source.is_cpp());
-            command.args(differing::FLAGS).arg("-o").arg(&path);
-            add_source(&mut command, source);
-            let output =
-                command.stdin(stdin(input)?).output().map_err(|error| Error::read(&self.tools.program, error))?;
-            if !output.status.success() {
-                return Ok(Differing::default());
-            }
-            *object = read(&path)?;
-        }
-        let name = source.path.display().to_string();
-        Ok(differing::of_shapes(&link::shapes(&name, &objects)?, &|file| text_of(Path::new(file))))
-    }
-
-    /// Of a source's own variables, those that no ISA's code writes.
-    fn never_written(&self, source: &Source, input: Option<&Path>, mut variables: Vec<String>) -> Result<Vec<String>> {
-        for isa in 0..ISAS.len() {
-            if variables.is_empty() {
-                break;
-            }
-            let object = self.temporary.path().join("constants.o");
-            let mut command = self.compiler(isa, self.cxx || source.is_cpp());
-            command.args(constants::FLAGS).arg("-c").arg("-o").arg(&object);
-            add_source(&mut command, source);
-            let output =
-                command.stdin(stdin(input)?).output().map_err(|error| Error::read(&self.tools.program, error))?;
-            if !output.status.success() {
-                return Ok(Vec::new());
-            }
-            let object = read(&object)?;
-            variables.retain(|variable| !constants::is_written(&object, variable));
-        }
-        Ok(variables)
-    }
-
-    /// All pins in a source that compiles, if it includes `motet.h`, of which it depends as `dependencies` says.
-    fn mentions(&self, source: &Source, input: Option<&Path>, dependencies: &Path) -> Result<Vec<Mention>> {
-        let includes = std::fs::read_to_string(dependencies).unwrap_or_default();
-        if !includes.contains("motet.h") {
-            return Ok(Vec::new());
-        }
-        let mut command = self.compiler((self.arguments.primary + 1) % ISAS.len(), self.cxx || source.is_cpp());
-        // Not optimised: declarations that nothing needs afterwards are still there.
-        command.arg("-w").args(UNOPTIMISED).args(["-o", "-"]);
-        add_source(&mut command, source);
-        let output = command.stdin(stdin(input)?).output().map_err(|error| Error::read(&self.tools.program, error))?;
-        let code = String::from_utf8_lossy(&output.stdout);
-        let mentions = mentions::of_code(&code);
-        match mentions::of_constructor(&code, &mentions) {
-            Some(mention) => Err(mentions::refused_constructor(&mention.place, &mention.function)),
-            None => Ok(mentions),
-        }
     }
 
     /// A copy of standard input, which can be read only once, if that is the source.

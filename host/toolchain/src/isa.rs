@@ -1,13 +1,30 @@
 //! The instruction sets that a program is built for, and what the compiler and the linker must know of each.
 
+use std::panic::resume_unwind;
+
 use motet_layout::Isa;
 use object::{Architecture, elf};
+
+use crate::error::Result;
 
 /// The ISAs of every program, in the order of [`PerIsa`].
 pub const ISAS: [Isa; 3] = [Isa::X86_64, Isa::AArch64, Isa::RiscV64];
 
 /// One value for each of [`ISAS`].
 pub type PerIsa<T> = [T; ISAS.len()];
+
+/// Calls `make` with each ISA's index, in threads of their own.
+///
+/// # Errors
+/// The first ISA's that fails.
+pub fn at_once<T: Send>(make: impl Fn(usize) -> Result<T> + Sync) -> Result<PerIsa<T>> {
+    let [first, second, third] = std::thread::scope(|scope| {
+        let make = &make;
+        let threads = std::array::from_fn::<_, { ISAS.len() }, _>(|isa| scope.spawn(move || make(isa)));
+        threads.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    Ok([first?, second?, third?])
+}
 
 /// What is peculiar to an ISA.
 pub struct Target {

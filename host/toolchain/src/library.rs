@@ -4,7 +4,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::IsTerminal,
-    panic::resume_unwind,
     path::{Path, PathBuf},
     process::Command,
     sync::{
@@ -18,7 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::{
     error::{Error, ErrorKind, Result, read, write},
     fat_object,
-    isa::{ISAS, PerIsa},
+    isa::{self, ISAS, PerIsa},
     sequential,
     tools::Tools,
 };
@@ -53,7 +52,9 @@ impl Library<'_> {
     /// What the compiler says.
     pub fn compile(&self, sources: &Sources) -> Result<()> {
         let progress = self.progress(sources.len());
-        self.first.map_or(Ok(()), for_each_isa)?;
+        if let Some(first) = self.first {
+            isa::at_once(first)?;
+        }
         let work: Vec<_> = sources.iter().collect();
         let next = AtomicUsize::new(0);
         let failure: Mutex<Option<Error>> = Mutex::new(None);
@@ -129,14 +130,6 @@ impl Library<'_> {
         let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
         ProgressBar::new(files as u64).with_style(style)
     }
-}
-
-/// Calls `first` for all ISAs at once.
-fn for_each_isa(first: First<'_>) -> Result<()> {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..ISAS.len()).map(|isa| scope.spawn(move || first(isa))).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
-    })
 }
 
 /// Whether a file is assembly, by its name.
