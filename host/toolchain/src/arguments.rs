@@ -501,7 +501,7 @@ impl Parser {
         self.parsed.items.push(if is_source {
             Item::Source(Source { path, language: self.language.clone() })
         } else {
-            Item::Object(Input { path, name: None, whole: self.whole_archives })
+            Item::Object(Input::new(path, None, self.whole_archives))
         });
     }
 

@@ -225,7 +225,7 @@ impl Driver {
         }
         let mut inputs = Vec::new();
         if !self.arguments.no_start_files {
-            inputs.push(Input { path: self.libc.start_object(), name: None, whole: false });
+            inputs.push(Input::of_runtime(self.libc.start_object()));
         }
         for (index, item) in self.arguments.items.iter().enumerate() {
             match item {
@@ -236,17 +236,17 @@ impl Driver {
                     if status != 0 {
                         return Ok(status);
                     }
-                    inputs.push(Input { path, name: Some(source.path.display().to_string()), whole: false });
+                    inputs.push(Input::new(path, Some(source.path.display().to_string()), false));
                 }
                 Item::Object(input) => inputs.push(input.clone()),
                 Item::Library(name, whole) => {
-                    inputs.extend(self.library(name)?.into_iter().map(|path| Input { path, name: None, whole: *whole }))
+                    inputs.extend(self.library(name)?.into_iter().map(|path| Input::new(path, None, *whole)))
                 }
             }
         }
         if !self.arguments.no_libraries {
-            inputs.extend(self.libcxx.iter().map(|libcxx| Input { path: libcxx.archive(), name: None, whole: false }));
-            inputs.push(Input { path: self.libc.archive(), name: None, whole: false });
+            inputs.extend(self.libcxx.iter().map(|libcxx| Input::of_runtime(libcxx.archive())));
+            inputs.push(Input::of_runtime(self.libc.archive()));
         }
         let options = Options {
             inputs,

@@ -26,6 +26,8 @@ pub struct Module {
     /// Its debugger's sections are for the user (`-g`): then every ISA has them. `motet cc` always makes those of one
     /// ISA, for the types of pinned functions.
     pub is_debug_wanted: bool,
+    /// The toolchain has brought it, not the user.
+    pub is_runtime: bool,
 }
 
 /// The object file of one ISA.
@@ -146,7 +148,7 @@ impl Module {
         unify_thread_variables(&mut images);
         let has_debug = |image: &Image| image.sections.iter().any(|section| section.kind == Kind::Debug);
         let is_debug_wanted = images.iter().all(has_debug);
-        Ok(Self { name, images, notes: fat_object::notes(file), is_debug_wanted })
+        Ok(Self { name, images, notes: fat_object::notes(file), is_debug_wanted, is_runtime: false })
     }
 }
 

@@ -522,6 +522,10 @@ fn named_by(linkage: &Linkage, live: &BTreeSet<UnitId>, pin: &Pin) -> Result<Vec
     for id in live.iter().filter(|id| linkage.units.get(**id).segment == Segment::Text) {
         let unit = linkage.units.get(*id);
         let module = &linkage.program.modules[unit.module];
+        // A pattern is for what the user has written: `str*` would take half of the C library to another core.
+        if module.is_runtime {
+            continue;
+        }
         let is_local = |name: &str| !module.images[0].defined.contains_key(name);
         let named = functions_of(linkage, *id, 0).into_iter().find(|name| pin.names(name, is_local(name)));
         let Some(name) = named.filter(|_| module.source().is_some_and(|source| pin.is_for(source))) else { continue };
@@ -589,6 +593,9 @@ fn symbols_of(linkage: &Linkage, id: UnitId, kind: object::elf::SymbolType) -> S
     names.collect::<Vec<_>>().join(", ")
 }
 
+/// Functions that return once more when their caller's frame has changed, or in another process.
+const TWICE: [&str; 6] = ["setjmp", "__setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "vfork"];
+
 fn check_pin(linkage: &Linkage, id: UnitId) -> Result<()> {
     let unit = linkage.units.get(id);
     let file = &linkage.program.modules[unit.module].name;
@@ -603,6 +610,10 @@ fn check_pin(linkage: &Linkage, id: UnitId) -> Result<()> {
             "{file}: section {} must hold one function to be pinned, but has: {names}",
             unit.name
         )));
+    }
+    if TWICE.contains(&functions[0].as_str()) {
+        let message = "cannot be pinned, because it returns twice; pin a function that calls it";
+        return Err(Error::data(format!("{file}: {} {message}", functions[0])));
     }
     match unit.sections.iter().position(Option::is_none) {
         None => Ok(()),

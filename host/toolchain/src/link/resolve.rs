@@ -25,6 +25,20 @@ pub struct Input {
     pub name: Option<String>,
     /// Take every member of the archive, not just those that are needed.
     pub whole: bool,
+    /// The toolchain has brought it, not the user.
+    pub is_runtime: bool,
+}
+
+impl Input {
+    /// A file of the user's.
+    pub fn new(path: PathBuf, name: Option<String>, whole: bool) -> Self {
+        Self { path, name, whole, is_runtime: false }
+    }
+
+    /// What the toolchain adds to programs.
+    pub fn of_runtime(path: PathBuf) -> Self {
+        Self { path, name: None, whole: false, is_runtime: true }
+    }
 }
 
 /// The parts of a program.
@@ -76,7 +90,9 @@ pub fn load(inputs: &[Input], wanted: &[String], wishes: &Wishes) -> Result<Prog
             archives.push(Archive::parse(input, file)?);
         } else {
             let name = input.name.clone().unwrap_or_else(|| input.path.display().to_string());
-            loader.add(Module::parse(name, &file)?)?;
+            let mut module = Module::parse(name, &file)?;
+            module.is_runtime = input.is_runtime;
+            loader.add(module)?;
         }
     }
     for archive in &archives {
@@ -154,7 +170,9 @@ impl Loader {
         if data.is_empty() || name.starts_with("__.SYMDEF") {
             return Ok(());
         }
-        self.add(Module::parse(format!("{}({name})", archive.path.display()), &data)?)
+        let mut module = Module::parse(format!("{}({name})", archive.path.display()), &data)?;
+        module.is_runtime = archive.is_runtime;
+        self.add(module)
     }
 
     fn add(&mut self, mut module: Module) -> Result<()> {
@@ -256,6 +274,7 @@ struct Archive {
     path: PathBuf,
     file: Vec<u8>,
     whole: bool,
+    is_runtime: bool,
     /// Members by the names that they define.
     symbols: HashMap<String, u64>,
 }
@@ -271,7 +290,8 @@ impl Archive {
             empty = false;
             symbols.entry(String::from_utf8_lossy(symbol.name()).into_owned()).or_insert(symbol.offset().0);
         }
-        let mut parsed = Self { path: input.path.clone(), file, whole: input.whole, symbols };
+        let mut parsed =
+            Self { path: input.path.clone(), file, whole: input.whole, is_runtime: input.is_runtime, symbols };
         if empty {
             parsed.index_members()?;
         }

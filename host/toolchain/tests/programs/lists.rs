@@ -32,6 +32,39 @@ fn one_list_of_pins_serves_several_programs() {
 }
 
 #[test]
+fn patterns_are_for_what_the_user_has_written() {
+    let folder = Folder::new();
+    folder.write(
+        "a.c",
+        "#include <string.h>\n__attribute__((noinline)) int memory(int x) { return x; }\n\
+         int main(int n, char **words) { char copy[100]; memmove(copy, words[0] + n - 1, n); memset(copy, n, 50 * n); return memory(copy[9] - 1); }\n",
+    );
+    for (list, wanted) in [("'mem*', 'a.c:mem*'", &["memory"][..]), ("'mem*', 'memset'", &["memory", "memset"])] {
+        folder.write("pins.toml", &format!("[pins]\nriscv64 = [{list}]\n"));
+        assert_eq!(folder.cc("-O1 -fno-builtin --pins %pins.toml %a.c -o %a").unwrap(), 0);
+        let pins = pins(&std::fs::read(folder.path("a")).unwrap());
+        let mut names: Vec<&str> = pins.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, wanted);
+    }
+}
+
+#[test]
+fn functions_that_return_twice_are_not_pinned() {
+    let folder = Folder::new();
+    folder.write(
+        "a.c",
+        "#include <setjmp.h>\n#include <unistd.h>\njmp_buf place;\nsigjmp_buf other;\n\
+         int main(void) { if (vfork() == 0) _exit(0); if (sigsetjmp(other, 1)) return 1; return setjmp(place); }\n",
+    );
+    for function in ["setjmp", "_setjmp", "sigsetjmp", "vfork"] {
+        folder.write("pins.toml", &format!("[pins]\nriscv64 = ['{function}']\n"));
+        let error = folder.cc("-O1 --pins %pins.toml %a.c -o %a").unwrap_err();
+        assert!(error.message.contains("cannot be pinned, because it returns twice"), "{error}");
+    }
+}
+
+#[test]
 fn static_functions_are_pinned_by_their_file_and_patterns() {
     let folder = Folder::new();
     // Called with constants, and with a result that nobody needs: the optimiser would change what it takes and gives, or copy it.
