@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     module::Relocation,
-    plan::{Pin, pin_of_section},
+    pinning::{Pin, pin_of_section},
     pool::PieceId,
     targets::{Linkage, Segment, Target, UnitId},
     unwind,

@@ -12,6 +12,7 @@ mod live;
 mod lld;
 mod map;
 mod module;
+mod pinning;
 mod plan;
 mod pool;
 mod prototype;
@@ -37,7 +38,7 @@ use self::{
     targets::{Linkage, Segment, Target},
 };
 pub use self::{
-    plan::Pin,
+    pinning::Pin,
     resolve::Input,
     shapes::{Member, Shape, Shapes, differing},
 };

@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use motet_abi::fat::{Near, Signature};
-use motet_layout::IslandId;
-use wildmatch::WildMatch;
 
 use super::{
     live::{self, Live},
-    module::{Place, is_array},
+    pinning::{Pin, Wish, find_near, find_pins, function_name},
     pool::PieceId,
     reached,
     resolve::Definition,
@@ -19,8 +17,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    isa::{ISAS, PerIsa, index_by_name},
-    mentions::{Mention, refused_constructor},
+    isa::{ISAS, PerIsa},
 };
 
 /// Where the program begins.
@@ -31,51 +28,8 @@ pub const PAGE_BYTES: u64 = 4096;
 pub const SEGMENT_ALIGN: u64 = 64;
 /// Functions begin at multiples of this, so that calls to them are as fast as in a program for one ISA.
 const FUNCTION_ALIGN: u64 = 16;
-/// How `MOTET_ON` marks a function; the ISA's name and a dot follow.
-const PIN_PREFIX: &str = ".text.motet.on.";
-/// How `MOTET_ONLY` does.
-const STRICT_PREFIX: &str = ".text.motet.only.";
-/// How `MOTET_DATA_ON` marks a variable; an ISA's name or an island's number and a dot follow.
-pub const NEAR_PREFIX: &str = ".data.motet.on.";
 /// One entry of the global offset table.
 const POINTER_BYTES: u64 = 8;
-
-/// A function to be called on cores of one ISA only.
-#[derive(Clone, Debug)]
-pub struct Pin {
-    /// Its symbol, or a pattern.
-    pub function: String,
-    /// The name of its source, or a pattern; without it, it is a function that all files see.
-    pub file: Option<String>,
-    /// Index in [`ISAS`].
-    pub isa: usize,
-    /// Never on another ISA, even if no core of this one is there.
-    pub strict: bool,
-    /// Who wants it, for messages.
-    pub origin: String,
-}
-
-impl Pin {
-    /// Whether it names a function of a file that it [is for](Self::is_for); `is_local`: only this file sees the function.
-    pub fn names(&self, function: &str, is_local: bool) -> bool {
-        (self.file.is_some() || !is_local) && WildMatch::new(&self.function).matches(function)
-    }
-
-    /// Whether it is about functions of a source with this name, without folders.
-    pub fn is_for(&self, source: &str) -> bool {
-        self.file.as_ref().is_none_or(|file| WildMatch::new(file).matches(source))
-    }
-
-    /// Whether it names one function by its symbol.
-    pub fn is_plain(&self) -> bool {
-        self.file.is_none() && !self.function.contains('*')
-    }
-
-    /// As the list has it.
-    pub fn entry(&self) -> String {
-        self.file.as_ref().map_or_else(|| self.function.clone(), |file| format!("{file}:{}", self.function))
-    }
-}
 
 /// A pinned function in the layout.
 #[derive(Clone, Debug)]
@@ -415,230 +369,4 @@ impl Plan {
 /// `.init_array.101` runs before `.init_array.102`, and both before `.init_array`.
 fn priority(name: &str) -> u64 {
     name.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(u64::MAX)
-}
-
-/// How a function is pinned.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Wish {
-    isa: usize,
-    strict: bool,
-}
-
-/// Whether a section's name pins what is in it; the name of the ISA, and whether strictly.
-pub fn pin_of_section(name: &str) -> Option<(&str, bool)> {
-    let marks = [(PIN_PREFIX, false), (STRICT_PREFIX, true)];
-    let (rest, strict) = marks.iter().find_map(|(prefix, strict)| Some((name.strip_prefix(prefix)?, *strict)))?;
-    Some((rest.split('.').next().unwrap_or_default(), strict))
-}
-
-/// All pins of a function, at declarations and at its definition, in all files, must be for one ISA.
-fn check_mentions(linkage: &Linkage) -> Result<()> {
-    let mut first: HashMap<(&str, Option<usize>), &Mention> = HashMap::new();
-    for (module, mention) in linkage
-        .program
-        .modules
-        .iter()
-        .enumerate()
-        .flat_map(|(number, module)| module.notes.mentions.iter().map(move |mention| (number, mention)))
-    {
-        let function = &mention.function;
-        let known = first.entry((function, mention.is_local.then_some(module))).or_insert(mention);
-        if known.isa != mention.isa {
-            return Err(Error::data(format!(
-                "{function} is pinned to {} at {} and to {} at {}; choose one",
-                known.isa, known.place, mention.isa, mention.place
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Pinned units, with the ISA of each. Pins of functions that the program lacks are noted.
-fn find_pins(
-    linkage: &Linkage,
-    live: &BTreeSet<UnitId>,
-    pins: &[Pin],
-    notes: &mut Vec<String>,
-) -> Result<BTreeMap<UnitId, Wish>> {
-    check_mentions(linkage)?;
-    let mut found = BTreeMap::new();
-    for id in live {
-        let unit = linkage.units.get(*id);
-        let Some((name, strict)) = pin_of_section(&unit.name) else { continue };
-        let file = &linkage.program.modules[unit.module].name;
-        let isa = index_by_name(name).ok_or_else(|| {
-            let (known, macro_name) = (crate::isa::names(), if strict { "MOTET_ONLY" } else { "MOTET_ON" });
-            Error::data(format!("{file}: {macro_name}(\"{name}\"): no such instruction set; there are: {known}"))
-        })?;
-        found.insert(*id, Wish { isa, strict });
-    }
-    let mut missing: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for pin in pins {
-        let units = named_by(linkage, live, pin)?;
-        if units.is_empty() {
-            missing.entry(&pin.origin).or_default().push(pin.entry());
-        }
-        for id in units {
-            add_listed(linkage, &mut found, id, pin)?;
-        }
-    }
-    for (origin, names) in missing {
-        let advice = "a static one is named FILE:FUNCTION";
-        notes.push(format!("note: {origin}: the program has no function {} ({advice})", names.join(", ")));
-    }
-    check_constructors(linkage, live, &found)?;
-    for id in found.keys() {
-        check_pin(linkage, *id)?;
-    }
-    Ok(found)
-}
-
-fn add_listed(linkage: &Linkage, found: &mut BTreeMap<UnitId, Wish>, id: UnitId, pin: &Pin) -> Result<()> {
-    let function = pin.entry();
-    if linkage.units.get(id).segment != Segment::Text {
-        return Err(Error::data(format!("{}: pin of {function}: it is data, not a function", pin.origin)));
-    }
-    let known = found.get(&id).copied();
-    if let Some(other) = known.filter(|other: &Wish| other.isa != pin.isa) {
-        let (one, two) = (ISAS[other.isa].name(), ISAS[pin.isa].name());
-        let name = function_name(linkage, id);
-        return Err(Error::data(format!("{}: {name} is pinned to {one} and to {two}; choose one", pin.origin)));
-    }
-    let strict = pin.strict || known.is_some_and(|known| known.strict);
-    found.insert(id, Wish { isa: pin.isa, strict });
-    Ok(())
-}
-
-/// The functions of the program that an entry of a list names.
-fn named_by(linkage: &Linkage, live: &BTreeSet<UnitId>, pin: &Pin) -> Result<Vec<UnitId>> {
-    if pin.is_plain() {
-        let target = linkage.by_name(&pin.function, pin.isa);
-        return Ok(target
-            .and_then(|target| if let Target::Unit(id, 0) = target { Some(id) } else { None })
-            .into_iter()
-            .collect());
-    }
-    let mut units = Vec::new();
-    for id in live.iter().filter(|id| linkage.units.get(**id).segment == Segment::Text) {
-        let unit = linkage.units.get(*id);
-        let module = &linkage.program.modules[unit.module];
-        // A pattern is for what the user has written: `str*` would take half of the C library to another core.
-        if module.is_runtime {
-            continue;
-        }
-        let is_local = |name: &str| !module.images[0].defined.contains_key(name);
-        let named = functions_of(linkage, *id, 0).into_iter().find(|name| pin.names(name, is_local(name)));
-        let Some(name) = named.filter(|_| module.source().is_some_and(|source| pin.is_for(source))) else { continue };
-        let is_prepared = module.notes.mentions.iter().any(|mention| mention.is_local && mention.function == name);
-        if is_local(&name) && !is_prepared {
-            let (file, origin) = (&module.name, &pin.origin);
-            let message = "was compiled without this list: give --pins when compiling, too, since it is static";
-            return Err(Error::data(format!("{origin}: pin of {}: {name} of {file} {message}", pin.entry())));
-        }
-        units.push(*id);
-    }
-    Ok(units)
-}
-
-/// What runs before and after `main` cannot be pinned.
-fn check_constructors(linkage: &Linkage, live: &BTreeSet<UnitId>, pins: &BTreeMap<UnitId, Wish>) -> Result<()> {
-    let arrays = live.iter().map(|id| linkage.units.get(*id)).filter(|unit| is_array(&unit.name));
-    for unit in arrays {
-        for (isa, section) in unit.sections.iter().enumerate() {
-            let image = &linkage.program.modules[unit.module].images[isa];
-            let relocations = section.map_or(&[][..], |section| &image.sections[section].relocations);
-            for relocation in relocations {
-                let (Target::Unit(id, _), _) = linkage.follow(unit.module, isa, relocation)? else { continue };
-                if pins.contains_key(&id) {
-                    let (module, name) = (linkage.units.get(id).module, function_name(linkage, id));
-                    return Err(refused_constructor(&linkage.program.modules[module].name, &name));
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Variables that are to lie near an island.
-fn find_near(linkage: &Linkage, live: &BTreeSet<UnitId>) -> Result<BTreeMap<Near, BTreeSet<UnitId>>> {
-    let mut found: BTreeMap<Near, BTreeSet<UnitId>> = BTreeMap::new();
-    for id in live {
-        let unit = linkage.units.get(*id);
-        let Some(name) = unit.name.strip_prefix(NEAR_PREFIX).and_then(|rest| rest.split('.').next()) else { continue };
-        let island = name.parse().ok().and_then(IslandId::from_raw).map(Near::Island);
-        let near = island.or_else(|| index_by_name(name).map(|isa| Near::Isa(ISAS[isa]))).ok_or_else(|| {
-            let (file, known) = (&linkage.program.modules[unit.module].name, crate::isa::names());
-            let last = motet_layout::ISLANDS_MAX - 1;
-            Error::data(format!(
-                "{file}: MOTET_DATA_ON(\"{name}\"): neither an instruction set ({known}) nor an island (0 to {last})"
-            ))
-        })?;
-        let functions = symbols_of(linkage, *id, object::elf::STT_FUNC);
-        if !functions.is_empty() {
-            let file = &linkage.program.modules[unit.module].name;
-            let message = "is a function: MOTET_DATA_ON is for variables, MOTET_ON is for functions";
-            return Err(Error::data(format!("{file}: {functions} {message}")));
-        }
-        found.entry(near).or_default().insert(*id);
-    }
-    Ok(found)
-}
-
-/// The names of the symbols of a kind in a unit, as its primary code has them.
-fn symbols_of(linkage: &Linkage, id: UnitId, kind: object::elf::SymbolType) -> String {
-    let unit = linkage.units.get(id);
-    let symbols = linkage.program.modules[unit.module].images[0].symbols.iter();
-    let is_in = |place| matches!(place, Place::Section(section) if Some(section) == unit.sections[0]);
-    let names = symbols.filter(|symbol| symbol.kind == kind && is_in(symbol.place)).map(|symbol| symbol.name.as_str());
-    names.collect::<Vec<_>>().join(", ")
-}
-
-/// Functions that return once more when their caller's frame has changed, or in another process.
-const TWICE: [&str; 6] = ["setjmp", "__setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "vfork"];
-
-fn check_pin(linkage: &Linkage, id: UnitId) -> Result<()> {
-    let unit = linkage.units.get(id);
-    let file = &linkage.program.modules[unit.module].name;
-    if unit.segment != Segment::Text {
-        let message = "is a variable: MOTET_ON and MOTET_ONLY are for functions, MOTET_DATA_ON is for variables";
-        return Err(Error::data(format!("{file}: {} {message}", symbols_of(linkage, id, object::elf::STT_OBJECT))));
-    }
-    let functions = functions_of(linkage, id, 0);
-    if functions.len() != 1 {
-        let names = functions.join(", ");
-        return Err(Error::data(format!(
-            "{file}: section {} must hold one function to be pinned, but has: {names}",
-            unit.name
-        )));
-    }
-    if TWICE.contains(&functions[0].as_str()) {
-        let message = "cannot be pinned, because it returns twice; pin a function that calls it";
-        return Err(Error::data(format!("{file}: {} {message}", functions[0])));
-    }
-    match unit.sections.iter().position(Option::is_none) {
-        None => Ok(()),
-        Some(isa) => {
-            Err(Error::data(format!("{file}: pinned function {} has no code for {}", functions[0], ISAS[isa].name())))
-        }
-    }
-}
-
-/// The names of the functions in a unit of text. Several names of one address count once.
-fn functions_of(linkage: &Linkage, id: UnitId, isa: usize) -> Vec<String> {
-    let unit = linkage.units.get(id);
-    let image = &linkage.program.modules[unit.module].images[isa];
-    let mut functions: BTreeMap<u64, String> = BTreeMap::new();
-    for symbol in &image.symbols {
-        if symbol.kind == object::elf::STT_FUNC
-            && let Place::Section(section) = symbol.place
-            && Some(section) == unit.sections[isa]
-        {
-            functions.entry(symbol.value).or_insert_with(|| symbol.name.clone());
-        }
-    }
-    functions.into_values().collect()
-}
-
-fn function_name(linkage: &Linkage, id: UnitId) -> String {
-    functions_of(linkage, id, 0).into_iter().next().unwrap_or_else(|| linkage.units.get(id).title().to_owned())
 }

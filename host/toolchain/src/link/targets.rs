@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{
     DefinedSymbol,
     module::{Image, Kind, Module, Place, Relocation, Section, Symbol, is_array},
-    plan::NEAR_PREFIX,
+    pinning::NEAR_PREFIX,
     pool::{PieceId, Pool},
     resolve::{Definition, Program},
     unwind,
