@@ -27,7 +27,7 @@ use crate::{
     libcxx::Libcxx,
     link::{self, Input, Options, Pin},
     linker_arguments::{self, parse_linker},
-    pins, sequential,
+    mentions, pins, sequential,
     tools::Tools,
 };
 
@@ -371,6 +371,7 @@ impl Driver {
         if is_listed {
             mentions.extend(self.listed_mentions(&codes[0], &listed)?);
         }
+        mentions::check(mentions.iter().map(|mention| (0, mention)))?;
         let differing = self.differing_types(source, input.as_deref(), &headers_of)?;
         let mut contents: PerIsa<Vec<u8>> = Default::default();
         for (object, path) in contents.iter_mut().zip(&objects) {

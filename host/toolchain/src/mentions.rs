@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 
 /// How an annotation of `MOTET_ON` begins.
 const ON: &str = "motet.on";
@@ -54,6 +54,25 @@ pub fn of_code(code: &str) -> Vec<Mention> {
         Some(Mention { function, isa: isa.into(), place: place.into(), is_local })
     };
     entries.filter_map(mention).collect()
+}
+
+/// Checks that all pins of a function, at declarations and at its definition, are for one ISA; with each comes the number of its file.
+///
+/// # Errors
+/// Two are not.
+pub fn check<'a>(mentions: impl Iterator<Item = (usize, &'a Mention)>) -> Result<()> {
+    let mut first: HashMap<(&str, Option<usize>), &Mention> = HashMap::new();
+    for (file, mention) in mentions {
+        let function = &mention.function;
+        let known = first.entry((function, mention.is_local.then_some(file))).or_insert(mention);
+        if known.isa != mention.isa {
+            return Err(Error::data(format!(
+                "{function} is pinned to {} at {} and to {} at {}; choose one",
+                known.isa, known.place, mention.isa, mention.place
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The first mention of a function that runs before or after `main` by itself, or constructs or destroys objects: none can be pinned.

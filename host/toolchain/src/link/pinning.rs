@@ -1,6 +1,6 @@
 //! Which functions are pinned, and which variables lie near an island: by marks in the source, and by lists.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use motet_abi::fat::Near;
 use motet_layout::IslandId;
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     isa::{ISAS, index_by_name},
-    mentions::{Mention, refused_constructor},
+    mentions::{self, refused_constructor},
 };
 
 /// How `MOTET_ON` marks a function; the ISA's name and a dot follow.
@@ -76,28 +76,6 @@ pub fn pin_of_section(name: &str) -> Option<(&str, bool)> {
     Some((rest.split('.').next().unwrap_or_default(), strict))
 }
 
-/// All pins of a function, at declarations and at its definition, in all files, must be for one ISA.
-fn check_mentions(linkage: &Linkage) -> Result<()> {
-    let mut first: HashMap<(&str, Option<usize>), &Mention> = HashMap::new();
-    for (module, mention) in linkage
-        .program
-        .modules
-        .iter()
-        .enumerate()
-        .flat_map(|(number, module)| module.notes.mentions.iter().map(move |mention| (number, mention)))
-    {
-        let function = &mention.function;
-        let known = first.entry((function, mention.is_local.then_some(module))).or_insert(mention);
-        if known.isa != mention.isa {
-            return Err(Error::data(format!(
-                "{function} is pinned to {} at {} and to {} at {}; choose one",
-                known.isa, known.place, mention.isa, mention.place
-            )));
-        }
-    }
-    Ok(())
-}
-
 /// Pinned units, with the ISA of each. Pins of functions that the program lacks are noted.
 pub fn find_pins(
     linkage: &Linkage,
@@ -105,7 +83,8 @@ pub fn find_pins(
     pins: &[Pin],
     notes: &mut Vec<String>,
 ) -> Result<BTreeMap<UnitId, Wish>> {
-    check_mentions(linkage)?;
+    let modules = linkage.program.modules.iter().enumerate();
+    mentions::check(modules.flat_map(|(number, module)| module.notes.mentions.iter().map(move |it| (number, it))))?;
     let mut found = BTreeMap::new();
     for id in live {
         let unit = linkage.units.get(*id);

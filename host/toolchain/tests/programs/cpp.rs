@@ -201,7 +201,9 @@ fn contradicting_pins_of_a_function_are_told_with_both_places() {
     let source = "#include <motet.h>\nstruct S { MOTET_ON(\"riscv64\") int f(int); };\n\
         MOTET_ON(\"aarch64\") int S::f(int x) { return x; }\nint main() { return S().f(0); }\n";
     folder.write("a.cc", source);
-    let error = folder.cxx("-O1 %a.cc -o %a").unwrap_err();
+    // When compiling already, before there is a file.
+    let error = folder.cxx("-O1 -c %a.cc -o %a.o").unwrap_err();
+    assert!(!folder.path("a.o").exists());
     let places = ["_ZN1S1fEi is pinned to riscv64 at ", "a.cc:2 and to aarch64 at ", "a.cc:3; choose one"];
     assert!(places.iter().all(|part| error.message.contains(part)), "{}", error.message);
 }
