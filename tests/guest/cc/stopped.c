@@ -2,6 +2,7 @@
 // that end at once. The parent stops it, waits, and looks at the page for a while: nothing has changed. Another process sends SIGCONT before all
 // threads have stopped: the child goes on.
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { COUNTERS = 4, ROUNDS = 30, LOOKS = 2000, LINE = 16 };
+enum { COUNTERS = 4, ENDS = 150, ROUNDS = 30, LOOKS = 2000, LINE = 16 };
 
 static volatile long *counts;
 
@@ -34,6 +35,37 @@ static void child(void) {
 static void until_all_count(void) {
     for (int n = 0; n < COUNTERS; n++)
         for (long before = counts[LINE * n]; counts[LINE * n] == before;) usleep(100);
+}
+
+// A child that ends while it stops either stops with all its threads, or ends: so many times it did neither.
+static int ends(void) {
+    int halves = 0;
+    counts[0] = 0;
+    for (unsigned round = 0; round < ENDS; round++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            pthread_t thread;
+            for (int n = 1; n < 3; n++) pthread_create(&thread, NULL, count, (void *)(long)n);
+            counts[0] = 1;
+            usleep(round * 37 % 400);
+            _exit(0);
+        }
+        while (!counts[0]) usleep(50);
+        counts[0] = 0;
+        usleep(round * 53 % 400);
+        kill(pid, SIGSTOP);
+        int status, threads = 0;
+        if (waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status)) continue;
+        char name[32];
+        snprintf(name, sizeof name, "/proc/%d/task", pid);
+        DIR *folder = opendir(name);
+        for (struct dirent *entry; folder && (entry = readdir(folder));) threads += entry->d_name[0] != '.';
+        if (folder) closedir(folder);
+        halves += threads != 3;
+        kill(pid, SIGKILL);
+        waitpid(pid, &status, 0);
+    }
+    return halves;
 }
 
 int main(void) {
@@ -66,5 +98,6 @@ int main(void) {
     while (waitpid(pid, &status, WUNTRACED | WNOHANG) == pid) seen++;
     kill(pid, SIGKILL);
     printf("seen %d, ended %d\n", seen, waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    printf("neither %d\n", ends());
     return 0;
 }

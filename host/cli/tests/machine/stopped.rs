@@ -24,5 +24,5 @@ fn at_rest(isa: &str) -> Result<(), String> {
     fs::write(&machine, text).map_err(|error| error.to_string())?;
     let arguments = ["--machine".as_ref(), machine.as_os_str(), "--in".as_ref(), programs.path.as_os_str()];
     let ended = Motet::run(arguments).arguments(["--", "/in/programs/stopped"]).wait();
-    ended.expect_code(0)?.expect_output("stopped 30, changed 0, continued 30\nseen 0, ended 1\n").map(drop)
+    ended.expect_code(0)?.expect_output("stopped 30, changed 0, continued 30\nseen 0, ended 1\nneither 0\n").map(drop)
 }

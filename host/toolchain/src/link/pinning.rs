@@ -51,7 +51,7 @@ impl Pin {
 
     /// Whether it names one function by its symbol.
     pub fn is_plain(&self) -> bool {
-        self.file.is_none() && !self.function.contains('*')
+        self.file.is_none() && !self.function.contains(['*', '?'])
     }
 
     /// As the list has it.
@@ -218,7 +218,7 @@ fn symbols_of(linkage: &Linkage, id: UnitId, kind: object::elf::SymbolType) -> S
 }
 
 /// Functions that return once more when their caller's frame has changed, or in another process.
-const TWICE: [&str; 6] = ["setjmp", "__setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "vfork"];
+const TWICE: [&str; 7] = ["__jump_here", "setjmp", "__setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "vfork"];
 
 fn check_pin(linkage: &Linkage, id: UnitId) -> Result<()> {
     let unit = linkage.units.get(id);

@@ -1,6 +1,9 @@
 //! Types by name, as far as their memory goes: to see which of them differ between instruction sets, and which functions and variables lead to one that does.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+};
 
 use gimli::{AttributeValue, UnitOffset, constants};
 
@@ -97,7 +100,7 @@ impl Debug {
         let mut shapes = Shapes::new();
         self.each_unit(|reader| {
             let root = reader.unit.header.root_offset();
-            let mut unit = Unit { reader, names: HashMap::new(), shapes: &mut shapes };
+            let mut unit = Unit { reader, names: HashMap::new(), open: RefCell::default(), shapes: &mut shapes };
             unit.name_all(root, "")?;
             unit.shape_all(root)
         })?;
@@ -109,6 +112,8 @@ struct Unit<'r, 'd, 'a> {
     reader: &'r Reader<'d, 'a>,
     /// Of types.
     names: HashMap<UnitOffset, String>,
+    /// Types without names, as those of a function, that are being described: each within the one before.
+    open: RefCell<Vec<UnitOffset>>,
     shapes: &'r mut Shapes,
 }
 
@@ -250,8 +255,13 @@ impl<'a> Unit<'_, '_, 'a> {
             | constants::DW_TAG_restrict_type
             | constants::DW_TAG_atomic_type
             | constants::DW_TAG_typedef => self.target(entry, leads, depth)?,
+            // It has pointers to itself.
+            _ if self.open.borrow().contains(&entry.offset()) => self.reader.name(entry)?,
             _ if kind(entry).is_some() && depth < DEPTH_MAX => {
-                let (whole, members) = self.contents(entry, leads.all, depth)?;
+                self.open.borrow_mut().push(entry.offset());
+                let contents = self.contents(entry, leads.all, depth);
+                self.open.borrow_mut().pop();
+                let (whole, members) = contents?;
                 let members: Vec<String> = members.into_iter().map(|member| member.text).collect();
                 format!("{whole} {{ {} }}", members.join("; "))
             }

@@ -108,3 +108,14 @@ fn types_of_cpp_are_compared_too() {
     );
     assert!(error.message.contains("perhaps by `#if defined(__x86_64__) || defined(__aarch64__)` ("), "{error}");
 }
+
+#[test]
+fn a_type_of_a_function_may_lead_to_itself_in_many_ways() {
+    let folder = Folder::new();
+    folder.write(
+        "a.cc",
+        "#include <vector>\n#ifdef __x86_64__\nint here;\n#endif\n\
+         int main() { struct Node { Node *up, *left, *right, *next; }; std::vector<Node> nodes; nodes.push_back({}); return nodes.size() - 1; }\n",
+    );
+    assert_eq!(folder.cxx("-O1 -c %a.cc -o %a.o").unwrap(), 0);
+}

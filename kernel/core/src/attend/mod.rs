@@ -53,6 +53,7 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
             if stop(cpu, thread, process) {
                 return Attention::Gone;
             }
+            continue;
         }
         // A call that is in the middle of its work ends first, unless the thread does.
         let paused = thread.in_syscall.get() & CALL_PAUSED != 0;
@@ -223,13 +224,13 @@ fn stop_process<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, signa
     });
 }
 
-/// Takes the running thread off this core if its process is still stopped.
+/// Takes the running thread off this core if its process is still stopped, and the thread was not told to end meanwhile: nobody would wake it then.
 fn stop<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &ProcessRecord) -> bool {
     handover::save_ext(cpu, thread);
     cputime::charge(cpu, thread);
     // The lock orders this against a continuing signal: it finds the thread stopped, or we find the process running.
     let _tree = lock_tree(cpu);
-    if !stopping::is_begun(process) {
+    if !stopping::is_begun(process) || thread.kill.load(Ordering::SeqCst) != 0 {
         return false;
     }
     thread.attention.store(1, Ordering::Release);

@@ -296,6 +296,8 @@ fn give_to<M: Machine>(cpu: &Cpu<M>, heir: &'static ProcessRecord, child: &'stat
 /// The last thread has gone: the parent is told. The tree lock is held.
 fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
     give_some_away(cpu, process, usize::MAX);
+    // It is no stopped member of its group, whom somebody would have to tell.
+    stopping::end(process);
     if parent_of(cpu, process).is_some_and(|parent| tree::is_tie(parent, process)) {
         signal::tell_orphans(cpu, process.pgid.load(Ordering::Relaxed), Some(process));
     }
