@@ -214,10 +214,16 @@ const fn mark<T: SlabObject>() -> u32 {
     SLAB_FRAME | T::CLASS as u32
 }
 
+/// Whether there may be retired frames.
+#[inline(always)]
+pub fn has_retired(context: &impl Context) -> bool {
+    context.pool().header().slabs_retired.load(Ordering::Relaxed) != 0
+}
+
 /// Gives retired frames back, of all classes, when all cores have passed. This core is at such a place, too. `true`: there were some.
 #[inline(always)]
 pub fn return_retired(context: &impl Context) -> bool {
-    context.pool().header().slabs_retired.load(Ordering::Relaxed) != 0 && return_all(context)
+    has_retired(context) && return_all(context)
 }
 
 #[cold]

@@ -59,10 +59,7 @@ fn reclaim_all<M: Machine>(cpu: &Cpu<M>) {
     if dead == 0 {
         return;
     }
-    // Whoever ends an idle core's address space waits for that core, which is about to wait for others.
-    if cpu.own.current_thread.load(Ordering::Relaxed) == 0 {
-        mm::deactivate(cpu);
-    }
+    mm::leave_before_waiting(cpu);
     begin_reclaiming(cpu);
     // What was begun before it was known comes to its end.
     wait_for_all(cpu);

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::CORE_POLLING;
-use motet_protocol::{memory, noncoherent, run_queue, run_queue::Wake, shootdown, slab, timer, trace::Kind};
+use motet_protocol::{memory, noncoherent, run_queue, run_queue::Wake, shootdown, timer, trace::Kind};
 
 use super::{go_on, interrupt::handle_interrupts, removed, run_thread};
 use crate::{
@@ -38,7 +38,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         // Time that nobody waits for: memory this island no longer needs goes back to all. Flick's scheduler does nothing but poll (section
         // IV-B): what keeps its part goes back when it no longer does.
         if !is_awaiting_migrations(cpu) {
-            slab::return_retired(cpu);
+            mm::return_slabs(cpu);
             memory::trim(cpu);
         }
         set_timer(cpu, timer::next_deadline_ns(cpu).min(extension::away::deadline_ns(cpu)));

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::ThreadRecord;
-use motet_protocol::{Context, count, noncoherent, run_queue, slab, timer, trace::Kind};
+use motet_protocol::{Context, count, noncoherent, run_queue, timer, trace::Kind};
 
 use super::removed;
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     due::{begin_budget, poll},
     extension, file, fpga, handover, hotplug,
     kinds::{dma, service},
+    mm,
     process::limits,
     realtime::{self, Tick},
     time, trace,
@@ -28,7 +29,7 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
     if interrupts != Interrupts::EMPTY {
         take_interrupts(cpu, interrupts);
     }
-    slab::return_retired(cpu);
+    mm::return_slabs(cpu);
     cpu.pass();
 }
 

@@ -42,7 +42,7 @@ use motet_layout::{
     CALL_PAUSED, CALL_WAITED, CORE_AWAKE, PAGE_WAITED, PoolAddr, ProcessRecord, STORE_WAITED, THREAD_ENDS,
     THREAD_RUNNING, TURN_WAITED, ThreadRecord, WAKE_EVENT, WAKE_TOLD, handshake::then_look,
 };
-use motet_protocol::{Context, count, run_queue, slab};
+use motet_protocol::{Context, count, run_queue};
 
 use crate::{
     alarm,
@@ -205,7 +205,7 @@ fn run_until_gone<M: Machine>(
                 if has_come {
                     thread.wake_reason.store(WAKE_TOLD, Ordering::Relaxed);
                 } else if is_wanted && !has_looked {
-                    slab::return_retired(cpu);
+                    mm::return_slabs(cpu);
                     if realtime::gives_way(cpu, thread) {
                         return;
                     }

@@ -32,8 +32,8 @@ pub use fault::{ToRegisters, lacks_page, serve as serve_fault, serve_store_to_re
 pub use limits::may_write_file;
 pub use pieces::{give_up, sync};
 pub use space::{
-    activate, create, create_for, deactivate, epoch, fork, keep_active, leave_if_unused, may_stay_active, recover,
-    release, share,
+    activate, create, create_for, deactivate, epoch, fork, keep_active, leave_before_waiting, leave_if_unused,
+    may_stay_active, recover, release, return_slabs, share,
 };
 pub use user::{has_late_pages, instruction_at};
 pub use view::{begin_local_call, end_local_call, extend_view, go_on_locally, pin_at, run_locally};

@@ -209,6 +209,22 @@ pub fn deactivate<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
+/// This core is about to wait for others. Who ends a space waits for the cores that have it active: this one keeps none that no thread of it needs.
+pub fn leave_before_waiting<M: Machine>(cpu: &Cpu<M>) {
+    if cpu.own.current_thread.load(Ordering::Relaxed) == 0 {
+        deactivate(cpu);
+    }
+}
+
+/// Gives frames of kernel objects back that nobody uses any more, if there are some: all cores are waited for.
+#[inline(always)]
+pub fn return_slabs<M: Machine>(cpu: &Cpu<M>) {
+    if slab::has_retired(cpu) {
+        leave_before_waiting(cpu);
+        slab::return_retired(cpu);
+    }
+}
+
 /// Makes a copy of `parent` for a forked process: private pages are shared until one side writes to them. `made` is told of the copy
 /// before there is anything in it, and has it even if this fails.
 ///
