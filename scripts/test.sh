@@ -5,7 +5,7 @@ test_usage() {
     cat >&2 <<'TEXT'
 Runs the checks of Motet, side by side, as many as the processors can carry.
 
-  ./motet test                    everything that CI runs: all steps below (45 to 50 minutes on 2 cores)
+  ./motet test                    everything that CI runs: all steps below (40 to 45 minutes on 2 cores)
   ./motet test STEP...            only these: fmt clippy unit model machine setup
   ./motet test STEP NAME...       of one step, the tests with one of NAME in their names; what they need is built
   ./motet test long               everything, and what is slow by nature: all seeds and schedules, kills, whole libraries with
