@@ -81,7 +81,8 @@ const AARCH64: Target = Target {
     triple: "aarch64-linux-musl",
     kernel_headers: "aarch64-linux-any",
     processor: "baseline",
-    flags: &["-mno-outline-atomics"],
+    // Variables that are used together would lie in one section.
+    flags: &["-mno-outline-atomics", "-mno-global-merge"],
     fences_stores: true,
     architecture: Architecture::Aarch64,
     machine: elf::EM_AARCH64,

@@ -207,3 +207,23 @@ fn contradicting_pins_of_a_function_are_told_with_both_places() {
     let places = ["_ZN1S1fEi is pinned to riscv64 at ", "a.cc:2 and to aarch64 at ", "a.cc:3; choose one"];
     assert!(places.iter().all(|part| error.message.contains(part)), "{}", error.message);
 }
+
+/// Clang puts variables of a file that are used together side by side for AArch64, if it may.
+#[test]
+fn guards_of_static_variables_stay_apart() {
+    let folder = Folder::new();
+    folder.write(
+        "a.cc",
+        r#"
+#include <cstdio>
+struct Part { Part() { std::puts("made"); } ~Part(); int number = 1; void *next = nullptr; };
+Part::~Part() { std::puts("gone"); }
+struct Whole { static Whole &get(); static Whole &other(); virtual ~Whole() {} Part part; };
+Whole &Whole::get() { static Whole whole; return whole; }
+Whole &Whole::other() { static Whole whole; static Part part; part.next = &whole; return whole; }
+int main() { return Whole::get().part.number + Whole::other().part.number - 2; }
+"#,
+    );
+    assert_eq!(folder.cxx("-O3 %a.cc -o %a").unwrap(), 0);
+    assert_eq!(folder.run("a"), "made\nmade\nmade\ngone\ngone\ngone\n");
+}
