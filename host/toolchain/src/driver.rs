@@ -25,7 +25,7 @@ use crate::{
     isa::{self, ISAS, PerIsa, TARGETS, names},
     libc::{COMMON_FLAGS, Libc, TYPED},
     libcxx::Libcxx,
-    link::{self, Input, Options, Pin},
+    link::{self, Alone, Input, Options, Pin},
     linker_arguments::{self, parse_linker},
     mentions, pins, sequential,
     tools::Tools,
@@ -340,7 +340,7 @@ impl Driver {
             command.stdin(stdin(input.as_deref())?);
             let output = command.output().map_err(|error| Error::read(&self.tools.program, error))?;
             if output.status.success() && is_listed {
-                self.compile_listed(isa, source, &codes[isa], &objects[isa])?;
+                self.compile_listed(isa, source, &codes[isa], &objects[isa], &[])?;
             } else if output.status.success() && !source.is_assembly() && !source.is_header() {
                 let compiler = || {
                     let mut command = self.compiler(isa, self.cxx || source.is_cpp());
@@ -373,16 +373,23 @@ impl Driver {
         }
         mentions::check(mentions.iter().map(|mention| (0, mention)))?;
         let differing = self.differing_types(source, input.as_deref(), &headers_of)?;
-        let mut contents: PerIsa<Vec<u8>> = Default::default();
-        for (object, path) in contents.iter_mut().zip(&objects) {
-            *object = read(path)?;
-            let _ = std::fs::remove_file(path);
-        }
         let name = source.path.display().to_string();
-        let mut notes = Notes { mentions, constants: Vec::new(), differing };
+        let mut notes = Notes { mentions, differing, ..Notes::default() };
+        let mut contents = contents_of(&objects)?;
         let mut file = fat_object::join(&name, &contents, &notes)?;
-        notes.constants = self.never_written(source, input.as_deref(), link::differing_statics(&name, &file))?;
-        if !notes.constants.is_empty() {
+        let mut alone = Alone::new(&name, &file);
+        if !alone.lacking.is_empty() && !source.is_assembly() {
+            self.compile_kept(source, input.as_deref(), &alone.lacking, &objects)?;
+            contents = contents_of(&objects)?;
+            file = fat_object::join(&name, &contents, &notes)?;
+            alone = Alone::new(&name, &file);
+        }
+        for object in &objects {
+            let _ = std::fs::remove_file(object);
+        }
+        notes.lone = alone.lacking;
+        notes.constants = self.never_written(source, input.as_deref(), alone.differing_statics)?;
+        if !notes.lone.is_empty() || !notes.constants.is_empty() {
             file = fat_object::join(&name, &contents, &notes)?;
         }
         write(output, &file)?;
@@ -480,6 +487,15 @@ impl Driver {
         }
         command
     }
+}
+
+/// Each ISA's object file.
+fn contents_of(objects: &PerIsa<PathBuf>) -> Result<PerIsa<Vec<u8>>> {
+    let mut contents = PerIsa::<Vec<u8>>::default();
+    for (contents, path) in contents.iter_mut().zip(objects) {
+        *contents = read(path)?;
+    }
+    Ok(contents)
 }
 
 /// What a compiler reads as its standard input.

@@ -2,8 +2,8 @@
 //!
 //! Such a file is an ordinary relocatable ELF of x86-64 (so `ar`, `nm` and `ranlib` work on it) in which a section
 //! `.motet.ISA` holds the object file of each other ISA, `.motet.pins` all pins of functions in its source ([`mentions`]),
-//! `.motet.constants` names those of its variables that differ between ISAs and are never written ([`crate::constants`]), and `.motet.types` says which of
-//! its types differ ([`crate::differing`]).
+//! `.motet.constants` names those of its variables that differ between ISAs and are never written ([`crate::constants`]), `.motet.lone` names
+//! functions that it has for some ISAs only, and `.motet.types` says which of its types differ ([`crate::differing`]).
 
 use object::{
     LittleEndian, Object, ObjectSection,
@@ -27,6 +27,9 @@ const CONSTANTS: &str = ".motet.constants";
 /// Where it stands which types differ between ISAs ([`crate::differing`]).
 const TYPES: &str = ".motet.types";
 
+/// Where the names of functions are that the source has for some ISAs only, each in a line.
+const LONE: &str = ".motet.lone";
+
 /// What the linker is told of a source.
 #[derive(Default)]
 pub struct Notes {
@@ -34,6 +37,8 @@ pub struct Notes {
     pub mentions: Vec<Mention>,
     /// Variables that no code writes.
     pub constants: Vec<String>,
+    /// Functions whose addresses are kept, and that the source has for some ISAs only.
+    pub lone: Vec<String>,
     /// What differs between ISAs.
     pub differing: Differing,
 }
@@ -65,6 +70,7 @@ pub fn join(name: &str, objects: &PerIsa<Vec<u8>>, notes: &Notes) -> Result<Vec<
     let notes = [
         (MENTIONS, mentions::to_section(&notes.mentions)),
         (CONSTANTS, notes.constants.join("\n").into_bytes()),
+        (LONE, notes.lone.join("\n").into_bytes()),
         (TYPES, differing::to_section(&notes.differing)),
     ];
     let notes = notes.into_iter().filter(|(_, contents)| !contents.is_empty());
@@ -148,9 +154,11 @@ pub fn notes(file: &[u8]) -> Notes {
     let carrier = object::File::parse(file).ok();
     let section =
         |name| carrier.as_ref().and_then(|carrier| carrier.section_by_name(name)?.data().ok()).unwrap_or_default();
+    let lines = |name| String::from_utf8_lossy(section(name)).lines().map(str::to_owned).collect();
     Notes {
         mentions: mentions::of_section(section(MENTIONS)),
-        constants: String::from_utf8_lossy(section(CONSTANTS)).lines().map(str::to_owned).collect(),
+        constants: lines(CONSTANTS),
+        lone: lines(LONE),
         differing: differing::of_section(section(TYPES)),
     }
 }

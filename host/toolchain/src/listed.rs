@@ -3,13 +3,16 @@
 //! A compiler may change what a file's own function takes and gives, since it knows all calls, and does so differently for each ISA. So such a
 //! function is marked as used elsewhere before the code is optimised.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use crate::{
     arguments::Source,
-    driver::Driver,
+    driver::{Driver, UNOPTIMISED, add_source, stdin},
     error::{Result, read, write},
-    isa::ISAS,
+    isa::{self, ISAS, PerIsa},
     link::Pin,
     mentions::{Mention, symbol},
     sequential,
@@ -70,11 +73,22 @@ impl Driver {
         if source.is_assembly() || source.is_header() { Vec::new() } else { pins.collect() }
     }
 
-    /// Compiles intermediate code whose functions in a list are called as they are declared, and are not copied for a caller.
-    pub fn compile_listed(&self, isa: usize, source: &Source, code: &Path, object: &Path) -> Result<()> {
+    /// Compiles intermediate code whose functions in a list are called as they are declared, and are not copied for a caller. Functions
+    /// in `kept` are there, too, even if all callers have copies.
+    pub fn compile_listed(
+        &self,
+        isa: usize,
+        source: &Source,
+        code: &Path,
+        object: &Path,
+        kept: &[String],
+    ) -> Result<()> {
         let text = String::from_utf8_lossy(&read(code)?).into_owned();
         let functions: Vec<_> = find(&text, &self.listed(source)).into_iter().map(|(found, _)| found).collect();
-        write(code, keep(&text, &functions).as_bytes())?;
+        let is_kept = |definition: &Definition| kept.contains(&definition.name) && !functions.contains(definition);
+        let definitions = text.lines().filter_map(|line| line.strip_prefix("define ")).filter_map(definition);
+        let all: Vec<Definition> = functions.iter().cloned().chain(definitions.filter(is_kept)).collect();
+        write(code, keep(&text, &all).as_bytes())?;
         let compiler = || {
             let mut command = self.compiler(isa, self.cxx || source.is_cpp());
             for function in &functions {
@@ -90,6 +104,26 @@ impl Driver {
         add_code(&mut command);
         sequential::succeeds(&mut command, "compiling pinned functions", isa)?;
         sequential::fence_stores(isa, object, &compiler, &add_code)
+    }
+
+    /// Compiles a source once more, for every ISA: functions of which some ISA keeps the address are on all that have them in their source.
+    pub fn compile_kept(
+        &self,
+        source: &Source,
+        input: Option<&Path>,
+        kept: &[String],
+        objects: &PerIsa<PathBuf>,
+    ) -> Result<()> {
+        isa::at_once(|isa| {
+            let code = objects[isa].with_extension(format!("{}.kept.ll", ISAS[isa].name()));
+            let mut command = self.compiler(isa, self.cxx || source.is_cpp());
+            command.args(UNOPTIMISED).arg("-w").arg("-o").arg(&code);
+            add_source(&mut command, source);
+            command.stdin(stdin(input)?);
+            sequential::succeeds(&mut command, "compiling functions whose addresses are kept", isa)?;
+            self.compile_listed(isa, source, &code, &objects[isa], kept)
+        })
+        .map(drop)
     }
 
     /// For the linker: static functions in a list, which are prepared to be pinned.

@@ -37,6 +37,28 @@ pub fn find(linkage: &Linkage, roots: &[String], pins: &[Pin]) -> Result<Live> {
     Marker::mark(linkage, roots, pins)
 }
 
+/// Functions of one object file whose addresses are kept, each with the first ISA whose code or data does so.
+pub fn kept(linkage: &Linkage) -> BTreeMap<UnitId, usize> {
+    let mut kept = BTreeMap::new();
+    for (index, unit) in linkage.units.list.iter().enumerate() {
+        for (isa, section) in unit.sections.iter().enumerate() {
+            let Some(section) = *section else { continue };
+            let section = &linkage.program.modules[unit.module].images[isa].sections[section];
+            if section.is_of_exceptions() {
+                continue;
+            }
+            for relocation in &section.relocations {
+                // What is undefined here may be defined elsewhere.
+                let Ok((target, addend)) = linkage.follow(unit.module, isa, relocation) else { continue };
+                if let Some(function) = kept_address(linkage, UnitId(index), isa, relocation, (&target, addend)) {
+                    kept.entry(function).or_insert(isa);
+                }
+            }
+        }
+    }
+    kept
+}
+
 struct Marker<'a> {
     linkage: &'a Linkage,
     live: Live,
@@ -112,7 +134,10 @@ impl<'a> Marker<'a> {
                             self.live.got.insert(target.clone());
                         }
                         if !of_exceptions {
-                            self.note_kept_address(id, isa, relocation, (&target, addend));
+                            let function = kept_address(linkage, id, isa, relocation, (&target, addend));
+                            self.live.kept.extend(
+                                function.filter(|id| !self.live.kept.contains_key(id)).map(|function| (function, isa)),
+                            );
                         }
                         self.reach(target);
                     }
@@ -127,24 +152,22 @@ impl<'a> Marker<'a> {
     }
 }
 
-impl Marker<'_> {
-    fn note_kept_address(
-        &mut self,
-        from: UnitId,
-        isa: usize,
-        relocation: &Relocation,
-        (target, addend): (&Target, i64),
-    ) {
-        let Target::Unit(to, offset) = target else { return };
-        // Relative to the end of an instruction on x86-64; other places in a function are those of its switches.
-        let place = offset.cast_signed() + addend;
-        let is_absolute = TARGETS[isa].absolute.iter().any(|(r_type, _)| *r_type == relocation.r_type);
-        let is_start = place == 0 || place == -4 && !is_absolute;
-        let is_text = self.linkage.units.get(*to).segment == Segment::Text;
-        if is_start && is_text && *to != from && !TARGETS[isa].calls.contains(&relocation.r_type) {
-            self.live.kept.entry(*to).or_insert(isa);
-        }
-    }
+/// The function whose address a relocation keeps, so that it may be called by any ISA.
+fn kept_address(
+    linkage: &Linkage,
+    from: UnitId,
+    isa: usize,
+    relocation: &Relocation,
+    (target, addend): (&Target, i64),
+) -> Option<UnitId> {
+    let Target::Unit(to, offset) = target else { return None };
+    // Relative to the end of an instruction on x86-64; other places in a function are those of its switches.
+    let place = offset.cast_signed() + addend;
+    let is_absolute = TARGETS[isa].absolute.iter().any(|(r_type, _)| *r_type == relocation.r_type);
+    let is_start = place == 0 || place == -4 && !is_absolute;
+    let is_text = linkage.units.get(*to).segment == Segment::Text;
+    let is_call = TARGETS[isa].calls.contains(&relocation.r_type);
+    (is_start && is_text && *to != from && !is_call).then_some(*to)
 }
 
 fn undefined_symbols(errors: &BTreeMap<String, BTreeSet<String>>) -> Error {

@@ -111,18 +111,36 @@ pub fn shapes(name: &str, objects: &PerIsa<Vec<u8>>) -> Result<PerIsa<Shapes>> {
     Ok(all)
 }
 
-/// The variables in an object file that no other file sees and that differ between ISAs. None if it cannot be linked: then the linker says why.
-pub fn differing_statics(name: &str, file: &[u8]) -> Vec<String> {
-    let module = Module::parse(name.to_owned(), file);
-    let Ok(linkage) = module.and_then(|module| Linkage::new(resolve::alone(module)?)) else { return Vec::new() };
-    let seen: HashSet<(usize, Place)> = linkage.program.modules[0].global_places().collect();
-    let is_own = |unit: &&targets::Unit| {
-        let mut sections = unit.sections.iter().enumerate();
-        unit.segment == Segment::Data
-            && !sections.any(|(isa, index)| index.is_some_and(|index| seen.contains(&(isa, Place::Section(index)))))
-    };
-    let own = linkage.units.list.iter().filter(is_own);
-    own.filter(|unit| same::differs(&linkage, unit)).map(|unit| unit.title().to_owned()).collect()
+/// What one object file shows of differences between ISAs.
+#[derive(Default)]
+pub struct Alone {
+    /// Functions whose addresses are kept on one ISA, and that another does not have.
+    pub lacking: Vec<String>,
+    /// Variables that no other file sees and that differ.
+    pub differing_statics: Vec<String>,
+}
+
+impl Alone {
+    /// Looks at an object file without others. Nothing is found if it cannot be linked: then the linker says why.
+    pub fn new(name: &str, file: &[u8]) -> Self {
+        let module = Module::parse(name.to_owned(), file);
+        let linkage = module.and_then(|module| Linkage::new(resolve::alone(module)?));
+        linkage.map_or_else(|_| Self::default(), |linkage| Self::of(&linkage))
+    }
+
+    fn of(linkage: &Linkage) -> Self {
+        let seen: HashSet<(usize, Place)> = linkage.program.modules[0].global_places().collect();
+        let is_own = |unit: &&targets::Unit| {
+            let mut sections = unit.sections.iter().enumerate();
+            unit.segment == Segment::Data
+                && !sections.any(|(isa, index)| index.is_some_and(|index| seen.contains(&(isa, Place::Section(index)))))
+        };
+        let own = linkage.units.list.iter().filter(is_own).filter(|unit| same::differs(linkage, unit));
+        let kept = live::kept(linkage).into_keys().map(|id| linkage.units.get(id));
+        let lacking = kept.filter(|unit| unit.sections.contains(&None));
+        let titles = |unit: &targets::Unit| unit.title().to_owned();
+        Self { lacking: lacking.map(titles).collect(), differing_statics: own.map(titles).collect() }
+    }
 }
 
 /// Links a program.

@@ -12,14 +12,18 @@ use crate::{
     isa::{ISAS, TARGETS},
 };
 
-/// A function whose address is kept may be called by any ISA, so all must have it.
+/// A function whose address is kept may be called by any ISA, so all must have it, unless its source is without it for some.
 pub fn check_kept(linkage: &Linkage, live: &Live) -> Vec<String> {
     let mut messages = Vec::new();
     for (id, isa) in &live.kept {
-        let unit = linkage.units.get(*id);
-        if let Some(other) = unit.sections.iter().position(Option::is_none) {
-            let file = &linkage.program.modules[unit.module].name;
-            let (one, two, title) = (ISAS[*isa].name(), ISAS[other].name(), unit.title());
+        let (unit, title) = (linkage.units.get(*id), linkage.units.get(*id).title());
+        let module = &linkage.program.modules[unit.module];
+        // No compiler leaves out what any file may call.
+        let image = &module.images[*isa];
+        let is_strong = image.defined.get(title).is_some_and(|symbol| !image.symbols[*symbol].weak);
+        let is_of_some = is_strong || module.notes.lone.iter().any(|name| name == title);
+        if let Some(other) = unit.sections.iter().position(Option::is_none).filter(|_| !is_of_some) {
+            let (file, one, two) = (&module.name, ISAS[*isa].name(), ISAS[other].name());
             messages.push(format!(
                 "{file}: {one} keeps the address of {title}, which {two} has only inlined; \
                  declare {title} with __attribute__((used))"

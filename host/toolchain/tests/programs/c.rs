@@ -548,6 +548,65 @@ fn tables_of_labels_need_not_be_constants() {
     }
 }
 
+/// x86-64 keeps the address of a function that the others inline, and each has one that the others' source is without; a variable with a
+/// function's address may be missing, too.
+#[test]
+fn functions_whose_address_only_some_isas_keep_can_be_linked() {
+    let folder = Folder::new();
+    folder.write(
+        "a.c",
+        r#"
+#include <stdio.h>
+#if defined __x86_64__
+#define OWN own_sse
+#elif defined __aarch64__
+#define OWN own_neon
+#else
+#define OWN own_plain
+#endif
+static int OWN(int x) { return 2 * x; }
+static int thrice(int x) { return 3 * x; }
+static __attribute__((noinline)) int call(int (*f)(int), int x) { return f(x) + 1; }
+int seen(int x);
+#ifndef __riscv
+int only_some(int x) { return x + 5; }
+#endif
+int main(int argc, char **argv)
+{
+    int result = call(OWN, argc);
+#ifdef __x86_64__
+    int (*volatile kept)(int) = thrice;
+    result += kept(argc);
+#else
+    result += thrice(argc);
+#endif
+    printf("%d\n", result + seen(argc));
+    return 0;
+}
+"#,
+    );
+    folder.write(
+        "b.c",
+        r#"
+#ifndef __riscv
+int only_some(int x);
+static int (*volatile some)(int) = 0;
+int seen(int x) { some = only_some; return some(x); }
+#else
+static int (*volatile some)(int) = 0;
+int seen(int x) { some = 0; return x + 5; }
+#endif
+"#,
+    );
+    for level in ["-O0", "-O2", "-O3"] {
+        assert_eq!(folder.cc(&format!("{level} -Wall %a.c %b.c -o %a")).unwrap(), 0, "{level}");
+        assert_eq!(folder.run("a"), "12\n", "{level}");
+        // An object file says so, too, and a source that is read but once.
+        assert_eq!(folder.cc(&format!("{level} -c %a.c -o %a.o")).unwrap(), 0);
+        assert_eq!(folder.cc("%a.o %b.c -o %a").unwrap(), 0, "{level}");
+    }
+}
+
 #[test]
 fn pinned_functions_are_not_copied_for_a_caller() {
     let folder = Folder::new();
