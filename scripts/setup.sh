@@ -6,7 +6,7 @@
 #   scripts/setup.sh --check run|bench|test  only say what is missing
 #   scripts/setup.sh --fetch DIR PACKAGE:ARCHITECTURE...  download Debian packages, install nothing
 #   scripts/setup.sh --simulators DIR  fetch what other cache simulators are built from or run from, install nothing
-#   scripts/setup.sh --libraries DIR   fetch the sources of libraries that tests compile, if missing, install nothing
+#   scripts/setup.sh --libraries DIR NAME...  fetch the sources of libraries that tests build, if missing, install nothing
 #
 # Package hosts come from this computer's own apt configuration, which is never changed: what needs other suites
 # than it names goes through private lists below target/setup. docs/setup.md tells what is installed and why.
@@ -35,14 +35,14 @@ declare -A debian_arch=([x86_64]=amd64 [aarch64]=arm64 [riscv64]=riscv64)
 
 # What a level needs beyond the one before it, as COMMAND:PACKAGE.
 bench_tools=(xz:xz-utils)
-# The libraries and musl's tests are compiled and profiled, and C++ and Go programs built; gdb is for `motet run --gdb`.
-test_tools=(make:make cmake:cmake g++:g++ go:golang-go nm:binutils gprof:binutils gdb-multiarch:gdb-multiarch)
+# Packages and musl's tests are compiled and profiled, and C++ and Go programs built; gdb is for `motet run --gdb`.
+test_tools=(make:make cmake:cmake autoreconf:autoconf aclocal:automake libtoolize:libtool g++:g++ go:golang-go nm:binutils gprof:binutils gdb-multiarch:gdb-multiarch)
 
 setup_main() {
     case ${1-} in
         --fetch) fetch_packages "${@:2}" ;;
         --simulators) fetch_simulators "$2" ;;
-        --libraries) fetch_libraries "$2" ;;
+        --libraries) fetch_libraries "${@:2}" ;;
         --check)
             choose_level "${2-run}"
             report

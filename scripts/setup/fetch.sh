@@ -82,31 +82,56 @@ fetch_simulators() {
     rm -rf "$work"
 }
 
-# The sources of zlib, Lua and SQLite, with their tests, and musl's tests, as DIR/{zlib,lua,sqlite,libc-test}, if they are
-# not there.
+# fetch_libraries DIR NAME...: sources of libraries and programs that tests build, as DIR/NAME, if they are not there: musl's
+# tests (libc-test), and what has a recipe in tests/packages.
 fetch_libraries() {
-    local folder=$1
+    local folder=$1 name
     fetch_alone
     mkdir -p "$folder"
     log=$state/libraries.log && : >"$log"
-    [[ -e $folder/zlib && -e $folder/lua && -e $folder/sqlite ]] || fetch_debian_libraries "$folder"
-    [[ -e $folder/libc-test ]] || fetch_libc_test "$folder"
+    for name in "${@:2}"; do
+        if [[ -e $folder/$name ]]; then
+            continue
+        elif [[ $name == libc-test ]]; then
+            fetch_libc_test "$folder"
+        else
+            fetch_debian_library "$folder" "$name"
+        fi
+    done
 }
 
-# SQLite's sources are joined into one file, which its makefile does with Tcl.
-fetch_debian_libraries() {
-    local folder=$1 work=$state/libraries context=$state/libraries/apt.conf package
-    needs_debian "the sources of zlib, Lua 5.1 and SQLite, as described in scripts/setup.sh, in $folder"
-    command -v make >/dev/null || fail "SQLite's sources need 'make' (Debian: apt-get install make)"
+# Debian's names of source packages, where they are others than the recipes'.
+declare -A debian_source=([abseil]=abseil [fmt]=fmtlib [libpng]=libpng1.6 [lua]=lua5.1 [nlohmann_json]=nlohmann-json3 [sqlite]=sqlite3 [zstd]=libzstd)
+
+# fetch_debian_library DIR NAME
+fetch_debian_library() {
+    local folder=$1 name=$2 package=${debian_source[$2]:-$2} work=$state/libraries context=$state/libraries/apt.conf
+    needs_debian "the source of $package, in $folder/$name"
     context_for_sources "$work"
-    mkdir -p "$work"/{zlib,lua,sqlite/build,tcl}
     run_apt "$context" update
-    say "fetching with apt: the sources of zlib, lua5.1, sqlite3; tcl8.6"
-    (cd "$work" && run_apt "$context" source --download-only --tar-only zlib lua5.1 sqlite3 && run_apt "$context" download tcl8.6 libtcl8.6)
-    for package in zlib lua5.1 sqlite3; do
-        tar -xf "$(echo "$work/${package}"_*.orig.tar.*)" -C "$work/${package%%[0-9]*}" --strip-components=1 >>"$log" 2>&1 ||
-            fail "the source package of $package is not as expected" with-log
-    done
+    # Debian 13 has some that Debian 12 has not.
+    if [[ $codename == bookworm ]] && ! apt_command "$context" apt-cache showsrc --only-source "$package" 2>>"$log" | grep -q '^Package:'; then
+        source_line trixie | sed 's/^deb /deb-src /' >>"$work/sources.list"
+        run_apt "$context" update
+    fi
+    say "fetching with apt: the source of $package"
+    mkdir "$work/$name"
+    (cd "$work" && run_apt "$context" source --download-only --tar-only "$package")
+    tar -xf "$(echo "$work/${package}"_*.orig.tar.*)" -C "$work/$name" --strip-components=1 >>"$log" 2>&1 ||
+        fail "the source package of $package is not as expected" with-log
+    [[ $name != sqlite ]] || join_sqlite "$work" "$context"
+    # It is there as a whole or not at all.
+    mv "$work/$name" "$folder"
+    rm -rf "$work"
+}
+
+# join_sqlite DIR CONTEXT: SQLite's sources become one file, which its makefile does with Tcl.
+join_sqlite() {
+    local work=$1 context=$2 package
+    command -v make >/dev/null || fail "SQLite's sources need 'make' (Debian: apt-get install make)"
+    mkdir -p "$work"/{tcl,sqlite/build}
+    say "fetching with apt: tcl8.6"
+    (cd "$work" && run_apt "$context" download tcl8.6 libtcl8.6)
     for package in tcl8.6 libtcl8.6; do dpkg-deb -x "$(echo "$work/${package}"_*.deb)" "$work/tcl"; done
     (
         cd "$work/sqlite/build"
@@ -116,13 +141,6 @@ fetch_debian_libraries() {
         export LD_LIBRARY_PATH TCL_LIBRARY TCL8_6_TM_PATH
         ../configure --disable-tcl --disable-readline && make TCLSH_CMD="$work/tcl/usr/bin/tclsh8.6" sqlite3.c
     ) >>"$log" 2>&1 || fail "SQLite's sources cannot be joined" with-log
-    mkdir -p "$work/done"/{zlib,lua,sqlite}
-    cp -a "$work"/zlib/{*.[ch],test} "$work/done/zlib"
-    cp -a "$work"/lua/{src,test} "$work/done/lua"
-    cp -a "$work"/sqlite/{build/sqlite3.[ch],test/speedtest1.c} "$work/done/sqlite"
-    # Each is there as a whole or not at all.
-    rm -rf "$folder"/{zlib,lua,sqlite} && mv "$work"/done/* "$folder"
-    rm -rf "$work"
 }
 
 # Debian's source package of musl is without its tests; a Go module has them, and brings them through Go's own proxy.
