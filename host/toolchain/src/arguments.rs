@@ -391,7 +391,14 @@ impl Parser {
 
     fn joined_linker_word(&mut self, text: &str) -> Result<bool> {
         if let Some(words) = text.strip_prefix("-Wl,") {
-            self.linker_words(words.split(',').map(str::to_owned).collect())?;
+            // libtool gives an option and its argument apart: `-Wl,-z -Wl,relro`.
+            let mut words: Vec<String> = words.split(',').map(str::to_owned).collect();
+            let next = |this: &Self| Some(this.words.front()?.to_str()?.strip_prefix("-Wl,")?.to_owned());
+            while let Some(more) = next(self) {
+                self.words.pop_front();
+                words.extend(more.split(',').map(str::to_owned));
+            }
+            self.linker_words(words)?;
         } else if let Some(folder) = text.strip_prefix("-L") {
             self.parsed.library_folders.push(folder.into());
         } else if let Some(name) = text.strip_prefix("-l") {
@@ -593,6 +600,12 @@ mod tests {
         assert_eq!(parsed("-Wl,-v").unwrap().mode, Mode::Linker);
         assert_eq!(parsed("-Wl,-v a.o").unwrap().mode, Mode::Link);
         assert_eq!(parsed("--help --version").unwrap().mode, Mode::Help);
+    }
+
+    #[test]
+    fn words_for_the_linker_can_be_given_apart() {
+        let arguments = parsed("a.o -Wl,-z -Wl,relro,-e -Wl,begin -Wl,-z,now b.o").unwrap();
+        assert_eq!((arguments.items.len(), arguments.entry.as_deref()), (2, Some("begin")));
     }
 
     #[test]

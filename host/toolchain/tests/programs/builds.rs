@@ -279,3 +279,51 @@ fn files_for_cmake_and_meson_name_commands_that_are_there() {
         }
     }
 }
+
+/// `docs/toolchain.md` says in a table what differs from clang.
+#[test]
+fn options_and_types_are_as_the_table_of_differences_says() {
+    let document = include_str!("../../../../docs/toolchain.md");
+    let (_, after) = document.split_once("## What differs from clang").unwrap();
+    let rows =
+        after.lines().skip_while(|line| !line.starts_with("|---")).skip(1).take_while(|line| line.starts_with('|'));
+    let folder = Folder::new();
+    folder.write(
+        "a.c",
+        "int add(int a, int b) { return a + b; }\nint main(int argc, char **argv) { return add(argc, -1); }\n",
+    );
+    let object = |options: &str| {
+        assert_eq!(folder.cc(&format!("-O1 {options} -c %a.c -o %a.o")).unwrap(), 0, "{options}");
+        std::fs::read(folder.path("a.o")).unwrap()
+    };
+    let (plain, mut checked) = (object("-O1"), 0);
+    for row in rows {
+        let columns: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let [what, here] = columns[..] else { panic!("{row}") };
+        for what in what.split('`').skip(1).step_by(2) {
+            checked += 1;
+            if here.starts_with("refused: ") {
+                let error = folder.cc(&format!("{what} %a.c -o %a")).unwrap_err();
+                let option = what.trim_start_matches("-Wl,").split(' ').next().unwrap();
+                assert!(error.message.starts_with("motet cc: ") && error.message.contains(option), "{what}: {error}");
+                assert_eq!(error.exit_status(), 64, "{what}");
+            } else if here.starts_with("without effect") {
+                assert!(object(what) == plain, "{what} has an effect");
+                assert_eq!(folder.cc(&format!("{what} %a.c -o %a")).unwrap(), 0, "{what}");
+            } else if here.starts_with("for the primary ISA only") {
+                let isas = |file: &[u8]| {
+                    let file = object::File::parse(file).unwrap();
+                    let section = |isa| file.section_by_name(isa).unwrap().data().unwrap().to_vec();
+                    [".motet.aarch64", ".motet.riscv64"].map(section)
+                };
+                assert!(isas(&object(what)) == isas(&plain), "{what} is for others, too");
+            } else {
+                assert!(here.starts_with("true on all ISAs"), "{here}");
+                let source = format!("#include <stddef.h>\n_Static_assert({what}, \"\");\n");
+                folder.write("b.c", &source);
+                assert_eq!(folder.cc("-c %b.c -o %b.o").unwrap(), 0, "{what}");
+            }
+        }
+    }
+    assert!(checked > 35, "{checked}");
+}
