@@ -110,7 +110,7 @@ fetch_debian_library() {
     context_for_sources "$work"
     run_apt "$context" update
     # Debian 13 has some that Debian 12 has not.
-    if [[ $codename == bookworm ]] && ! apt_command "$context" apt-cache showsrc --only-source "$package" 2>>"$log" | grep -q '^Package:'; then
+    if [[ $codename == bookworm ]] && ! apt_command "$context" apt-cache showsrc --only-source "$package" 2>>"$log" | grep '^Package:' >/dev/null; then
         source_line trixie | sed 's/^deb /deb-src /' >>"$work/sources.list"
         run_apt "$context" update
     fi

@@ -9,7 +9,7 @@ check() {
         $test || echo "status $?"
     done
     # What is valid is written again, of what is not the error is told.
-    for test in test/suites/valid/*/ test/suites/invalid/*/; do
+    [ ! -x build/bin/json_process ] || for test in test/suites/valid/*/ test/suites/invalid/*/; do
         echo "-- $test"
         (cd "$test" && JSON_SORT_KEYS=1 ../../../../build/bin/json_process --strip --env <input 2>&1) || echo "status $?"
     done

@@ -340,7 +340,7 @@ impl Driver {
             command.stdin(stdin(input.as_deref())?);
             let output = command.output().map_err(|error| Error::read(&self.tools.program, error))?;
             if output.status.success() && is_listed {
-                self.compile_listed(isa, source, &codes[isa], &objects[isa], &[])?;
+                drop(self.compile_listed(isa, source, &codes[isa], &objects[isa], &[])?);
             } else if output.status.success() && !source.is_assembly() && !source.is_header() {
                 let compiler = || {
                     let mut command = self.compiler(isa, self.cxx || source.is_cpp());
@@ -378,8 +378,10 @@ impl Driver {
         let mut contents = contents_of(&objects)?;
         let mut file = fat_object::join(&name, &contents, &notes)?;
         let mut alone = Alone::new(&name, &file);
-        if !alone.lacking.is_empty() && !source.is_assembly() {
-            self.compile_kept(source, input.as_deref(), &alone.lacking, &objects)?;
+        if source.is_assembly() {
+            notes.lone = alone.lacking;
+        } else if !alone.lacking.is_empty() {
+            notes.lone = self.compile_kept(source, input.as_deref(), &alone.lacking, &objects)?;
             contents = contents_of(&objects)?;
             file = fat_object::join(&name, &contents, &notes)?;
             alone = Alone::new(&name, &file);
@@ -387,7 +389,6 @@ impl Driver {
         for object in &objects {
             let _ = std::fs::remove_file(object);
         }
-        notes.lone = alone.lacking;
         notes.constants = self.never_written(source, input.as_deref(), alone.differing_statics)?;
         if !notes.lone.is_empty() || !notes.constants.is_empty() {
             file = fat_object::join(&name, &contents, &notes)?;

@@ -74,7 +74,7 @@ impl Driver {
     }
 
     /// Compiles intermediate code whose functions in a list are called as they are declared, and are not copied for a caller. Functions
-    /// in `kept` are there, too, even if all callers have copies.
+    /// in `kept` are there, too, even if all callers have copies: those that the code has, which are the result.
     pub fn compile_listed(
         &self,
         isa: usize,
@@ -82,12 +82,14 @@ impl Driver {
         code: &Path,
         object: &Path,
         kept: &[String],
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
         let text = String::from_utf8_lossy(&read(code)?).into_owned();
         let functions: Vec<_> = find(&text, &self.listed(source)).into_iter().map(|(found, _)| found).collect();
         let is_kept = |definition: &Definition| kept.contains(&definition.name) && !functions.contains(definition);
         let definitions = text.lines().filter_map(|line| line.strip_prefix("define ")).filter_map(definition);
         let all: Vec<Definition> = functions.iter().cloned().chain(definitions.filter(is_kept)).collect();
+        let found = all.iter().filter(|definition| kept.contains(&definition.name));
+        let found = found.map(|definition| definition.name.clone()).collect();
         write(code, keep(&text, &all).as_bytes())?;
         let compiler = || {
             let mut command = self.compiler(isa, self.cxx || source.is_cpp());
@@ -103,18 +105,20 @@ impl Driver {
         command.args(["-w", "-c", "-o"]).arg(object);
         add_code(&mut command);
         sequential::succeeds(&mut command, "compiling pinned functions", isa)?;
-        sequential::fence_stores(isa, object, &compiler, &add_code)
+        sequential::fence_stores(isa, object, &compiler, &add_code)?;
+        Ok(found)
     }
 
     /// Compiles a source once more, for every ISA: functions of which some ISA keeps the address are on all that have them in their source.
+    /// The result is those that others do not have there.
     pub fn compile_kept(
         &self,
         source: &Source,
         input: Option<&Path>,
         kept: &[String],
         objects: &PerIsa<PathBuf>,
-    ) -> Result<()> {
-        isa::at_once(|isa| {
+    ) -> Result<Vec<String>> {
+        let found = isa::at_once(|isa| {
             let code = objects[isa].with_extension(format!("{}.kept.ll", ISAS[isa].name()));
             let mut command = self.compiler(isa, self.cxx || source.is_cpp());
             command.args(UNOPTIMISED).arg("-w").arg("-o").arg(&code);
@@ -122,8 +126,9 @@ impl Driver {
             command.stdin(stdin(input)?);
             sequential::succeeds(&mut command, "compiling functions whose addresses are kept", isa)?;
             self.compile_listed(isa, source, &code, &objects[isa], kept)
-        })
-        .map(drop)
+        })?;
+        let having = |function: &String| found.iter().filter(|names| names.contains(function)).count();
+        Ok(kept.iter().filter(|function| (1..ISAS.len()).contains(&having(function))).cloned().collect())
     }
 
     /// For the linker: static functions in a list, which are prepared to be pinned.

@@ -136,10 +136,12 @@ impl Alone {
                 && !sections.any(|(isa, index)| index.is_some_and(|index| seen.contains(&(isa, Place::Section(index)))))
         };
         let own = linkage.units.list.iter().filter(is_own).filter(|unit| same::differs(linkage, unit));
-        let kept = live::kept(linkage).into_keys().map(|id| linkage.units.get(id));
-        let lacking = kept.filter(|unit| unit.sections.contains(&None));
-        let titles = |unit: &targets::Unit| unit.title().to_owned();
-        Self { lacking: lacking.map(titles).collect(), differing_statics: own.map(titles).collect() }
+        let kept = live::kept(linkage).into_keys();
+        let lacking = kept.filter(|id| linkage.units.get(*id).sections.contains(&None));
+        Self {
+            lacking: lacking.map(|id| pinning::function_name(linkage, id)).collect(),
+            differing_statics: own.map(|unit| unit.title().to_owned()).collect(),
+        }
     }
 }
 

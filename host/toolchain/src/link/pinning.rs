@@ -264,5 +264,6 @@ fn functions_of(linkage: &Linkage, id: UnitId, isa: usize) -> Vec<String> {
 }
 
 pub fn function_name(linkage: &Linkage, id: UnitId) -> String {
-    functions_of(linkage, id, 0).into_iter().next().unwrap_or_else(|| linkage.units.get(id).title().to_owned())
+    let name = (0..ISAS.len()).find_map(|isa| functions_of(linkage, id, isa).into_iter().next());
+    name.unwrap_or_else(|| linkage.units.get(id).title().to_owned())
 }

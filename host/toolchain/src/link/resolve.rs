@@ -212,8 +212,15 @@ impl Loader {
     fn define(&mut self, name: &str, number: usize, module: &Module) -> Result<()> {
         let new = definition(name, number, module);
         let merged = match (self.program.definitions.get(name).copied(), new) {
-            (None | Some(Definition::Module { weak: true, .. }), Definition::Module { weak: false, .. }) => new,
             (None, new) => new,
+            (
+                Some(Definition::Module { modules: weak, weak: true }),
+                Definition::Module { modules: strong, weak: false },
+            )
+            | (
+                Some(Definition::Module { modules: strong, weak: false }),
+                Definition::Module { modules: weak, weak: true },
+            ) => Definition::Module { modules: std::array::from_fn(|isa| strong[isa].or(weak[isa])), weak: false },
             (Some(Definition::Common { size, align }), Definition::Common { size: other, align: other_align }) => {
                 Definition::Common { size: size.max(other), align: align.max(other_align) }
             }

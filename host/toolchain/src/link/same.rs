@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::{
     live::Live,
-    module::{Place, Relocation},
+    module::{Module, Place, Relocation},
+    pinning::function_name,
     targets::{Linkage, Segment, Target, Unit, UnitId},
 };
 use crate::{
@@ -12,25 +13,35 @@ use crate::{
     isa::{ISAS, TARGETS},
 };
 
-/// A function whose address is kept may be called by any ISA, so all must have it, unless its source is without it for some.
+/// A function whose address is kept may be called by any ISA, so all must have it, unless the program is without it for some.
 pub fn check_kept(linkage: &Linkage, live: &Live) -> Vec<String> {
     let mut messages = Vec::new();
     for (id, isa) in &live.kept {
-        let (unit, title) = (linkage.units.get(*id), linkage.units.get(*id).title());
-        let module = &linkage.program.modules[unit.module];
-        // No compiler leaves out what any file may call.
-        let image = &module.images[*isa];
-        let is_strong = image.defined.get(title).is_some_and(|symbol| !image.symbols[*symbol].weak);
-        let is_of_some = is_strong || module.notes.lone.iter().any(|name| name == title);
-        if let Some(other) = unit.sections.iter().position(Option::is_none).filter(|_| !is_of_some) {
-            let (file, one, two) = (&module.name, ISAS[*isa].name(), ISAS[other].name());
+        let unit = linkage.units.get(*id);
+        let Some(other) = unit.sections.iter().position(Option::is_none) else { continue };
+        let name = function_name(linkage, *id);
+        if !is_of_some(linkage, unit, &name, *isa) {
+            let (file, one, two) = (&linkage.program.modules[unit.module].name, ISAS[*isa].name(), ISAS[other].name());
             messages.push(format!(
-                "{file}: {one} keeps the address of {title}, which {two} has only inlined; \
-                 declare {title} with __attribute__((used))"
+                "{file}: {one} keeps the address of {name}, which {two} has only inlined; \
+                 declare {name} with __attribute__((used))"
             ));
         }
     }
     messages
+}
+
+/// Whether no source has a function for the ISAs that a unit lacks; `isa` has it.
+fn is_of_some(linkage: &Linkage, unit: &Unit, name: &str, isa: usize) -> bool {
+    let modules = &linkage.program.modules;
+    let is_lone = |module: &Module| module.notes.lone.iter().any(|lone| lone == name);
+    let Some(symbol) = modules[unit.module].images[isa].defined.get(name) else {
+        return is_lone(&modules[unit.module]);
+    };
+    // No compiler leaves out what any file may call, but for inline functions. Another file may have those, or other ones of this name.
+    let is_strong = !modules[unit.module].images[isa].symbols[*symbol].weak;
+    let lacking = (0..ISAS.len()).filter(|isa| unit.sections[*isa].is_none());
+    (is_strong || modules.iter().any(is_lone)) && lacking.into_iter().all(|isa| linkage.by_name(name, isa).is_none())
 }
 
 /// Each function and datum that other files see begins at the same place of its section on all ISAs.

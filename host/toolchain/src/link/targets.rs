@@ -319,7 +319,7 @@ impl Linkage {
         if self.is_linker_symbol(&symbol.name) {
             return Ok(Target::Linker(symbol.name.clone()));
         }
-        if symbol.weak {
+        if symbol.weak && symbol.place == Place::Undefined {
             return Ok(Target::Missing);
         }
         Err(self.undefined(&symbol.name, isa))

@@ -565,7 +565,7 @@ fn functions_whose_address_only_some_isas_keep_can_be_linked() {
 #define OWN own_plain
 #endif
 static int OWN(int x) { return 2 * x; }
-static int thrice(int x) { return 3 * x; }
+static __attribute__((cold)) int thrice(int x) { return 3 * x; }
 static __attribute__((noinline)) int call(int (*f)(int), int x) { return f(x) + 1; }
 int seen(int x);
 #ifndef __riscv
@@ -605,6 +605,23 @@ int seen(int x) { some = 0; return x + 5; }
         assert_eq!(folder.cc(&format!("{level} -c %a.c -o %a.o")).unwrap(), 0);
         assert_eq!(folder.cc("%a.o %b.c -o %a").unwrap(), 0, "{level}");
     }
+}
+
+#[test]
+fn a_weak_function_serves_where_there_is_no_strong_one() {
+    let folder = Folder::new();
+    folder.write("a.c", "#ifdef __x86_64__\nint f(void) { return 1; }\n#endif\n");
+    folder.write("b.c", "__attribute__((weak)) int f(void) { return 2; }\nint g(void) { return f(); }\n");
+    folder.write("c.c", "int f(void), g(void);\nint main(void) { return 10 * f() + g(); }\n");
+    for order in ["%a.c %b.c %c.c", "%b.c %a.c %c.c"] {
+        assert_eq!(folder.cc(&format!("{order} -o %a --emit-isa riscv64 %r")).unwrap(), 0, "{order}");
+        let status = Command::new(folder.path("a")).status().unwrap();
+        assert_eq!(status.code(), Some(11), "{order}");
+    }
+    // Nobody may keep its address, which would be another on each.
+    folder.write("d.c", "int f(void);\nint (*volatile kept)(void);\nint main(void) { kept = f; return kept(); }\n");
+    let error = folder.cc("%a.c %b.c %d.c -o %a").unwrap_err();
+    assert!(error.message.contains("keeps the address of f"), "{error}");
 }
 
 #[test]

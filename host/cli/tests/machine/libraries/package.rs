@@ -1,7 +1,7 @@
 //! A package: its recipe, what is built of it, and images, each with programs that are linked with other pins.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -135,7 +135,7 @@ impl Tree {
     /// A script that runs the package's tests in a copy of a folder.
     fn script(&self, name: &str, folder: &str, to: &Path) -> Result<Script, String> {
         let recipe = fs::read_to_string(&self.recipe).map_err(text)?;
-        fs::write(to, format!("{recipe}\ncp -R {folder} tree && cd tree && check\n")).map_err(text)?;
+        fs::write(to, format!("{recipe}\ncp -R '{folder}' tree && cd tree && check\n")).map_err(text)?;
         Ok(Script::new(name, to.to_owned()))
     }
 }
@@ -190,6 +190,8 @@ impl Profile {
     fn names(&self) -> Result<BTreeMap<String, String>, String> {
         let symbols = "find . -name '*.o' -print0 | xargs -0 nm --print-file-name --defined-only";
         let symbols = run(&mut self.tree.shell(symbols))?;
+        let sources = run(&mut self.tree.shell("find . -name '*.c' -o -name '*.cc' -o -name '*.cpp' | sed 's|.*/||'"))?;
+        let sources: BTreeSet<&str> = sources.lines().collect();
         let mut names: BTreeMap<String, Option<String>> = BTreeMap::new();
         for line in symbols.lines() {
             let Some((object, symbol)) = line.split_once(".o:") else { continue };
@@ -198,7 +200,10 @@ impl Profile {
             match kind {
                 "T" | "W" => drop(names.insert(function.to_owned(), Some(function.to_owned()))),
                 "t" => {
-                    let source = if file.ends_with(".c") { file.into_owned() } else { format!("{file}.c") };
+                    // CMake's objects have their sources' whole names, automake's may begin with the program's.
+                    let own = file.rsplit_once('-').map_or(&*file, |(_, own)| own);
+                    let sought = [file.clone().into_owned(), format!("{file}.c"), format!("{own}.c")];
+                    let Some(source) = sought.iter().find(|name| sources.contains(name.as_str())) else { continue };
                     let name = format!("{source}:{function}");
                     let known = names.entry(function.to_owned()).or_insert_with(|| Some(name.clone()));
                     if known.as_ref().is_some_and(|known| known.contains(':') && *known != name) {
