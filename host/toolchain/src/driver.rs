@@ -382,6 +382,7 @@ impl Driver {
             notes.lone = alone.lacking;
         } else if !alone.lacking.is_empty() {
             notes.lone = self.compile_kept(source, input.as_deref(), &alone.lacking, &objects)?;
+            notes.typed = !self.arguments.has_full_debug();
             contents = contents_of(&objects)?;
             file = fat_object::join(&name, &contents, &notes)?;
             alone = Alone::new(&name, &file);

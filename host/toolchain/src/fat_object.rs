@@ -30,6 +30,9 @@ const TYPES: &str = ".motet.types";
 /// Where the names of functions are that the source has for some ISAs only, each in a line.
 const LONE: &str = ".motet.lone";
 
+/// There if the debugger's sections of all ISAs are only for the types of functions.
+const TYPED: &str = ".motet.typed";
+
 /// What the linker is told of a source.
 #[derive(Default)]
 pub struct Notes {
@@ -39,6 +42,8 @@ pub struct Notes {
     pub constants: Vec<String>,
     /// Functions whose addresses are kept, and that the source has for some ISAs only.
     pub lone: Vec<String>,
+    /// The debugger's sections of all ISAs are for the types of functions, not for the user.
+    pub typed: bool,
     /// What differs between ISAs.
     pub differing: Differing,
 }
@@ -71,6 +76,7 @@ pub fn join(name: &str, objects: &PerIsa<Vec<u8>>, notes: &Notes) -> Result<Vec<
         (MENTIONS, mentions::to_section(&notes.mentions)),
         (CONSTANTS, notes.constants.join("\n").into_bytes()),
         (LONE, notes.lone.join("\n").into_bytes()),
+        (TYPED, if notes.typed { vec![1] } else { Vec::new() }),
         (TYPES, differing::to_section(&notes.differing)),
     ];
     let notes = notes.into_iter().filter(|(_, contents)| !contents.is_empty());
@@ -159,6 +165,7 @@ pub fn notes(file: &[u8]) -> Notes {
         mentions: mentions::of_section(section(MENTIONS)),
         constants: lines(CONSTANTS),
         lone: lines(LONE),
+        typed: !section(TYPED).is_empty(),
         differing: differing::of_section(section(TYPES)),
     }
 }

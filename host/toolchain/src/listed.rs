@@ -121,7 +121,7 @@ impl Driver {
         let found = isa::at_once(|isa| {
             let code = objects[isa].with_extension(format!("{}.kept.ll", ISAS[isa].name()));
             let mut command = self.compiler(isa, self.cxx || source.is_cpp());
-            command.args(UNOPTIMISED).arg("-w").arg("-o").arg(&code);
+            command.args(UNOPTIMISED).args(["-w", "-g", "-o"]).arg(&code);
             add_source(&mut command, source);
             command.stdin(stdin(input)?);
             sequential::succeeds(&mut command, "compiling functions whose addresses are kept", isa)?;

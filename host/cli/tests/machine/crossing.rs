@@ -53,12 +53,13 @@ const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
 pub fn trials(wanted: &Wanted) -> Vec<Trial> {
-    let tests: [(&str, Test); 16] = [
+    let tests: [(&str, Test); 17] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::a_jump_to_a_function_that_has_returned_ends_the_process", lost),
         ("crossing::a_thread_pointer_that_is_no_address_ends_the_process", thread_pointers),
         ("crossing::without_an_island_the_local_build_runs", local_builds),
         ("crossing::strict_pins_need_an_island", strict),
+        ("crossing::a_function_that_one_instruction_set_alone_has_is_called_from_all", own_functions),
         ("crossing::a_program_starts_on_an_instruction_set_that_the_machine_has", without_primary),
         ("crossing::on_starts_a_program_where_it_says", started_by_on),
         ("crossing::calls_go_both_ways_by_flicks_protocol", by_flicks_protocol),
@@ -294,6 +295,14 @@ fn local_builds() -> Result<(), String> {
     let counts = |pages| format!("from to calls\npages_run_locally {pages}\ncalls_run_locally 0\n");
     let wanted = format!("main 0\narm 0\nriscv 0\nx86 0\n{0}{0}", counts(2));
     ended.expect_code(0)?.expect_output(&wanted).map(drop)
+}
+
+fn own_functions() -> Result<(), String> {
+    for level in LEVELS {
+        let ended = compiled("own", &[level])?.run("own", None);
+        ended.expect_code(0)?.expect_output("100.25 100.5 100.75\n201.25 201.5 201.75\n302.25 302.5 302.75\n")?;
+    }
+    Ok(())
 }
 
 fn strict() -> Result<(), String> {

@@ -34,7 +34,7 @@ const CALLS_MAX: u64 = 12_000;
 const BOOT_BYTES_MAX: u64 = 300 << 20;
 
 /// Packages that are built in less than a minute; Go's test of random pins is one of these, too.
-const QUICK: [&str; 7] = ["zlib", "lua", "sqlite", "go", "bzip2", "libyaml", "mujs"];
+const QUICK: [&str; 8] = ["zlib", "lua", "sqlite", "go", "bzip2", "libyaml", "mujs", "xxhash"];
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {

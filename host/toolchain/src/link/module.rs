@@ -147,8 +147,9 @@ impl Module {
         let mut images: PerIsa<Image> = images.try_into().unwrap_or_else(|_| unreachable!("one for each ISA"));
         unify_thread_variables(&mut images);
         let has_debug = |image: &Image| image.sections.iter().any(|section| section.kind == Kind::Debug);
-        let is_debug_wanted = images.iter().all(has_debug);
-        Ok(Self { name, images, notes: fat_object::notes(file), is_debug_wanted, is_runtime: false })
+        let notes = fat_object::notes(file);
+        let is_debug_wanted = images.iter().all(has_debug) && !notes.typed;
+        Ok(Self { name, images, notes, is_debug_wanted, is_runtime: false })
     }
 }
 

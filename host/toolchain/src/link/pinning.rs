@@ -7,7 +7,9 @@ use motet_layout::IslandId;
 use wildmatch::WildMatch;
 
 use super::{
+    live::Live,
     module::{Place, is_array},
+    signature,
     targets::{Linkage, Segment, Target, UnitId},
 };
 use crate::{
@@ -115,6 +117,24 @@ pub fn find_pins(
         check_pin(linkage, *id)?;
     }
     Ok(found)
+}
+
+/// Functions whose addresses are kept and that one ISA alone has: where functions are pinned, another ISA may be given such an address, and
+/// its call goes there. Those that calls cannot reach have an instruction that traps in their place.
+pub fn add_lone(linkage: &Linkage, live: &Live, pins: &mut BTreeMap<UnitId, Wish>) {
+    if pins.is_empty() {
+        return;
+    }
+    for id in live.kept.keys() {
+        let unit = linkage.units.get(*id);
+        let mut having = (0..ISAS.len()).filter(|isa| unit.sections[*isa].is_some());
+        let (Some(isa), None) = (having.next(), having.next()) else { continue };
+        let is_alone = functions_of(linkage, *id, isa).len() == 1;
+        let module = &linkage.program.modules[unit.module];
+        if is_alone && signature::of_function(module, &function_name(linkage, *id)).is_ok() {
+            pins.entry(*id).or_insert(Wish { isa, strict: true });
+        }
+    }
 }
 
 fn add_listed(linkage: &Linkage, found: &mut BTreeMap<UnitId, Wish>, id: UnitId, pin: &Pin) -> Result<()> {

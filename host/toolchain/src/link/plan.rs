@@ -6,7 +6,7 @@ use motet_abi::fat::{Near, Signature};
 
 use super::{
     live::{self, Live},
-    pinning::{Pin, Wish, find_near, find_pins, function_name},
+    pinning::{Pin, Wish, add_lone, find_near, find_pins, function_name},
     pool::PieceId,
     reached,
     resolve::Definition,
@@ -99,7 +99,8 @@ pub fn plan(
 ) -> Result<Plan> {
     let live = live::find(&linkage, roots, pins)?;
     let mut warnings = Vec::new();
-    let pin_of = find_pins(&linkage, &live.units, pins, &mut warnings)?;
+    let mut pin_of = find_pins(&linkage, &live.units, pins, &mut warnings)?;
+    add_lone(&linkage, &live, &mut pin_of);
     let near = find_near(&linkage, &live.units)?;
     let mut problems = same::check_kept(&linkage, &live);
     problems.extend(same::check_offsets(&linkage, &live));
