@@ -110,6 +110,9 @@ impl fmt::Display for BadNote {
 pub struct Header {
     /// The file's own ISA.
     pub primary: Isa,
+    /// A thread's calls to other ISAs go on below the caller's frames, where the machine's islands cache each other's memory. Otherwise it has a
+    /// stack for each ISA.
+    pub one_stack: bool,
     /// Entries that follow.
     pub pins: u32,
     /// Bytes of names that follow those.
@@ -121,6 +124,8 @@ pub struct Header {
 impl Header {
     /// Bytes in the file.
     pub const SIZE: usize = 16 + 8 * ISAS;
+    /// Beside the ISA's code.
+    const ONE_STACK: u32 = 1 << 31;
 
     /// Reads it.
     ///
@@ -131,12 +136,13 @@ impl Header {
         if version != VERSION {
             return Err(BadNote::Version(version));
         }
-        let (code, pins) = (u32_at(bytes, 4), u32_at(bytes, 8));
+        let (code, pins) = (u32_at(bytes, 4) & !Self::ONE_STACK, u32_at(bytes, 8));
         if pins > PINS_MAX {
             return Err(BadNote::TooManyPins(pins));
         }
         Ok(Self {
             primary: Isa::from_raw(code).ok_or(BadNote::Isa(code))?,
+            one_stack: u32_at(bytes, 4) & Self::ONE_STACK != 0,
             pins,
             names_len: u32_at(bytes, 12),
             thread_pointer_bias: core::array::from_fn(|isa| u64_at(bytes, 16 + 8 * isa)),
@@ -146,7 +152,8 @@ impl Header {
     /// As it is in a file: what [`Header::parse`] reads.
     pub fn bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
-        for (index, word) in [VERSION, self.primary as u32, self.pins, self.names_len].into_iter().enumerate() {
+        let primary = self.primary as u32 | if self.one_stack { Self::ONE_STACK } else { 0 };
+        for (index, word) in [VERSION, primary, self.pins, self.names_len].into_iter().enumerate() {
             put_u32(&mut bytes, 4 * index, word);
         }
         for (index, bias) in self.thread_pointer_bias.into_iter().enumerate() {
@@ -440,7 +447,9 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let header = Header { primary: Isa::RiscV64, pins: 3, names_len: 17, thread_pointer_bias: [0, 5, u64::MAX, 1] };
+        let bias = [0, 5, u64::MAX, 1];
+        let header =
+            Header { primary: Isa::RiscV64, one_stack: true, pins: 3, names_len: 17, thread_pointer_bias: bias };
         assert_eq!(Header::parse(&header.bytes()), Ok(header));
         let signature = Signature { words: 0x1234_5671, floats: 0x1b, result: 0xb6 };
         for (signature, strict) in [(signature, false), (signature, true), (Signature::UNKNOWN, true)] {

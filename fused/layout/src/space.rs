@@ -74,7 +74,8 @@ pool_struct! {
         544 pub thread_pointer_bias: [Cell64; 4],
         /// Bit n: it has text for the ISA with code n.
         576 pub texts: Cell32,
-        580 _pad0: Cell32,
+        /// 1: calls to other ISAs go on below the caller's frames; 0: a thread has a stack for each ISA.
+        580 pub one_stack: Cell32,
         /// Calls of pinned functions that ran on the caller's ISA, because their own islands were busy.
         584 pub local_calls: AtomicU64,
         592 _pad1: [Cell64; 6],

@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// In the order in which they run.
-const EXPERIMENTS: [&str; 9] =
-    ["boot", "flick", "ftm", "hthreads", "ker-one", "quantum", "sensitivity", "sim-accuracy", "sim-speed"];
+const EXPERIMENTS: [&str; 10] =
+    ["boot", "compile", "flick", "ftm", "hthreads", "ker-one", "quantum", "sensitivity", "sim-accuracy", "sim-speed"];
 
 const EXAMPLES: &str = "\
 Examples:

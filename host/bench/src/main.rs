@@ -7,6 +7,7 @@
 mod all;
 mod bomb;
 mod boot;
+mod compile;
 mod counts;
 mod figures;
 mod flick;
@@ -48,6 +49,8 @@ enum Experiment {
     All(all::Options),
     /// Boot time, what system calls cost on each instruction set beside Linux, and pipes between islands
     Boot(boot::Options),
+    /// How long `motet cc` takes for packages, beside the host's compiler
+    Compile(compile::Options),
     /// Calls across instruction sets, beside Flick: null calls, pointer chasing, breadth-first search
     Flick(flick::Options),
     /// Threads that go to cores with vectors, beside Fast Thread Migration and Linux
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.experiment {
         Experiment::All(options) => all::run(&options),
         Experiment::Boot(options) => boot::run(&options),
+        Experiment::Compile(options) => compile::run(&options),
         Experiment::Flick(options) => flick::run(&options),
         Experiment::Ftm(options) => ftm::run(&options),
         Experiment::Hthreads(options) => hthreads::run(&options),

@@ -50,7 +50,7 @@ pub fn read_note(note: &[u8]) -> Option<(Header, Vec<(String, Pin)>)> {
 }
 
 /// The note, to be aligned to eight bytes. `pins` are in the order of their addresses.
-pub fn note(primary: Isa, pins: &[PinEntry<'_>]) -> Vec<u8> {
+pub fn note(primary: Isa, one_stack: bool, pins: &[PinEntry<'_>]) -> Vec<u8> {
     let mut names = String::new();
     let mut entries = Vec::new();
     for pin in pins {
@@ -60,7 +60,7 @@ pub fn note(primary: Isa, pins: &[PinEntry<'_>]) -> Vec<u8> {
         names.push_str(pin.name);
     }
     let (count, names_len) = (pins.len() as u32, names.len() as u32);
-    let header = Header { primary, pins: count, names_len, thread_pointer_bias: THREAD_POINTER_BIAS };
+    let header = Header { primary, one_stack, pins: count, names_len, thread_pointer_bias: THREAD_POINTER_BIAS };
     let mut description = header.bytes().to_vec();
     description.extend(entries);
     description.extend(names.as_bytes());

@@ -24,6 +24,8 @@ usage: motet ld [OPTION...] FILE...
   -Map FILE             writes what lies where, and out of which file
   --wrap SYMBOL, --defsym SYMBOL=EXPRESSION, -z stack-size=BYTES
                         as GNU's linker
+  -z one-stack          calls to other instruction sets go on below the caller's
+                        frames: for programs that look at their stack
 
   motet ld a.o b.o -lm -o app
   motet ld --pins pins.toml -Map app.map a.o -o app
@@ -101,6 +103,7 @@ pub fn note_keyword(wishes: &mut Wishes, keyword: &str) -> Result<()> {
         let message = || Error::usage(format!("motet cc: -Wl,-z,{keyword}: expected a number of bytes"));
         wishes.stack_bytes = number(size).ok_or_else(message)?;
     }
+    wishes.one_stack |= keyword == "one-stack";
     Ok(())
 }
 

@@ -53,12 +53,13 @@ const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
 /// All of them.
 pub fn trials(wanted: &Wanted) -> Vec<Trial> {
-    let tests: [(&str, Test); 17] = [
+    let tests: [(&str, Test); 18] = [
         ("crossing::functions_run_where_they_are_pinned", places),
         ("crossing::a_jump_to_a_function_that_has_returned_ends_the_process", lost),
         ("crossing::a_thread_pointer_that_is_no_address_ends_the_process", thread_pointers),
         ("crossing::without_an_island_the_local_build_runs", local_builds),
         ("crossing::strict_pins_need_an_island", strict),
+        ("crossing::a_program_that_looks_at_its_stack_has_one", one_stack),
         ("crossing::a_function_that_one_instruction_set_alone_has_is_called_from_all", own_functions),
         ("crossing::a_program_starts_on_an_instruction_set_that_the_machine_has", without_primary),
         ("crossing::on_starts_a_program_where_it_says", started_by_on),
@@ -295,6 +296,16 @@ fn local_builds() -> Result<(), String> {
     let counts = |pages| format!("from to calls\npages_run_locally {pages}\ncalls_run_locally 0\n");
     let wanted = format!("main 0\narm 0\nriscv 0\nx86 0\n{0}{0}", counts(2));
     ended.expect_code(0)?.expect_output(&wanted).map(drop)
+}
+
+fn one_stack() -> Result<(), String> {
+    let found = "1\n".repeat(9) + "deep\n";
+    for level in LEVELS {
+        compiled("depth", &[level, "-Wl,-z,one-stack"])?.run("depth", None).expect_code(0)?.expect_output(&found)?;
+    }
+    // Otherwise it has several.
+    let ended = compiled("depth", &["-O1"])?.run("depth", None);
+    if ended.output.contains("-1\n") { Ok(()) } else { Err(ended.describe()) }
 }
 
 fn own_functions() -> Result<(), String> {

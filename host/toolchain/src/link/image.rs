@@ -103,6 +103,8 @@ pub struct Image<'a> {
     pub strip: bool,
     /// The size of a thread's stack that the C library reads there; 0 for its own choice.
     pub stack_bytes: u64,
+    /// A thread's calls to other ISAs go on below the caller's frames.
+    pub one_stack: bool,
 }
 
 struct Part {
@@ -261,7 +263,7 @@ impl Writer<'_> {
                 strict: pin.strict,
             })
             .collect();
-        format::note(ISAS[self.image.primary], &pins)
+        format::note(ISAS[self.image.primary], self.image.one_stack, &pins)
     }
 
     fn other_texts(&mut self) {

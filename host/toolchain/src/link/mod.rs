@@ -59,6 +59,8 @@ pub struct Wishes {
     pub map: Option<PathBuf>,
     /// `-z stack-size=BYTES`: of new threads, if it is more than the C library's own choice.
     pub stack_bytes: u64,
+    /// `-z one-stack`: a thread's calls to other ISAs go on below the caller's frames, instead of on a stack for each ISA.
+    pub one_stack: bool,
 }
 
 /// `--defsym NAME=BASE+VALUE`.
@@ -183,6 +185,7 @@ pub fn link(tools: &Tools, options: &Options) -> Result<()> {
             entry,
             strip: options.strip,
             stack_bytes: options.wishes.stack_bytes,
+            one_stack: options.wishes.one_stack,
         };
         write_executable(path, &image::write(&image))?;
     }

@@ -2,7 +2,10 @@
 
 use core::cell::{Cell, RefCell};
 
-use motet_abi::{convention::Arguments, fat::Signature};
+use motet_abi::{
+    convention::Arguments,
+    fat::{Pin, Signature},
+};
 use motet_hal::{Machine, Trap};
 use motet_layout::{CROSSING_FLICK, CoreId, FatProgram, ISLANDS_MAX, Isa, IslandId, Pool, PoolAddr, ThreadRecord};
 use motet_protocol::{cores::is_dead, direct::Reach, dma, run_queue::Wake};
@@ -436,8 +439,18 @@ pub struct Pinned {
     pub strict: bool,
     /// What it takes and gives.
     pub signature: Signature,
+    /// It goes on below its caller's frames.
+    pub one_stack: bool,
     /// The program that it belongs to.
     pub program: &'static FatProgram,
+}
+
+impl Pinned {
+    /// What a program's note says of a pin.
+    pub fn new(pin: &Pin, program: &'static FatProgram) -> Self {
+        let one_stack = program.one_stack.get() != 0;
+        Self { isa: pin.isa, strict: pin.strict, signature: pin.signature, one_stack, program }
+    }
 }
 
 /// Functions found to be pinned to other ISAs, by address and the epoch of the address space.

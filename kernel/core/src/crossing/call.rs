@@ -169,8 +169,9 @@ pub fn make<M: Machine>(
     mut request: Request,
     arguments: &Arguments,
 ) -> Result<Fetch, Errno> {
-    // A function of the caller's ISA goes on below the caller, as if it had been called without a crossing.
-    let is_same_stack = request.isa == M::ISA;
+    // A function of the caller's ISA goes on below the caller, as if it had been called without a crossing; others may, too.
+    let has_one_stack = request.program.is_some_and(|program| program.one_stack.get() != 0);
+    let is_same_stack = request.isa == M::ISA || has_one_stack;
     request.stack =
         if is_same_stack { request.sp } else { stack::of(cpu, thread, space, request.isa, target.island())? };
     let record = spare_record(cpu, thread).or_else(|| new_record(cpu, thread)).ok_or(Errno::ENOMEM)?;

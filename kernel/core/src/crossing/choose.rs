@@ -84,7 +84,7 @@ impl Fetched {
             }
             return Err(self.end(cpu, format_args!("it jumps into the middle of code for {}", isa.name())));
         };
-        let pin = Pinned { isa, strict: pin.strict, signature: pin.signature, program: self.program };
+        let pin = Pinned::new(&pin, self.program);
         pins.put(function, epoch, pin);
         Ok(pin)
     }

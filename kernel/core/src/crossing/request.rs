@@ -96,7 +96,7 @@ impl Request {
         let (pc, sp) = convention::return_point(M::ISA, frame, read).ok_or(Errno::EFAULT)?;
         let first = convention::word_in_register(M::ISA, frame, 0);
         let (isa, program) = (pin.isa, Some(pin.program));
-        let stack = stack::top(thread, isa);
+        let stack = if pin.one_stack { sp } else { stack::top(thread, isa) };
         Ok(Self { function, signature, isa, first, pc, sp, stack, program, is_local: false, by_system_call: false })
     }
 

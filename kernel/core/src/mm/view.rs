@@ -133,6 +133,7 @@ pub fn copy_program<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &Spac
     to.pins.set(from.pins.get());
     to.names_len.set(from.names_len.get());
     to.texts.set(from.texts.get());
+    to.one_stack.set(from.one_stack.get());
     for (to, from) in to.thread_pointer_bias.iter().zip(&from.thread_pointer_bias) {
         to.set(from.get());
     }

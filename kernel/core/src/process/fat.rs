@@ -219,6 +219,8 @@ impl Fat {
         program.pins_at.set(self.pins_at);
         program.pins.set(self.header.pins);
         program.names_len.set(self.header.names_len);
+        // Over links, each core needs its stack near.
+        program.one_stack.set(u32::from(self.header.one_stack && !cpu.crossing.reach().is_noncoherent()));
         let has = |isa: usize| u32::from(self.texts[isa].is_some()) << (isa + 1);
         program.texts.set((0..ISAS).map(has).sum());
         for (slot, &bias) in program.thread_pointer_bias.iter().zip(&self.header.thread_pointer_bias) {

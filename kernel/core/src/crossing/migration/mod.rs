@@ -37,7 +37,7 @@ fn pinned<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, function: u64) 
     let program = cpu.object::<FatProgram>(space.fat.get())?;
     let isa = mm::pin_at(cpu, space, function)?;
     let pin = fat::pin_of(cpu, program, function).filter(|pin| pin.isa == isa)?;
-    let pin = Pinned { isa, strict: pin.strict, signature: pin.signature, program };
+    let pin = Pinned::new(&pin, program);
     cpu.crossing.migration_pins().put(function, epoch, pin);
     Some(pin)
 }

@@ -1,0 +1,120 @@
+//! `motet bench compile`: how long `motet cc` takes for packages beside the host's compiler, which makes a third of the code.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use clap::Args;
+use motet_error::{Error, ErrorKind, Result};
+
+use crate::{
+    project::{Project, file_error},
+    report::{Collected, Measurement, median},
+};
+
+/// Options of `motet bench compile`.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Write the measurements to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Once instead of three times
+    #[arg(long)]
+    quick: bool,
+}
+
+/// A package, and how a shell builds it in its folder with `$CC`, `$AR` and `$RANLIB`.
+struct Package {
+    name: &'static str,
+    build: &'static str,
+}
+
+const PACKAGES: [Package; 3] = [
+    Package {
+        name: "bzip2",
+        build: r#"make -s -j2 CC="$CC" AR="$AR" RANLIB="$RANLIB" CFLAGS="-O2 -w -D_FILE_OFFSET_BITS=64" bzip2"#,
+    },
+    Package { name: "lz4", build: r#"make -s -j2 -C programs CC="$CC" CFLAGS="-O2 -w" lz4"# },
+    Package { name: "sqlite", build: r#""$CC" -O2 -w -c build/sqlite3.c -o sqlite3.o"# },
+];
+const ROUNDS: usize = 3;
+/// Times as long as the host's compiler, at most.
+const OVER_GCC: f64 = 2.0;
+
+/// Runs the experiment.
+///
+/// # Errors
+/// A part failed, or the JSON file cannot be written.
+pub fn run(options: &Options) -> Result<()> {
+    let project = Project::find()?;
+    let rounds = if options.quick { 1 } else { ROUNDS };
+    let mut collected = Collected::default();
+    for package in &PACKAGES {
+        collected.add(measure(&project, package, rounds));
+    }
+    collected.finish(options.json.as_deref())
+}
+
+/// Builds a package with both compilers in turns, so that whatever else the host does meets both.
+fn measure(project: &Project, package: &Package, rounds: usize) -> Result<Vec<Measurement>> {
+    let name = package.name;
+    let sources = fetched(project, name)?;
+    let folder = project.scratch(&format!("compile-{name}"))?;
+    let bin = output(Command::new(project.motet()).args(["cc", "--print-bin-dir"]))?;
+    let tool = |name: &str| format!("{}/{name}", bin.trim());
+    let motet = [("CC", tool("motet-cc")), ("AR", tool("motet-ar")), ("RANLIB", tool("motet-ranlib"))];
+    let host = [("CC", "gcc".to_owned()), ("AR", "ar".to_owned()), ("RANLIB", "ranlib".to_owned())];
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        eprintln!("motet: compiling {name}, {} of {rounds}", round + 1);
+        ours.push(seconds(package, &sources, &folder.join(format!("motet-{round}")), &motet)?);
+        theirs.push(seconds(package, &sources, &folder.join(format!("gcc-{round}")), &host)?);
+    }
+    let (ours, theirs) = (median(&ours), median(&theirs));
+    let measurement = |metric: String, value, unit, reference, target| Measurement {
+        metric,
+        value,
+        unit,
+        machine: "the host".into(),
+        reference,
+        target,
+        source: format!("motet cc for three instruction sets; gcc for the host's, in the same run ({rounds} in turns)"),
+    };
+    Ok(vec![
+        measurement(format!("compile_{name}_s"), ours, "s", Some(theirs), None),
+        measurement(format!("compile_{name}_over_gcc"), ours / theirs, "ratio", None, Some(OVER_GCC)),
+    ])
+}
+
+/// How long a build takes in a fresh copy of the sources.
+fn seconds(package: &Package, sources: &Path, folder: &Path, variables: &[(&str, String)]) -> Result<f64> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).map_err(file_error(folder))?;
+    }
+    output(Command::new("cp").arg("-a").arg(sources).arg(folder))?;
+    let mut build = Command::new("sh");
+    build.args(["-c", package.build]).current_dir(folder);
+    build.envs(variables.iter().map(|(name, value)| (*name, value)));
+    let start = Instant::now();
+    output(&mut build)?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// The sources of a package, fetched if they are not there.
+fn fetched(project: &Project, name: &str) -> Result<PathBuf> {
+    let all = project.target.join("sources");
+    output(Command::new(project.root.join("scripts/setup.sh")).arg("--libraries").arg(&all).arg(name))?;
+    Ok(all.join(name))
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |error| Error::new(ErrorKind::Software, format!("{program}: {error}"));
+    let ended = command.stdin(Stdio::null()).output().map_err(|error| failed(error.to_string()))?;
+    if !ended.status.success() {
+        return Err(failed(String::from_utf8_lossy(&ended.stderr).into_owned()));
+    }
+    Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+}
