@@ -58,6 +58,9 @@ docs/toolchain.md has the limits. What the compiler itself takes: https://releas
 
 /// Intermediate code as the source has it.
 pub const UNOPTIMISED: [&str; 4] = ["-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes"];
+/// Of debugging information only types are wanted: no time is spent on where variables are (LLVM's pass "Live DEBUG_VALUE analysis").
+const NO_LOCATIONS: [&str; 4] =
+    ["-mllvm", "-livedebugvalues-input-bb-limit=0", "-mllvm", "-livedebugvalues-input-dbg-value-limit=0"];
 /// Libraries that are part of the C library.
 const PARTS_OF_LIBC: &[&str] =
     &["c", "m", "pthread", "rt", "dl", "crypt", "util", "xnet", "resolv", "gcc", "gcc_s", "gcc_eh", "atomic"];
@@ -470,7 +473,7 @@ impl Driver {
             command.arg("-mllvm").arg(format!("-force-attribute={}:noinline", pin.function));
         }
         if isa == TYPED && self.arguments.mode != Mode::Text && !self.arguments.has_full_debug() {
-            command.arg("-g");
+            command.arg("-g").args(NO_LOCATIONS);
         }
         if isa == TYPED {
             // Classes that functions take by value are defined there, not only declared.

@@ -55,7 +55,9 @@ impl Driver {
         if !own.chain(input).any(asks) {
             return Ok(Differing::default());
         }
-        let Some(objects) = self.once_more(source, input, &differing::FLAGS)? else {
+        let quick = self.once_more(source, input, &differing::QUICK_FLAGS)?;
+        let whole = || self.once_more(source, input, &differing::FLAGS);
+        let Some(objects) = quick.map_or_else(whole, |objects| Ok(Some(objects)))? else {
             return Ok(Differing::default());
         };
         let name = source.path.display().to_string();
