@@ -1,5 +1,5 @@
 # GoogleTest, with programs of its suite.
-tests="gtest_unittest gtest_pred_impl_unittest gtest-message-test gtest-typed-test_test gtest_environment_test"
+tests="gtest_pred_impl_unittest googletest-listener-test googletest-filepath-test gtest-typed-test_test gtest_environment_test"
 build() {
     cmake -S . -B build -Dgtest_build_tests=ON
     make -C build -j2 $tests
