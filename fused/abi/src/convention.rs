@@ -275,6 +275,14 @@ pub fn arguments_on_stack(isa: Isa, stack: u64, signature: &Signature, arguments
     (StackWords { at, sp_at_return: at, words: words_on_stack(None, words) }, stack.wrapping_sub(len))
 }
 
+/// The registers that the caller in `frame`, of `isa`, keeps over a call, as words of its stack below `sp`.
+pub fn kept_on_stack(isa: Isa, frame: &UserFrame, sp: u64) -> StackWords {
+    let kept = convention(isa).kept;
+    let at = arguments_at(sp, 8 * kept.len() as u64);
+    let words = words_on_stack(None, kept.iter().map(|&register| reg(frame, register)));
+    StackWords { at, sp_at_return: at, words }
+}
+
 /// Where arguments of so many bytes lie on a stack: aligned, and the return address below them.
 #[inline(always)]
 const fn arguments_at(stack: u64, len: u64) -> u64 {

@@ -129,8 +129,11 @@ fn a_caller_gets_back_what_its_convention_preserves() {
                 10,
             ),
         };
+        let shown = convention::kept_on_stack(isa, &caller, 0x7008);
+        assert!(shown.at + 8 * shown.words().len() as u64 <= 0x7008 - 128, "the caller's red zone stays");
         for &reg in kept {
             assert_eq!(after.regs[reg].get(), reg as u64 + 100, "{isa:?} register {reg}");
+            assert!(shown.words().contains(&(reg as u64 + 100)), "{isa:?} register {reg}");
         }
         for &word in floats {
             assert_eq!(after.ext[word].get(), word as u64 + 1000, "{isa:?} float {word}");

@@ -1,5 +1,5 @@
 /* A program that looks at its stack, as interpreters and garbage collectors do: deeper frames have lower addresses, on all instruction sets, and
- * all lie between the newest and the oldest. Linked with -z one-stack. */
+ * all lie between the newest and the oldest, and so do words that callers keep in registers. Linked with -z one-stack. */
 #include "crossing.h"
 
 static const char *oldest;
@@ -44,11 +44,42 @@ static __attribute__((noinline)) long descend(int left, unsigned long hidden) {
     }
 }
 
+/* Finds a word of which only the complement is here. */
+#define FIND(isa, name)                                                                                                \
+    MOTET_ON(isa) static long name(unsigned long complement) {                                                         \
+        volatile unsigned long here = 0;                                                                               \
+        if (oldest - (const char *)&here > 1 << 20)                                                                    \
+            return -1;                                                                                                 \
+        for (const volatile unsigned long *at = &here; (const char *)at < oldest; at++) {                              \
+            if (~*at == complement)                                                                                    \
+                return 1;                                                                                              \
+        }                                                                                                              \
+        return 0;                                                                                                      \
+    }
+
+/* Keeps the word over the call, in a register if it can. */
+#define KEEP(isa, name, find)                                                                                          \
+    MOTET_ON(isa) static long name(unsigned long complement) {                                                         \
+        unsigned long word = ~complement;                                                                              \
+        __asm__ volatile("" : "+r"(word));                                                                             \
+        long found = find(complement);                                                                                 \
+        __asm__ volatile("" : : "r"(word));                                                                            \
+        return found;                                                                                                  \
+    }
+
+FIND(X86, find_on_x86)
+FIND(ARM, find_on_arm)
+FIND(RISCV, find_on_riscv)
+KEEP(X86, keep_on_x86, find_on_riscv)
+KEEP(ARM, keep_on_arm, find_on_x86)
+KEEP(RISCV, keep_on_riscv, find_on_arm)
+
 int main(void) {
     volatile unsigned long hidden = 0x1234567890abcdef;
     oldest = (const char *)(((unsigned long)&hidden & ~7ul) + 64);
     for (int depth = 0; depth < 60; depth += 7)
         printf("%ld\n", descend(depth, hidden));
+    printf("%ld\n%ld\n%ld\n", keep_on_x86(0x1111), keep_on_arm(0x2222), keep_on_riscv(0x3333));
     printf("%s\n", depth_max > 1000 && depth_max < 1 << 20 ? "deep" : "not deep");
     return 0;
 }

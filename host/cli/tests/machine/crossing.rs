@@ -299,7 +299,7 @@ fn local_builds() -> Result<(), String> {
 }
 
 fn one_stack() -> Result<(), String> {
-    let found = "1\n".repeat(9) + "deep\n";
+    let found = "1\n".repeat(9 + 3) + "deep\n";
     for level in LEVELS {
         compiled("depth", &[level, "-Wl,-z,one-stack"])?.run("depth", None).expect_code(0)?.expect_output(&found)?;
     }

@@ -56,7 +56,7 @@ use super::{
     gate, long,
     message::{self, Spread, fits},
     records::{new_record, spare_record},
-    request::{Ready, Request},
+    request::{Ready, Request, below_caller},
     stack,
     state::LONG_WAY_NS,
 };
@@ -160,7 +160,7 @@ fn call_again<M: Machine>(
 /// back.
 ///
 /// # Errors
-/// `ENOMEM`; `EFAULT`: the thread pointer is not an address.
+/// `ENOMEM`; `EFAULT`: the thread pointer is not an address, or the stack cannot be written.
 pub fn make<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
@@ -169,11 +169,15 @@ pub fn make<M: Machine>(
     mut request: Request,
     arguments: &Arguments,
 ) -> Result<Fetch, Errno> {
-    // A function of the caller's ISA goes on below the caller, as if it had been called without a crossing; others may, too.
     let has_one_stack = request.program.is_some_and(|program| program.one_stack.get() != 0);
-    let is_same_stack = request.isa == M::ISA || has_one_stack;
-    request.stack =
-        if is_same_stack { request.sp } else { stack::of(cpu, thread, space, request.isa, target.island())? };
+    request.stack = if has_one_stack {
+        below_caller(cpu, thread, space, request.sp)?
+    } else if request.isa == M::ISA {
+        // As if it had been called without a crossing.
+        request.sp
+    } else {
+        stack::of(cpu, thread, space, request.isa, target.island())?
+    };
     let record = spare_record(cpu, thread).or_else(|| new_record(cpu, thread)).ok_or(Errno::ENOMEM)?;
     let ready = Ready { thread, space, record, target, request: &request };
     let is_wanted = thread.attention.load(Ordering::Relaxed) != 0;

@@ -77,7 +77,7 @@ impl Request {
     /// The call of a function that the thread has fetched from. Stores the thread's extended registers.
     ///
     /// # Errors
-    /// `EFAULT`: the return address cannot be read.
+    /// `EFAULT`: the return address cannot be read, or what lies below the caller on its stack not written.
     #[inline(always)]
     pub fn of<M: Machine>(
         cpu: &Cpu<M>,
@@ -96,7 +96,7 @@ impl Request {
         let (pc, sp) = convention::return_point(M::ISA, frame, read).ok_or(Errno::EFAULT)?;
         let first = convention::word_in_register(M::ISA, frame, 0);
         let (isa, program) = (pin.isa, Some(pin.program));
-        let stack = if pin.one_stack { sp } else { stack::top(thread, isa) };
+        let stack = if pin.one_stack { below_caller(cpu, thread, space, sp)? } else { stack::top(thread, isa) };
         Ok(Self { function, signature, isa, first, pc, sp, stack, program, is_local: false, by_system_call: false })
     }
 
@@ -164,6 +164,23 @@ impl Request {
     pub fn count<M: Machine>(&self, cpu: &Cpu<M>, target: CoreId) {
         count_call(self.program, [cpu.id, target], self.is_local);
     }
+}
+
+/// Where a function's stack begins in a program with one stack: below the caller's frames, and below what the caller keeps in registers, as a
+/// collector of garbage looks for pointers there. A function of the caller's ISA would store it itself.
+///
+/// # Errors
+/// `EFAULT`: the stack cannot be written.
+#[cold]
+#[inline(never)]
+pub fn below_caller<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &ThreadRecord,
+    space: &'static SpaceRecord,
+    sp: u64,
+) -> Result<u64, Errno> {
+    let kept = convention::kept_on_stack(M::ISA, &thread.frame, sp);
+    if stack::push(cpu, space, &kept) { Ok(kept.at) } else { Err(Errno::EFAULT) }
 }
 
 /// The pointer of `isa` to the block that the thread pointer `tls` of `from` points to: those of all ISAs point to the same one.
