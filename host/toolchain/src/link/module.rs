@@ -84,6 +84,8 @@ pub struct Section {
     pub relocations: Vec<Relocation>,
     /// Kept though nothing refers to it.
     pub retained: bool,
+    /// Of a group of which several files may have a copy: an inline function's, for instance.
+    pub grouped: bool,
 }
 
 /// A place to fill in.
@@ -302,6 +304,7 @@ fn parse_section(
         data: if kind == Kind::Ignored { Vec::new() } else { section.data()?.to_vec() },
         relocations: Vec::new(),
         retained: sh_flags.0 & elf::SHF_GNU_RETAIN.0 != 0 || is_array(&name),
+        grouped: sh_flags.0 & elf::SHF_GROUP.0 != 0,
         name,
     };
     if kind != Kind::Ignored {
@@ -385,6 +388,7 @@ impl Section {
             data: Vec::new(),
             relocations: Vec::new(),
             retained: false,
+            grouped: false,
         }
     }
 }

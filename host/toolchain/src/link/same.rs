@@ -35,13 +35,14 @@ pub fn check_kept(linkage: &Linkage, live: &Live) -> Vec<String> {
 fn is_of_some(linkage: &Linkage, unit: &Unit, name: &str, isa: usize) -> bool {
     let modules = &linkage.program.modules;
     let is_lone = |module: &Module| module.notes.lone.iter().any(|lone| lone == name);
-    let Some(symbol) = modules[unit.module].images[isa].defined.get(name) else {
+    let image = &modules[unit.module].images[isa];
+    let Some(symbol) = image.defined.get(name).map(|symbol| &image.symbols[*symbol]) else {
         return is_lone(&modules[unit.module]);
     };
     // No compiler leaves out what any file may call, but for inline functions. Another file may have those, or other ones of this name.
-    let is_strong = !modules[unit.module].images[isa].symbols[*symbol].weak;
+    let is_inline = matches!(symbol.place, Place::Section(index) if symbol.weak && image.sections[index].grouped);
     let lacking = (0..ISAS.len()).filter(|isa| unit.sections[*isa].is_none());
-    (is_strong || modules.iter().any(is_lone)) && lacking.into_iter().all(|isa| linkage.by_name(name, isa).is_none())
+    (!is_inline || modules.iter().any(is_lone)) && lacking.into_iter().all(|isa| linkage.by_name(name, isa).is_none())
 }
 
 /// Each function and datum that other files see begins at the same place of its section on all ISAs.

@@ -570,6 +570,7 @@ static __attribute__((noinline)) int call(int (*f)(int), int x) { return f(x) + 
 int seen(int x);
 #ifndef __riscv
 int only_some(int x) { return x + 5; }
+__attribute__((weak)) int weak_some(int x) { return x; }
 #endif
 int main(int argc, char **argv)
 {
@@ -589,9 +590,9 @@ int main(int argc, char **argv)
         "b.c",
         r#"
 #ifndef __riscv
-int only_some(int x);
+int only_some(int x), weak_some(int x);
 static int (*volatile some)(int) = 0;
-int seen(int x) { some = only_some; return some(x); }
+int seen(int x) { some = weak_some; int y = some(x); some = only_some; return some(y); }
 #else
 static int (*volatile some)(int) = 0;
 int seen(int x) { some = 0; return x + 5; }
