@@ -32,7 +32,8 @@ pub trait Machine {
     fn permissions(&self) -> Permissions;
     /// Bytes of a vector register of hidden harts.
     fn vector_len(&self) -> usize;
-    /// From now on the supervisor, or again the firmware, sees to vector instructions.
+    /// From now on the supervisor, or again the firmware, sees to illegal instructions of programs. On this hart, and on those that start later,
+    /// they go there without the firmware.
     fn take_over(&self, by_supervisor: bool);
 }
 
@@ -52,16 +53,14 @@ pub struct Desk<'a, M> {
 impl<M: Machine> Desk<'_, M> {
     /// Does a call.
     pub fn call(&self, function: usize, [first, second]: [usize; 2]) -> SbiRet {
-        if self.board.hidden == HartSet::default() {
-            return SbiRet::not_supported();
-        }
         match function {
-            DESCRIBE => self.describe(first),
             TAKE_OVER if first < 2 => {
                 self.machine.take_over(first == 1);
                 SbiRet::success(0)
             }
             TAKE_OVER => SbiRet::invalid_param(),
+            _ if self.board.hidden == HartSet::default() => SbiRet::not_supported(),
+            DESCRIBE => self.describe(first),
             MIGRATE => self.migrate(first as u64, second as u64),
             CALL_HOME => self.on_place(first, |place| {
                 self.call_home(place);

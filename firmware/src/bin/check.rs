@@ -13,6 +13,7 @@ use core::{
     },
 };
 
+use motet_abi::hidden;
 use motet_firmware::FIRMWARE;
 use rustsbi::{
     SbiRet,
@@ -235,8 +236,18 @@ fn wrong_arguments(harts: usize) {
     say!("check: wrong arguments ok");
 }
 
-/// Illegal instructions reach this program as if they had been delegated, from S-mode and from U-mode.
+/// Illegal instructions reach this program as if they had been delegated, from S-mode and from U-mode; then they are.
 fn forwarding() {
+    for by_supervisor in [false, true, false] {
+        let took_over = call(hidden::EXTENSION, hidden::TAKE_OVER, [by_supervisor.into(), 0, 0, 0, 0]);
+        assert_eq!(took_over.error, 0);
+        illegal();
+        hidden_time(by_supervisor);
+    }
+    say!("check: illegal instructions ok");
+}
+
+fn illegal() {
     let before = TRAPS.load(SeqCst);
     let at: u64;
     // SAFETY: the handler goes on behind the illegal instruction.
@@ -253,12 +264,10 @@ fn forwarding() {
     }
     let [cause, counter, _, state] = LAST.each_ref().map(|register| register.load(SeqCst));
     assert_eq!((TRAPS.load(SeqCst) - before, cause, counter, state & SPP), (2, 2, user, 0));
-    hidden_time();
-    say!("check: illegal instructions ok");
 }
 
-/// The time is no secret of the supervisor's: the firmware answers who asks for it.
-fn hidden_time() {
+/// The time is no secret of the supervisor's: the firmware answers who asks for it, unless the supervisor does.
+fn hidden_time(by_supervisor: bool) {
     let (before, traps) = (csr!(read "time"), TRAPS.load(SeqCst));
     let hidden = csr!(read "scounteren") & !2;
     csr!("w" "scounteren", hidden);
@@ -269,8 +278,10 @@ fn hidden_time() {
             "2:", "csrr {seen}, time", "ecall", "3:",
             at = out(reg) _, seen = inout(reg) seen, go_on = in(reg) GO_ON.as_ptr(), spp = in(reg) SPP);
     }
-    assert_eq!((TRAPS.load(SeqCst) - traps, LAST[0].load(SeqCst)), (1, 8));
-    assert!(before <= seen && seen <= csr!(read "time"), "{before} {seen}");
+    let (illegal, call_of_user) = (2, 8);
+    let cause = if by_supervisor { illegal } else { call_of_user };
+    assert_eq!((TRAPS.load(SeqCst) - traps, LAST[0].load(SeqCst)), (1, cause));
+    assert!(by_supervisor || before <= seen && seen <= csr!(read "time"), "{before} {seen}");
 }
 
 fn closed_memory() {

@@ -22,15 +22,18 @@ const GUEST_EXTERNAL: u64 = 1 << 12;
 const SUPERVISOR_INTERRUPTS: u64 =
     SUPERVISOR_SOFTWARE | SUPERVISOR_TIMER | SUPERVISOR_EXTERNAL | COUNTER_OVERFLOW | GUEST_EXTERNAL;
 
-/// Exceptions that go to the supervisor without the firmware. Not: illegal instructions (2), calls of the supervisor (9) and
-/// the machine (11), double traps (16), hardware errors (19).
-const DELEGATED: u64 = 0xff & !(1 << 2) | 1 << 8 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 15 | 1 << 18 | 0xf << 20;
+/// Exceptions that go to the supervisor without the firmware. Not: illegal instructions (2), unless it sees to them itself, calls of the
+/// supervisor (9) and the machine (11), double traps (16), hardware errors (19).
+const DELEGATED: u64 = 0xff & !ILLEGAL | 1 << 8 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 15 | 1 << 18 | 0xf << 20;
+
+/// An illegal instruction, among exceptions.
+const ILLEGAL: u64 = 1 << 2;
 
 /// Whether harts have `senvcfg`, and `sstateen0`.
 pub static ENVIRONMENT: AtomicBool = AtomicBool::new(false);
 pub static STATE_ENABLE: AtomicBool = AtomicBool::new(false);
 
-/// Sets up what does not change while the hart is on. Bits that a hart does not have stay clear.
+/// Sets up what does not change while the hart is on, but for [`delegate_illegal`]. Bits that a hart does not have stay clear.
 pub fn set_up(hardware: &Hardware) {
     let described = hardware.board.hart(hardware.own).expect("others do not come here");
     protect(hardware);
@@ -60,6 +63,18 @@ pub fn set_up(hardware: &Hardware) {
         const SUPERVISOR_SEED: u64 = 1 << 9;
         // SAFETY: `mseccfg`: the supervisor may read the entropy source.
         unsafe { csr::set!("0x747", SUPERVISOR_SEED) };
+    }
+}
+
+/// Whether this hart's illegal instructions go to the supervisor without the firmware, which would do nothing but pass them on.
+pub fn delegate_illegal(is_delegated: bool) {
+    // SAFETY: such a trap is the supervisor's in both cases.
+    unsafe {
+        if is_delegated {
+            csr::set!("medeleg", ILLEGAL);
+        } else {
+            csr::clear!("medeleg", ILLEGAL);
+        }
     }
 }
 
@@ -104,6 +119,7 @@ pub fn prepare_launch(hardware: &Hardware, launch: Launch) {
     const WIDTHS: u64 = 0xf << 32;
     let _ = SHARED.mail.take_interrupt(hardware.own);
     let status = csr::read!("mstatus") & WIDTHS | SUPERVISOR;
+    delegate_illegal(travel::is_taken_over());
     // SAFETY: registers of the supervisor, which is not running.
     unsafe {
         csr::write!("mstatus", status);

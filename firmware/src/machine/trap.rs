@@ -5,7 +5,7 @@ use core::{fmt::Write, panic::PanicInfo};
 use motet_firmware::{
     calls::{Caller, Machine},
     forward::{Forwarded, Hypervisor, forward, time_read_to},
-    hart::{HartId, HartSet},
+    hart::HartId,
     migrate,
     state::Next,
 };
@@ -69,11 +69,7 @@ fn call(hardware: &Hardware, frame: &mut Frame) {
     let own = hardware.own;
     let caller = Caller { own, machine: hardware, board: hardware.board, shared: &SHARED };
     let is_probe = extension == base::EID_BASE && function == base::PROBE_EXTENSION && a0 == migrate::EXTENSION;
-    let result = if is_probe {
-        SbiRet::success((hardware.board.hidden != HartSet::default()).into())
-    } else {
-        caller.call(extension, function, [a0, a1, a2, a3, a4, a5])
-    };
+    let result = if is_probe { SbiRet::success(1) } else { caller.call(extension, function, [a0, a1, a2, a3, a4, a5]) };
     answer(frame, result);
     match SHARED.states.next(own) {
         Next::Return => return,

@@ -57,7 +57,7 @@ const THREADS_MAX: usize = VECTOR_WORDS / vector_words(16);
 static TRIPS: Trips = Trips::new();
 static POSTS: Posts = Posts([const { UnsafeCell::new(Traveller::new()) }; PLACES]);
 static HOMES: Homes = Homes([const { UnsafeCell::new(Home::new()) }; HARTS_MAX]);
-/// The supervisor sends threads itself.
+/// The supervisor sees to illegal instructions itself, and sends threads if there are hidden harts.
 static TAKEN_OVER: AtomicBool = AtomicBool::new(false);
 static VAULT: Locked = Locked { held: AtomicBool::new(false), vault: UnsafeCell::new(Vault::new()) };
 static REGISTERS: VectorMemory = VectorMemory(UnsafeCell::new([0; VECTOR_WORDS]));
@@ -553,5 +553,6 @@ impl migrate::Machine for Hardware {
 
     fn take_over(&self, by_supervisor: bool) {
         TAKEN_OVER.store(by_supervisor, Relaxed);
+        hart::delegate_illegal(by_supervisor);
     }
 }

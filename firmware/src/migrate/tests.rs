@@ -210,6 +210,8 @@ fn wrong_calls_are_refused() {
     board.hidden = HartSet::default();
     let firmware = Firmware { board, fake, trips };
     assert_eq!(firmware.call(0, DESCRIBE, [0, 0]), SbiRet::not_supported());
+    assert_eq!(firmware.call(0, TAKE_OVER, [1, 0]), SbiRet::success(0));
+    assert_eq!(firmware.call(0, TAKE_OVER, [2, 0]), parameter);
 }
 
 fn interesting() -> impl Strategy<Value = u64> {

@@ -6,7 +6,9 @@ pub const EXTENSION: usize = 0x084d_4f54;
 
 /// Answers what there is: one of the numbers below.
 pub const DESCRIBE: usize = 0;
-/// 1: the supervisor sees to vector instructions itself; 0: the firmware does.
+/// 1: the supervisor sees to its programs' illegal instructions itself; 0: the firmware sends vector instructions to hidden harts. Whether
+/// traps of illegal instructions go past the firmware changes on the calling hart, and on those that start later. The one call that there is without hidden
+/// harts.
 pub const TAKE_OVER: usize = 1;
 /// Sends a thread: address of its context, `satp`. Answers its place.
 pub const MIGRATE: usize = 2;

@@ -34,18 +34,18 @@ const ERROR_DENIED: isize = -4;
 static LEN: AtomicUsize = AtomicUsize::new(0);
 static HARTS: AtomicUsize = AtomicUsize::new(0);
 
-/// Takes vector instructions over from the firmware, if it has hidden harts.
+/// Takes illegal instructions over from the firmware, if it is this project's.
 pub fn init() {
     if !sbi::has(EXTENSION) {
         return;
     }
+    sbi::call(EXTENSION, TAKE_OVER, [1, 0, 0]);
     let len = sbi::call(EXTENSION, DESCRIBE, [VECTOR_BYTES, 0, 0]).1;
     if len > LEN_MAX {
         log_line!("threads cannot have vector registers of {} bits: hidden harts are not used", len * 8);
         return;
     }
     HARTS.store(sbi::call(EXTENSION, DESCRIBE, [HIDDEN_HARTS, 0, 0]).1, Relaxed);
-    sbi::call(EXTENSION, TAKE_OVER, [1, 0, 0]);
     LEN.store(len, Relaxed);
 }
 

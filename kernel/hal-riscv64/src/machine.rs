@@ -429,7 +429,7 @@ impl Machine for TheMachine {
     }
 
     fn hide(&self, words: u32) {
-        // The firmware would answer reads of `time` with this island's, though slower; nobody would those of `instret`, which is no time.
+        // OpenSBI would answer reads of `time` with this island's, though slower; nobody would those of `instret`, which is no time.
         const TIME_INSTRET: u64 = 1 << 1 | 1 << 2;
         let readable = read_csr!("scounteren");
         if words & 1 << words::COUNTERS != 0 && readable & !TIME_INSTRET != 0 {
