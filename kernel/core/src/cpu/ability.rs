@@ -2,10 +2,12 @@
 
 use core::cell::Cell;
 
-use motet_abi::extension::ExtensionSet;
+use motet_abi::extension::{ExtensionSet, Requirement};
 
-/// The cores of this core's instruction set, and which of them have what it was asked for last.
+/// The cores of this core's instruction set, which of them have what it was asked for last, and what it decoded last: programs come to the
+/// same instructions again and again.
 pub struct AbilityCore {
+    decoded: Cell<Option<(u32, Requirement)>>,
     peers: [u64; 2],
     /// What a core has never changes once threads run, so this stays true.
     able: Cell<Option<(ExtensionSet, u32, [u64; 2])>>,
@@ -14,7 +16,18 @@ pub struct AbilityCore {
 impl AbilityCore {
     /// Of a core whose instruction set these cores have.
     pub fn new(peers: [u64; 2]) -> Self {
-        Self { peers, able: Cell::new(None) }
+        Self { decoded: Cell::new(None), peers, able: Cell::new(None) }
+    }
+
+    /// What could run the instruction `word` (one of two bytes with zeros behind them), if this core decoded that last.
+    #[inline(always)]
+    pub fn decoded(&self, word: u32) -> Option<Requirement> {
+        self.decoded.get().filter(|&(of, _)| of == word).map(|(_, required)| required)
+    }
+
+    /// This core has decoded the instruction.
+    pub fn put_decoded(&self, word: u32, required: Requirement) {
+        self.decoded.set(Some((word, required)));
     }
 
     /// Cores of this instruction set.

@@ -192,6 +192,26 @@ fn instruction<M: Machine>(
     process: &'static ProcessRecord,
     word: u32,
 ) -> Option<Requirement> {
+    // 0: the core does not tell, and the bytes are read.
+    if word != 0
+        && let Some(required) = cpu.ability.decoded(word)
+    {
+        return Some(required);
+    }
+    let required = decode(cpu, thread, process, word)?;
+    if word != 0 {
+        cpu.ability.put_decoded(word, required);
+    }
+    Some(required)
+}
+
+#[inline(never)]
+fn decode<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    word: u32,
+) -> Option<Requirement> {
     let mut code = [0; LONGEST_BYTES];
     let code = instruction_at(cpu, thread, process, word, &mut code)?;
     match extension::needed(M::ISA, code) {
