@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, AtomicU64};
 
-use crate::{AtomicByte, Cell32, Cell64, UserFrame, WaitQueue};
+use crate::{AtomicByte, Cell32, Cell64, StageCell, UserFrame, WaitQueue};
 
 pool_struct! {
     /// Who owns a block of frames.
@@ -144,19 +144,6 @@ pub const THREAD_IN_TRANSIT: u32 = 7;
 /// [`ThreadRecord::state`]: runs, has put itself into wait queues and looks once more before it blocks.
 pub const THREAD_PREPARING: u32 = 6;
 
-/// [`ThreadRecord::in_syscall`], a bit: the call has waited.
-pub const CALL_WAITED: u32 = 1;
-/// [`ThreadRecord::in_syscall`], a bit: the call was last in the middle of its work, and does not wait.
-pub const CALL_PAUSED: u32 = 2;
-/// [`ThreadRecord::in_syscall`]: no call: the thread ends, and runs no user code any more. `scratch[0]` is its status.
-pub const THREAD_ENDS: u32 = 4;
-/// [`ThreadRecord::in_syscall`]: it is in no call, but has waited at an instruction, which it executes again.
-pub const STORE_WAITED: u32 = 8;
-/// [`ThreadRecord::in_syscall`], a bit: it has waited for its turn at the service core, in no call or in the middle of one's work.
-pub const TURN_WAITED: u32 = 16;
-/// [`ThreadRecord::in_syscall`], a bit: it has waited for a page of user memory, in the middle of a call.
-pub const PAGE_WAITED: u32 = 32;
-
 pool_struct! {
     /// A thread. Fields without remark are written by the core that runs it, or by its creator before it first runs.
     pub struct ThreadRecord: size 4096, align 64 {
@@ -172,8 +159,8 @@ pool_struct! {
         2064 pub queue_next: AtomicU64,
         /// The core it runs on, or is queued for.
         2072 pub core: AtomicU32,
-        /// `CALL_*`, not 0: a system call is in progress and is to be dispatched again when the thread runs.
-        2076 pub in_syscall: Cell32,
+        /// How far it is with what it does in the kernel.
+        2076 pub stage: StageCell,
         /// Why the last wait ended: `WAKE_*`.
         2080 pub wake_reason: AtomicU32,
         /// Wait nodes in use.

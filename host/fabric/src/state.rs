@@ -90,7 +90,7 @@ fn describe_thread(pool: Pool, thread: &ThreadRecord, text: &mut String) {
         .collect();
     let _ = writeln!(
         text,
-        "  thread {} at {:#x} of process {} ({}, state {}): state {:#x}, core {}, in a system call {}, waits in [{}], timer {} ns on core {}",
+        "  thread {} at {:#x} of process {} ({}, state {}): state {:#x}, core {}, {:?}, waits in [{}], timer {} ns on core {}",
         thread.tid.get(),
         pool.find(thread).map_or(0, |addr| addr.0),
         process.map_or(0, |process| process.pid.get()),
@@ -98,7 +98,7 @@ fn describe_thread(pool: Pool, thread: &ThreadRecord, text: &mut String) {
         process.map_or(0, |process| process.state.load(Ordering::Relaxed)),
         thread.state.load(Ordering::Relaxed),
         thread.core.load(Ordering::Relaxed),
-        thread.in_syscall.get(),
+        thread.stage.get(),
         queues.join(", "),
         thread.timer.deadline_ns.get(),
         i64::from(thread.timer.core.load(Ordering::Relaxed)) - 1,

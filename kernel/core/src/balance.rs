@@ -6,7 +6,7 @@
 //! neither wake-ups nor sleep look further than their island. The home of the process's address space does not change.
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, THREAD_ENDS, ThreadRecord};
+use motet_layout::{CoreId, ThreadRecord};
 use motet_protocol::{
     cores::{all_cores, core_record},
     ready,
@@ -50,7 +50,7 @@ pub fn share_waiting<M: Machine>(cpu: &Cpu<M>) {
     let running = cpu.own.ready_running.get();
     run_queue::collect(cpu);
     if let Some(next) = ready::take(cpu, cpu.own) {
-        let may_move = next.in_syscall.get() != THREAD_ENDS && next.moves.stays.get() == 0 && !cpu.crossing.migrates();
+        let may_move = !next.stage.get().ends() && next.moves.stays.get() == 0 && !cpu.crossing.migrates();
         match may_move.then(|| reserve_idle(cpu, next)).flatten() {
             Some(target) => {
                 next.shared.set(next.shared.get() + 1);

@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{CALL_WAITED, Isa, ProcessRecord, ThreadRecord, WAKE_TIMEOUT, WaitQueue};
+use motet_layout::{Isa, ProcessRecord, Stage, ThreadRecord, WAKE_TIMEOUT, WaitQueue};
 use motet_protocol::wait;
 
 pub use crate::cpu::{BUDGET, cost};
@@ -111,7 +111,7 @@ impl<M: Machine> Call<'_, M> {
 
     /// Whether the call has waited before this dispatch.
     pub fn has_waited(&self) -> bool {
-        self.thread.in_syscall.get() & CALL_WAITED != 0
+        self.thread.stage.get().has_waited()
     }
 
     /// Whether this dispatch follows a wait that ended because its deadline passed.
@@ -163,14 +163,14 @@ pub fn begin_call(thread: &ThreadRecord) {
 /// and has not waited. Any other call goes on.
 #[inline(always)]
 pub fn is_made_anew(thread: &ThreadRecord) -> bool {
-    thread.in_syscall.get() == 0 && thread.progress.get() == 0
+    thread.stage.get().is_user() && thread.progress.get() == 0
 }
 
 /// The system call has ended: what the thread does next is no part of it. What it has kept is left to [`begin_call`].
 #[inline]
 pub fn end_call(thread: &ThreadRecord) {
-    if thread.in_syscall.get() != 0 {
-        thread.in_syscall.set(0);
+    if !thread.stage.get().is_user() {
+        thread.stage.set(Stage::USER);
         if thread.looks_at_turn.get() != 0 {
             turn_may_be_lost(thread);
         }

@@ -6,9 +6,7 @@
 use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
-use motet_layout::{
-    CALL_PAUSED, PAGE_WAITED, STORE_WAITED, ServiceCore, TURN_WAITED, ThreadRecord, WAKE_NONE, handshake::then_look,
-};
+use motet_layout::{ServiceCore, Stage, ThreadRecord, WAKE_NONE, handshake::then_look};
 use motet_protocol::{
     Context,
     service::{self, ThreadIndex, clients},
@@ -17,18 +15,18 @@ use motet_protocol::{
 
 use crate::{cpu::Cpu, futex, handover, tree::lock_tree};
 
-/// Prepares the running thread to wait if it has lost its turn: in the middle of what (`ThreadRecord::in_syscall`). `None`: it has not, or it is in a
+/// Prepares the running thread to wait if it has lost its turn: with this stage. `None`: it has not, or it is in a
 /// call that goes on first.
 #[inline(always)]
-pub fn wait<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<u32> {
+pub fn wait<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<Stage> {
     if thread.service.get() == 0 { None } else { wait_if_lost(cpu, thread) }
 }
 
 #[cold]
-fn wait_if_lost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<u32> {
+fn wait_if_lost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<Stage> {
     let (core, window) = window_of(cpu, thread)?;
-    let in_syscall = thread.in_syscall.get();
-    if in_syscall == 0 && clients::wakes(core, window) {
+    let stage = thread.stage.get();
+    if stage.is_user() && clients::wakes(core, window) {
         cpu.tell_service();
     }
     let has_lost = || clients::is_stopped(core, thread.service_owner.get(), window);
@@ -37,8 +35,8 @@ fn wait_if_lost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Opti
     }
     // A long call stops in its middle. One that waits for something runs no user code meanwhile; it looks at its end.
     let is_busy =
-        in_syscall == CALL_PAUSED && (thread.deadline_ns.get() != 0 || thread.attention.load(Ordering::SeqCst) != 0);
-    if is_busy || in_syscall & !CALL_PAUSED != 0 {
+        stage == Stage::CALL_PAUSED && (thread.deadline_ns.get() != 0 || thread.attention.load(Ordering::SeqCst) != 0);
+    if is_busy || !(stage.is_user() || stage == Stage::CALL_PAUSED) {
         thread.looks_at_turn.set(1);
         return None;
     }
@@ -49,7 +47,7 @@ fn wait_if_lost<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Opti
         return None;
     }
     thread.deadline_ns.set(0); // outside of calls, it is an earlier one's
-    Some(in_syscall | TURN_WAITED)
+    Some(stage.for_turn())
 }
 
 fn window_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<(&'static ServiceCore, ThreadIndex)> {
@@ -82,9 +80,9 @@ fn say_that_it_sleeps<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
 /// signals.
 #[cold]
 pub fn waited(thread: &ThreadRecord) {
-    let in_syscall = thread.in_syscall.get();
-    thread.in_syscall.set(in_syscall & !(STORE_WAITED | TURN_WAITED | PAGE_WAITED));
-    if in_syscall & (TURN_WAITED | PAGE_WAITED) != 0 {
+    let stage = thread.stage.get();
+    thread.stage.set(stage.before());
+    if stage.looks_again() {
         thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
         thread.attention.store(1, Ordering::Release);
     }

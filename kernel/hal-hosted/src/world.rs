@@ -420,11 +420,11 @@ impl World {
     fn describe_threads(&self) -> impl Iterator<Item = String> {
         threads(self.pool).map(|thread| {
             format!(
-                "  thread {}: state {:#x}, core {:#x}, in a system call {}, in a crossing call {:#x}\n",
+                "  thread {}: state {:#x}, core {:#x}, {:?}, in a crossing call {:#x}\n",
                 thread.tid.get(),
                 thread.state.load(Ordering::Relaxed),
                 thread.core.load(Ordering::Relaxed),
-                thread.in_syscall.get(),
+                thread.stage.get(),
                 thread.crossing.get(),
             )
         })

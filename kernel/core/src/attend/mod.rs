@@ -10,10 +10,7 @@ use motet_abi::{
     signal::{self as abi, DefaultAction, SigCause, SigInfo, UNBLOCKABLE},
 };
 use motet_hal::Machine;
-use motet_layout::{
-    CALL_PAUSED, CALL_WAITED, ProcessRecord, SignalAction, THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL,
-    handshake::then_look,
-};
+use motet_layout::{ProcessRecord, SignalAction, THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL, handshake::then_look};
 use motet_protocol::{timer, wait};
 
 use crate::{
@@ -56,7 +53,7 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
             continue;
         }
         // A call that is in the middle of its work ends first, unless the thread does.
-        let paused = thread.in_syscall.get() & CALL_PAUSED != 0;
+        let paused = thread.stage.get().is_paused();
         if paused && deliverable(thread, process) & fatal(cpu, process) == 0 {
             if deliverable(thread, process) != 0 {
                 thread.attention.store(1, Ordering::Release);
@@ -149,7 +146,7 @@ fn take_signal<'a>(thread: &'a ThreadRecord, process: &'a ProcessRecord, later: 
 
 /// After a call that changed the mask for its own time (`sigsuspend`, `ppoll`), if no handler was entered.
 fn restore_mask<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) {
-    if thread.restore_mask.get() != 0 && thread.in_syscall.get() == 0 {
+    if thread.restore_mask.get() != 0 && thread.stage.get().is_user() {
         thread.restore_mask.set(0);
         let before = thread.signal_mask.swap(thread.saved_mask.get(), Ordering::AcqRel);
         then_look();
@@ -159,7 +156,7 @@ fn restore_mask<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &Proce
 
 /// Ends the wait of a thread that is about to exit.
 fn finish_call_for_exit<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    if thread.in_syscall.get() != 0 {
+    if !thread.stage.get().is_user() {
         wait::finish(cpu, thread);
         timer::disarm(cpu, &thread.timer);
         file::call_ended(cpu, thread);
@@ -174,7 +171,7 @@ fn interrupt_call<M: Machine>(
     process: &'static ProcessRecord,
     action: Option<&SignalAction>,
 ) {
-    if thread.in_syscall.get() == 0 {
+    if thread.stage.get().is_user() {
         return;
     }
     wait::finish(cpu, thread);
@@ -204,7 +201,7 @@ fn interrupt_call<M: Machine>(
 /// stop signals").
 fn end_call_that_stops<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
     use Syscall as S;
-    if thread.in_syscall.get() & CALL_WAITED == 0 {
+    if !thread.stage.get().has_waited() {
         return;
     }
     let kind = Syscall::decode(registers::frame_isa(&thread.frame), registers::syscall_number(&thread.frame));

@@ -11,7 +11,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*, signal::SIGXFSZ, time::RLIMIT_FSIZE};
 use motet_hal::{Access, Machine};
-use motet_layout::{CALL_PAUSED, FILE_PIPE_READ, FILE_PIPE_WRITE, FileRecord, InodeRecord, PAGE_SIZE, ThreadRecord};
+use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FileRecord, InodeRecord, PAGE_SIZE, ThreadRecord};
 use motet_protocol::{
     Context, fs,
     hand::{self, Place},
@@ -251,7 +251,7 @@ impl Claim {
 /// The open file that a transfer is about.
 #[inline(always)]
 fn open_file<'c, M: Machine>(call: &Call<'c, M>, fd: u64) -> Result<OpenFile<'c, M>, Errno> {
-    if call.thread.in_syscall.get() & CALL_PAUSED != 0
+    if call.thread.stage.get().is_paused()
         && let Some(record) = kept_file(call.cpu, call.thread)
     {
         return Ok(OpenFile::new(call.cpu, record, true));

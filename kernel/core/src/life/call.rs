@@ -4,9 +4,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::registers;
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{
-    CALL_PAUSED, CALL_WAITED, ProcessRecord, TIMER_WAIT, ThreadRecord, WAKE_NONE, handshake::then_look,
-};
+use motet_layout::{ProcessRecord, Stage, TIMER_WAIT, ThreadRecord, WAKE_NONE, handshake::then_look};
 use motet_protocol::{Context, count, hand, timer, trace::End, wait};
 
 use super::{interrupt::interrupted, page};
@@ -28,18 +26,13 @@ pub fn serve_syscall<M: Machine>(
     debug_assert!(registers::frame_isa(&thread.frame) == M::ISA);
     let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
     count(&cpu.counters().syscalls);
-    if thread.in_syscall.get() == 0 {
+    if thread.stage.get().is_user() {
         begin_call(thread);
         cpu.due.renew_budget(); // user code ran
     }
     let result = syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame));
     assert!(!cfg!(motet_model) || hand::is_empty(cpu), "a system call has left a reference in hand");
-    if thread.guest.get() != 0 && result == Err(Stop::Again) && cpu.due.has_deferred() {
-        // It has begun to run a guest, which was interrupted: `serve_guests` decides what is next.
-        note_pause(thread);
-        return Some(());
-    }
-    conclude(cpu, thread, process, result)
+    end_dispatch(cpu, thread, process, result, pause_first)
 }
 
 /// Ends the thread's wait, if it waited.
@@ -49,7 +42,8 @@ pub fn end_wait<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     timer::disarm(cpu, &thread.timer);
 }
 
-/// Ends a dispatch of a system call, by its result. `None`: the thread no longer belongs to this core.
+/// Ends a dispatch of a system call, by its result. If its work is not done, the core does what else is due first. `None`: the thread no longer
+/// belongs to this core.
 #[inline(always)]
 pub fn conclude<M: Machine>(
     cpu: &Cpu<M>,
@@ -57,12 +51,24 @@ pub fn conclude<M: Machine>(
     process: &'static ProcessRecord,
     result: SysResult,
 ) -> Option<()> {
+    end_dispatch(cpu, thread, process, result, pause)
+}
+
+/// As [`conclude`]; `pause`: what a call does whose work is not done.
+#[inline(always)]
+fn end_dispatch<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    result: SysResult,
+    pause: fn(&Cpu<M>, &'static ThreadRecord) -> Option<()>,
+) -> Option<()> {
     let result = match result {
         Ok(value) => value as i64,
         Err(Stop::Error(errno)) => errno.result(),
         Err(Stop::Block) => {
             turn::sleeps(cpu, thread);
-            return block(cpu, thread, CALL_WAITED);
+            return block(cpu, thread, thread.stage.get().waiting());
         }
         Err(Stop::Page) => return page::wait_in_call(cpu, thread, process),
         Err(Stop::Again) => return pause(cpu, thread),
@@ -78,9 +84,9 @@ pub fn conclude<M: Machine>(
     Some(())
 }
 
-/// Blocks the thread, which has prepared to wait. `None`: it is blocked, and may already run elsewhere.
-pub fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, in_syscall: u32) -> Option<()> {
-    thread.in_syscall.set(in_syscall);
+/// Blocks the thread, which has prepared to wait; `stage`: in the middle of what. `None`: it is blocked, and may already run elsewhere.
+pub fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, stage: Stage) -> Option<()> {
+    thread.stage.set(stage);
     handover::save_ext(cpu, thread);
     charge(cpu, thread);
     if thread.deadline_ns.get() != 0 {
@@ -115,15 +121,25 @@ fn pause<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> 
     pause_outside(cpu, thread)
 }
 
+/// As [`pause`], where the call may have begun to run a guest, which was interrupted: `serve_guests` decides what is next.
+#[cold]
+fn pause_first<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
+    if thread.guest.get() == 0 || !cpu.due.has_deferred() {
+        return pause(cpu, thread);
+    }
+    note_pause(thread);
+    Some(())
+}
+
 /// Notes in the thread that its system call pauses.
 #[inline(always)]
 pub fn note_pause(thread: &ThreadRecord) {
-    let in_syscall = thread.in_syscall.get();
-    if in_syscall & CALL_WAITED == 0 {
+    let stage = thread.stage.get();
+    if !stage.has_waited() {
         // What has ended an earlier call's wait is not about this one.
         thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
     }
-    thread.in_syscall.set(in_syscall | CALL_PAUSED);
+    thread.stage.set(stage.paused());
 }
 
 /// As [`pause`], where the thread is in no call.

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
     CoreId, CoreRecord, Frame, InodeRecord, IslandCounters, IslandId, LockClass, Pool, PoolAddr, ProcessRecord,
-    THREAD_ENDS, ThreadRecord,
+    ThreadRecord,
 };
 use motet_protocol::{Context, dma, run_queue::Wake, trace::Kind};
 
@@ -123,7 +123,7 @@ impl<M: Machine> Context for Cpu<M> {
     fn is_limited(&self) -> bool {
         let current = self.object::<ThreadRecord>(self.own.current_thread.load(Ordering::Relaxed));
         current.is_some_and(|thread| {
-            let ends = thread.in_syscall.get() == THREAD_ENDS || thread.kill.load(Ordering::Relaxed) != 0;
+            let ends = thread.stage.get().ends() || thread.kill.load(Ordering::Relaxed) != 0;
             // One that has just ended, and is still noted here, may be another one already.
             let process = self.object::<ProcessRecord>(thread.process.load(Ordering::Relaxed));
             !ends && process.is_some_and(|process| !permission::has(process, Capability::Limits))

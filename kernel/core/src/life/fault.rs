@@ -2,7 +2,7 @@
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
-use motet_layout::{ProcessRecord, STORE_WAITED, ThreadRecord};
+use motet_layout::{ProcessRecord, Stage, ThreadRecord};
 use motet_protocol::fpga::InterfaceId;
 
 use super::{
@@ -107,7 +107,7 @@ fn wait_to_store<M: Machine>(
     address: u64,
 ) -> Option<()> {
     match accel::ask(cpu, thread, mm::space_of(cpu, process), address) {
-        Ok(true) => block(cpu, thread, STORE_WAITED),
+        Ok(true) => block(cpu, thread, Stage::INSTRUCTION),
         Ok(false) => Some(()),
         Err(errno) => {
             signal::memory_fault(cpu, thread, address, errno);

@@ -2,6 +2,7 @@
 //!
 //! | file | |
 //! |---|---|
+//! | `resume` | what a thread goes on with |
 //! | `call` | system calls begin, wait, and end |
 //! | `fault` | page faults |
 //! | `stores` | stores to registers of the FPGA, in short |
@@ -29,6 +30,7 @@ mod interrupt;
 mod nested;
 mod page;
 mod removed;
+mod resume;
 mod rounds;
 mod scarce;
 mod stacked;
@@ -38,30 +40,26 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::registers;
 use motet_hal::{Interrupts, Machine, Trap};
-use motet_layout::{
-    CALL_PAUSED, CALL_WAITED, CORE_AWAKE, PAGE_WAITED, PoolAddr, ProcessRecord, STORE_WAITED, THREAD_ENDS,
-    THREAD_RUNNING, TURN_WAITED, ThreadRecord, WAKE_EVENT, WAKE_TOLD, handshake::then_look,
-};
+use motet_layout::{CORE_AWAKE, PoolAddr, ProcessRecord, THREAD_RUNNING, ThreadRecord, handshake::then_look};
 use motet_protocol::{Context, count, run_queue};
 
 use crate::{
     alarm,
-    attend::{self, Attention},
     call::cost,
     cpu::Cpu,
     cputime::charge_core,
     crossing::{migration, stop_polling},
     death,
     due::{self, Below, free_garbage},
-    extension, fpga, handover, mm, process, realtime, signal, trace,
+    extension, fpga, handover, mm, process, signal, trace,
     tree::process_of,
-    turn,
 };
-use call::{block, end_wait, pause_outside, serve_syscall};
+use call::{block, pause_outside, serve_syscall};
 use fault::serve_fault;
 use guests::serve_guests;
 use idle::idle;
 use interrupt::{interrupted, look};
+use resume::{Resume, resume, runs_program};
 
 /// Runs threads on this core for ever.
 pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
@@ -118,7 +116,7 @@ fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, firs
     if first.is_some() {
         thread.moves.away.store(0, Ordering::Release);
     }
-    if thread.in_syscall.get() == THREAD_ENDS {
+    if thread.stage.get().ends() {
         thread.charged_at_ns.set(cpu.now_ns());
         return process::exit::go_on(cpu, thread, process);
     }
@@ -184,74 +182,31 @@ fn run_until_gone<M: Machine>(
     first: Option<Trap>,
 ) {
     let (mut thread, mut process, mut first) = (thread, process, first);
-    // The call that waits looks whether what it waits for has come, since the attention word was seen set.
-    let mut has_looked = false;
     loop {
-        let trap = match first.take() {
-            Some(trap) => trap,
-            None => {
-                let mut in_syscall = thread.in_syscall.get() != 0;
-                if in_syscall {
-                    end_wait(cpu, thread);
-                    if thread.in_syscall.get() & (STORE_WAITED | TURN_WAITED | PAGE_WAITED) != 0 {
-                        turn::waited(thread);
-                        in_syscall = thread.in_syscall.get() != 0;
+        let trap = if first.is_none() && runs_program(thread) {
+            cpu.pass();
+            cpu.machine.run_user(&thread.frame)
+        } else {
+            match resume(cpu, thread, process, &mut first) {
+                Resume::Program => continue,
+                Resume::Call => Trap::Syscall,
+                Resume::Stopped(trap) => trap,
+                Resume::Guest => match serve_guests(cpu, thread, process) {
+                    Some(other) => {
+                        (thread, process) = other;
+                        continue;
                     }
-                }
-                // What the thread was woken for may be there: the call ends with it, and not with a signal that came as well.
-                let has_come = in_syscall && thread.wake_reason.load(Ordering::Relaxed) == WAKE_EVENT;
-                let is_wanted = !has_come && thread.attention.load(Ordering::Relaxed) != 0;
-                has_looked = is_wanted && !has_looked && looks_before_signals(thread);
-                if has_come {
-                    thread.wake_reason.store(WAKE_TOLD, Ordering::Relaxed);
-                } else if is_wanted && !has_looked {
-                    mm::return_slabs(cpu);
-                    if realtime::gives_way(cpu, thread) {
-                        return;
-                    }
-                    if let Attention::Gone = attend::attend(cpu, thread, process) {
-                        return;
-                    }
-                    if let Some(in_syscall) = turn::wait(cpu, thread) {
-                        match block(cpu, thread, in_syscall) {
-                            Some(()) => continue,
-                            None => return,
-                        }
-                    }
-                    in_syscall = thread.in_syscall.get() != 0; // a handler ends the call
-                }
-                if in_syscall && thread.guest.get() != 0 {
-                    match serve_guests(cpu, thread, process) {
-                        Some(other) => (thread, process) = other,
-                        None => return,
-                    }
-                    continue;
-                }
-                if in_syscall {
-                    Trap::Syscall
-                } else if thread.garbage.get() != 0 {
-                    let goes_on = free_garbage(cpu, thread) || pause_outside(cpu, thread).is_some();
-                    if !goes_on {
-                        return;
-                    }
-                    continue;
-                } else {
-                    cpu.pass();
-                    cpu.machine.run_user(&thread.frame)
-                }
+                    None => return,
+                },
+                Resume::Garbage if free_garbage(cpu, thread) || pause_outside(cpu, thread).is_some() => continue,
+                Resume::Turn(stage) if block(cpu, thread, stage).is_some() => continue,
+                Resume::Garbage | Resume::Turn(_) | Resume::Gone => return,
             }
         };
         if serve_trap(cpu, thread, process, trap).is_none() {
             return;
         }
     }
-}
-
-/// Whether the thread's call waits and looks once more before a signal ends it: the signal may have come together with what it waits for, as
-/// `SIGCHLD` does, which is sent before those are woken who wait for the child.
-#[cold]
-fn looks_before_signals(thread: &ThreadRecord) -> bool {
-    thread.in_syscall.get() & (CALL_WAITED | CALL_PAUSED) == CALL_WAITED && thread.guest.get() == 0
 }
 
 /// Acts on what stopped the thread. `None`: it no longer belongs to this core.

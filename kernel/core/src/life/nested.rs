@@ -8,7 +8,7 @@ use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_hal::{Interrupts, Machine, Trap};
 use motet_layout::{
-    CALL_WAITED, CORE_AWAKE, CoreId, THREAD_DEAD, THREAD_READY, TIMER_ALARM, TIMER_WAIT, ThreadRecord, WAKE_NONE,
+    CORE_AWAKE, CoreId, Stage, THREAD_DEAD, THREAD_READY, TIMER_ALARM, TIMER_WAIT, ThreadRecord, WAKE_NONE,
 };
 use motet_protocol::{
     Context, count,
@@ -158,7 +158,7 @@ impl<M: Machine> Nested<'_, M> {
     fn wait(&self) -> bool {
         let (cpu, upper) = (self.cpu, self.upper);
         self.held.leave();
-        upper.in_syscall.set(CALL_WAITED);
+        upper.stage.set(Stage::CALL_WAITED);
         if !self.held.prepare_wait_again() {
             return false;
         }

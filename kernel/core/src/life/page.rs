@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::registers;
 use motet_hal::Machine;
-use motet_layout::{CALL_PAUSED, PAGE_WAITED, ProcessRecord, STORE_WAITED, ThreadRecord};
+use motet_layout::{ProcessRecord, Stage, ThreadRecord};
 use motet_protocol::wait;
 
 use super::call::{leave, note_pause};
@@ -25,7 +25,7 @@ pub fn wait_to_execute<M: Machine>(
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
 ) -> Option<()> {
-    wait(cpu, thread, process, STORE_WAITED)
+    wait(cpu, thread, process, Stage::INSTRUCTION)
 }
 
 /// As [`wait_to_execute`], for the system call that the thread is in. What has kept something goes on with it; any other call is made anew, by
@@ -38,20 +38,20 @@ pub fn wait_in_call<M: Machine>(
 ) -> Option<()> {
     if is_made_anew(thread) {
         registers::rewind_syscall(&thread.frame);
-        return wait(cpu, thread, process, STORE_WAITED);
+        return wait(cpu, thread, process, Stage::INSTRUCTION);
     }
     if thread.progress.get() != 0 {
         note_pause(thread);
     }
-    wait(cpu, thread, process, thread.in_syscall.get() | PAGE_WAITED)
+    wait(cpu, thread, process, thread.stage.get().for_page())
 }
 
-/// `in_syscall`: in the middle of what it waits.
+/// `stage`: in the middle of what it waits.
 fn wait<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
-    in_syscall: u32,
+    stage: Stage,
 ) -> Option<()> {
     let Some(page) = cpu.mm.take_awaited() else { return Some(()) };
     wait::prepare(thread);
@@ -66,8 +66,8 @@ fn wait<M: Machine>(
     }
     handover::save_ext(cpu, thread);
     charge(cpu, thread);
-    thread.in_syscall.set(in_syscall);
-    if in_syscall & CALL_PAUSED != 0 && !attend::ends_or_stops(cpu, thread, process) {
+    thread.stage.set(stage);
+    if stage.is_paused() && !attend::ends_or_stops(cpu, thread, process) {
         // Handlers run after the call, and are no reason to look again for what has not come. What is sent from here on wakes it.
         thread.attention.swap(0, Ordering::SeqCst);
         if attend::ends_or_stops(cpu, thread, process) {

@@ -12,7 +12,7 @@
 use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_hal::{GuestTrap, Machine, Trap};
-use motet_layout::{CALL_WAITED, ProcessRecord, THREAD_READY, TIMER_WAIT, ThreadRecord, WAKE_NONE};
+use motet_layout::{ProcessRecord, Stage, THREAD_READY, TIMER_WAIT, ThreadRecord, WAKE_NONE};
 use motet_protocol::{Context, count, ready, run_queue, stacked, timer, trace::End, wait};
 
 use super::{
@@ -202,7 +202,7 @@ impl<M: Machine> Stacked<'_, M> {
 
 /// Blocks a thread that has prepared to wait for its guest, and that is not the current one. `false`: somebody wants it.
 fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
-    thread.in_syscall.set(CALL_WAITED);
+    thread.stage.set(Stage::CALL_WAITED);
     if thread.deadline_ns.get() != 0 {
         thread.timer.kind.set(TIMER_WAIT);
         thread.timer.owner.set(cpu.raw(thread));

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use motet_abi::{process::WaitStatus, registers, signal::SI_USER};
 use motet_hal::Machine;
 use motet_layout::{
-    PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, THREAD_DEAD, THREAD_ENDING, THREAD_ENDS, ThreadRecord,
+    PROCESS_ALIVE, PROCESS_ZOMBIE, ProcessRecord, SignalActions, Stage, THREAD_DEAD, THREAD_ENDING, ThreadRecord,
     WAKE_SIGNAL,
 };
 use motet_protocol::{Context, groups, schedule, slab, threads, timer, wait};
@@ -103,7 +103,7 @@ pub fn end_thread<M: Machine>(
     mm::deactivate(cpu);
     chain::forget(cpu, thread);
     ability::release_area(cpu, thread);
-    thread.in_syscall.set(THREAD_ENDS);
+    thread.stage.set(Stage::ENDS);
     thread.scratch[0].set(u64::from(status));
     go_on(cpu, thread, process);
 }

@@ -19,8 +19,8 @@ use motet_abi::{
 };
 use motet_hal::{Machine, Trap};
 use motet_layout::{
-    PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_DEAD, THREAD_ENDING, THREAD_ENDS,
-    THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL, ones,
+    PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_DEAD, THREAD_ENDING, THREAD_STOPPED,
+    ThreadRecord, WAKE_SIGNAL, ones,
 };
 use motet_protocol::{Context, groups, run_queue, slab, threads, wait};
 
@@ -133,8 +133,7 @@ pub fn retarget<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signals: u64)
 }
 
 fn is_ending(thread: &ThreadRecord) -> bool {
-    thread.in_syscall.get() & THREAD_ENDS != 0
-        || matches!(thread.state.load(Ordering::Relaxed), THREAD_ENDING | THREAD_DEAD)
+    thread.stage.get().ends() || matches!(thread.state.load(Ordering::Relaxed), THREAD_ENDING | THREAD_DEAD)
 }
 
 /// Whether a thread is in `sigtimedwait` for a signal. A thread that runs its program may say so, too.

@@ -16,8 +16,8 @@ use motet_hal::{
     Widen,
 };
 use motet_layout::{
-    CALL_PAUSED, CALL_WAITED, Cell32, FileRecord, Frame, Isa, PoolAddr, ThreadRecord, VCPU_START, VCPU_STARTED,
-    VcpuRecord, VmRecord, handshake::then_look, marks,
+    Cell32, FileRecord, Frame, Isa, PoolAddr, ThreadRecord, VCPU_START, VCPU_STARTED, VcpuRecord, VmRecord,
+    handshake::then_look, marks,
 };
 use motet_protocol::{
     Context, count,
@@ -131,7 +131,7 @@ pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64)
 pub fn may_go_on(thread: &ThreadRecord) -> bool {
     thread.guest.get() != 0
         && thread.attention.load(Ordering::Relaxed) == 0
-        && thread.in_syscall.get() & !(CALL_WAITED | CALL_PAUSED) == 0
+        && thread.stage.get().is_user_or_call()
         && thread.needs.get() == 0
         && thread.moves.uses_vectors.get() == 0
 }

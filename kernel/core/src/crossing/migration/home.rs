@@ -5,7 +5,7 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, convention::Arguments, migration, registers};
 use motet_hal::Machine;
 use motet_layout::{
-    CALL_PAUSED, CoreId, DMA_AWAY, DMA_HOME, Isa, MigrationContext, PoolAddr, SpaceRecord, THREAD_READY, ThreadRecord,
+    CoreId, DMA_AWAY, DMA_HOME, Isa, MigrationContext, PoolAddr, SpaceRecord, Stage, THREAD_READY, ThreadRecord,
 };
 use motet_protocol::{Context, dma, run_queue};
 
@@ -137,7 +137,7 @@ fn leave<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, target: CoreId
     cpu.own.current_thread.store(0, Ordering::Release);
     cpu.crossing.keep_resident(cpu.raw(space));
     if !depart(cpu, thread, target, DMA_AWAY) {
-        thread.in_syscall.set(CALL_PAUSED);
+        thread.stage.set(Stage::CALL_PAUSED);
         thread.state.store(THREAD_READY, Ordering::Relaxed);
         run_queue::append_last(cpu, thread);
     }
