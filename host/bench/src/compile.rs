@@ -2,14 +2,15 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::Instant,
+    process::Command,
+    time::{Duration, Instant},
 };
 
 use clap::Args;
 use motet_error::{Error, ErrorKind, Result};
 
 use crate::{
+    process::expect,
     project::{Project, file_error},
     report::{Collected, Measurement, median},
 };
@@ -40,6 +41,8 @@ const PACKAGES: [Package; 3] = [
     Package { name: "sqlite", build: r#""$CC" -O2 -w -c build/sqlite3.c -o sqlite3.o"# },
 ];
 const ROUNDS: usize = 3;
+/// For each build.
+const LIMIT: Duration = Duration::from_secs(3600);
 /// Times as long as the host's compiler, at most.
 const OVER_GCC: f64 = 2.0;
 
@@ -62,7 +65,7 @@ fn measure(project: &Project, package: &Package, rounds: usize) -> Result<Vec<Me
     let name = package.name;
     let sources = fetched(project, name)?;
     let folder = project.scratch(&format!("compile-{name}"))?;
-    let bin = output(Command::new(project.motet()).args(["cc", "--print-bin-dir"]))?;
+    let bin = expect(Command::new(project.motet()).args(["cc", "--print-bin-dir"]), LIMIT)?;
     let tool = |name: &str| format!("{}/{name}", bin.trim());
     let motet = [("CC", tool("motet-cc")), ("AR", tool("motet-ar")), ("RANLIB", tool("motet-ranlib"))];
     let host = [("CC", "gcc".to_owned()), ("AR", "ar".to_owned()), ("RANLIB", "ranlib".to_owned())];
@@ -105,12 +108,12 @@ fn timed(package: &Package, sources: &Path, folder: &Path, variables: &[(&str, S
     if folder.exists() {
         std::fs::remove_dir_all(folder).map_err(file_error(folder))?;
     }
-    output(Command::new("cp").arg("-a").arg(sources).arg(folder))?;
+    expect(Command::new("cp").arg("-a").arg(sources).arg(folder), LIMIT)?;
     let mut build = Command::new("sh");
     build.arg("-c").arg(format!("set -e; {}; times", package.build)).current_dir(folder);
     build.envs(variables.iter().map(|(name, value)| (*name, value)));
     let start = Instant::now();
-    let said = output(&mut build)?;
+    let said = expect(&mut build, LIMIT)?;
     let wall_s = start.elapsed().as_secs_f64();
     let cpu_s = children_s(&said).ok_or_else(|| Error::new(ErrorKind::Software, format!("sh times said: {said}")))?;
     Ok(Time { wall_s, cpu_s })
@@ -128,18 +131,10 @@ fn children_s(said: &str) -> Option<f64> {
 /// The sources of a package, fetched if they are not there.
 fn fetched(project: &Project, name: &str) -> Result<PathBuf> {
     let all = project.target.join("sources");
-    output(Command::new(project.root.join("scripts/setup.sh")).arg("--libraries").arg(&all).arg(name))?;
+    let mut setup = Command::new(project.root.join("scripts/setup.sh"));
+    setup.arg("--libraries").arg(&all).arg(name).env("CARGO_TARGET_DIR", &project.target);
+    expect(&mut setup, LIMIT)?;
     Ok(all.join(name))
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let failed = |error| Error::new(ErrorKind::Software, format!("{program}: {error}"));
-    let ended = command.stdin(Stdio::null()).output().map_err(|error| failed(error.to_string()))?;
-    if !ended.status.success() {
-        return Err(failed(String::from_utf8_lossy(&ended.stderr).into_owned()));
-    }
-    Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
 }
 
 #[cfg(test)]

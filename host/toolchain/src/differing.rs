@@ -14,8 +14,7 @@ use crate::{
 /// Options, behind those of the user, with which all types are in an object file.
 pub const FLAGS: [&str; 4] = ["-w", "-O0", "-g", "-fstandalone-debug"];
 /// With these as well it takes a fraction of the time, since nothing is inlined that must always be. Coroutines do not compile so.
-pub const QUICK_FLAGS: [&str; 7] =
-    ["-w", "-O0", "-g", "-fstandalone-debug", "-fno-crash-diagnostics", "-Xclang", "-disable-llvm-passes"];
+pub const QUICK: [&str; 3] = ["-fno-crash-diagnostics", "-Xclang", "-disable-llvm-passes"];
 
 /// How macros begin that clang defines for some architectures only (`clang -dM -E` for each).
 const MACROS: [&str; 19] = [

@@ -55,7 +55,7 @@ impl Driver {
         if !own.chain(input).any(asks) {
             return Ok(Differing::default());
         }
-        let quick = self.once_more(source, input, &differing::QUICK_FLAGS)?;
+        let quick = self.once_more(source, input, &[&differing::FLAGS[..], &differing::QUICK].concat())?;
         let whole = || self.once_more(source, input, &differing::FLAGS);
         let Some(objects) = quick.map_or_else(whole, |objects| Ok(Some(objects)))? else {
             return Ok(Differing::default());
