@@ -17,7 +17,7 @@ use motet_layout::{
     SlabCache, WaitQueue,
 };
 
-use crate::{Context, bound, fs, memory, pipe, slab, timer, wait};
+use crate::{Context, bound, fs, memory, pipe, queue, slab, timer};
 
 /// Repairs what a lock protects that a dead core held and this one has taken over. `false`: there is no repair for it.
 pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool {
@@ -33,7 +33,7 @@ pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool
             None => return false,
         },
         LockClass::Waiters => match pool.get::<WaitQueue>(object(lock, offset_of!(WaitQueue, lock))) {
-            Some(queue) => wait::recover(context, queue),
+            Some(queue) => queue::recover(context, queue),
             None => return false,
         },
         LockClass::Timers => {

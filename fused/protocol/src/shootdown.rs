@@ -90,8 +90,8 @@ use crate::{
     Context,
     cores::{core_record, is_dead},
     count,
+    leaf::holds_reference,
     memory::{frame_record, release_frame},
-    residency::holds_reference,
     run_queue::{collect, may_run_user},
 };
 

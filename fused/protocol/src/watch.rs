@@ -19,9 +19,9 @@ use motet_layout::{EpollRecord, FileRecord, NODE_WATCH, TreeLinks, WaitNode, Wai
 use crate::{
     Context,
     lock::lock,
+    queue::{link_last, unlink},
     slab,
     treap::{Tree, TreeNode},
-    wait::{link_last, unlink, wake},
 };
 
 impl TreeNode for WatchRecord {
@@ -100,12 +100,12 @@ pub fn leave(context: &impl Context, watch: &'static WatchRecord) {
     }
 }
 
-/// A queue with this node is woken. Its lock is held.
-pub(crate) fn tell(context: &impl Context, node: &WaitNode) {
-    let Some(watch) = context.object::<WatchRecord>(node.thread.get()) else { return };
-    let Some(list) = context.object::<EpollRecord>(watch.list.get()) else { return };
+/// A queue with this node is woken. Its lock is held. The caller wakes those that wait for the list, which are the result.
+pub(crate) fn tell(context: &impl Context, node: &WaitNode) -> Option<&'static WaitQueue> {
+    let watch = context.object::<WatchRecord>(node.thread.get())?;
+    let list = context.object::<EpollRecord>(watch.list.get())?;
     if watch.events.get() & node.bits.get() == 0 {
-        return;
+        return None;
     }
     if watch.in_ready.swap(1, Ordering::SeqCst) == 0 {
         let mut head = list.ready.load(Ordering::Relaxed);
@@ -117,7 +117,7 @@ pub(crate) fn tell(context: &impl Context, node: &WaitNode) {
             }
         }
     }
-    wake(context, &list.waiters);
+    Some(&list.waiters)
 }
 
 /// Takes all watches off a list's stack. Their files are asked afterwards. The list's lock is held.

@@ -10,7 +10,6 @@
 //!
 //! | file | operations |
 //! |---|---|
-//! | `kind` | what a leaf is to its space: [`Kind`] |
 //! | `tables` | roots, [`table`], [`Home`], [`dismantle`] |
 //! | `walk` | [`readable`], [`writable`], [`find`]: the one part that needs no lock |
 //! | `insert` | [`insert()`], [`fill`], [`break_copy`], [`show`], [`synchronise`] |
@@ -30,7 +29,6 @@
 mod fork;
 mod granted;
 mod insert;
-mod kind;
 mod reverse;
 mod tables;
 mod walk;
@@ -42,14 +40,13 @@ use motet_paging::{Format, PhysMap};
 pub use fork::{Copying, copy};
 pub use granted::{allow_stores, entry_of, forget_granted_to, grant, granted};
 pub use insert::{break_copy, fill, insert, show, synchronise};
-pub use kind::Kind;
-pub(crate) use kind::holds_reference;
 pub use reverse::{forget_file, write_protect_file};
 pub use tables::{Home, dismantle, ensure_root, ensure_table, make_root, prepare, table};
 pub use walk::{find, readable, writable};
 pub use withdraw::{Part, drop_pages, hide, move_pages, protect, unmap};
 
 use crate::Context;
+pub use crate::leaf::Kind;
 
 /// An actor with a memory-management unit: a core of an island that has tables.
 pub trait Mmu: Context {

@@ -5,8 +5,9 @@ use core::ops::Range;
 use motet_layout::{Frame, Isa, IslandId, SpaceRecord, sync::Ordering};
 use motet_paging::{Format, Leaf, OutOfFrames, PhysMap, Table};
 
-use super::{Mmu, kind::holds_reference};
+use super::Mmu;
 use crate::{
+    leaf::holds_reference,
     memory::{alloc_zeroed_frame_on, release_frame},
     shootdown::{self, Stale},
 };

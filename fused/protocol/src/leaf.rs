@@ -51,7 +51,7 @@ impl Kind {
 
     /// The attributes of a leaf for both sides after a fork, and whether the child has the leaf.
     #[inline(always)]
-    pub(super) const fn forked(attr: Attr, is_shared_mapping: bool) -> (Attr, bool) {
+    pub(crate) const fn forked(attr: Attr, is_shared_mapping: bool) -> (Attr, bool) {
         match Self::of(attr) {
             // Marked even where nobody may write to it now: `mprotect` may make it writable.
             Self::Owned | Self::CopyOnWrite if !is_shared_mapping => (attr.without(Attr::WRITE).union(Attr::COW), true),
