@@ -74,7 +74,7 @@ pub fn count<T: Counted>(object: &T) -> u32 {
 
 /// Where references go to from a hand, and come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Holder {
     /// A descriptor of a table (its address), whose lock is held unless nobody else knows the table.
     Descriptor(PoolAddr, u32),
     /// A word that holds the object's address and that nobody else changes.
@@ -83,7 +83,7 @@ pub enum Place {
 
 const NUMBER_SHIFT: u32 = 48;
 
-impl Place {
+impl Holder {
     /// The place that is a word of the pool.
     ///
     /// # Panics
@@ -161,12 +161,12 @@ pub fn closed<T: Counted>(context: &impl Context, object: &'static T) {
 }
 
 /// Moves a reference that is in hand to a place (`store` puts it there).
-pub fn give<T: Counted>(context: &impl Context, object: &'static T, place: Place, store: impl FnOnce()) {
+pub fn give<T: Counted>(context: &impl Context, object: &'static T, place: Holder, store: impl FnOnce()) {
     exchange(context, Some(object), None, place, store);
 }
 
 /// Takes a reference from a place, which `store` empties, in hand.
-pub fn fetch<T: Counted>(context: &impl Context, object: &'static T, place: Place, store: impl FnOnce()) {
+pub fn fetch<T: Counted>(context: &impl Context, object: &'static T, place: Holder, store: impl FnOnce()) {
     exchange(context, None, Some(object), place, store);
 }
 
@@ -175,7 +175,7 @@ pub fn exchange<T: Counted>(
     context: &impl Context,
     into: Option<&'static T>,
     from: Option<&'static T>,
-    place: Place,
+    place: Holder,
     store: impl FnOnce(),
 ) {
     context.own_record().hand_place.store(place.raw(), Ordering::Relaxed);
@@ -221,10 +221,10 @@ pub fn settle_counts(context: &impl Context, dead: CoreId) {
 }
 
 /// Where a dead core was moving something to or from, if it was. That is settled by [`settle_moves`], with the table's lock.
-pub fn place(context: &impl Context, dead: CoreId) -> Option<Place> {
+pub fn place(context: &impl Context, dead: CoreId) -> Option<Holder> {
     let record = core_record(context, dead);
     let is_moving = record.hand.iter().any(|note| note.load(Ordering::Acquire) & STATE == MOVING);
-    is_moving.then(|| Place::from_raw(record.hand_place.load(Ordering::Acquire)))
+    is_moving.then(|| Holder::from_raw(record.hand_place.load(Ordering::Acquire)))
 }
 
 /// Settles the moves of a dead core: whether they have happened is seen by `there`, the address of the object that its place has.

@@ -29,7 +29,7 @@ const NONE: usize = READY_GROUPS + 1;
 
 /// Where a thread goes among those of its user, or among real-time ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Position {
     /// Before the first that is less urgent.
     ByRank,
     /// Before its equals: it has been interrupted by a more urgent one.
@@ -45,8 +45,8 @@ pub fn is_empty(record: &CoreRecord) -> bool {
 }
 
 /// Adds a thread, whose state is [`THREAD_READY`](motet_layout::THREAD_READY).
-pub fn add(context: &impl Context, record: &CoreRecord, thread: &'static ThreadRecord, place: Place) {
-    let place = if record.first_come.get() == 0 { place } else { Place::Last };
+pub fn add(context: &impl Context, record: &CoreRecord, thread: &'static ThreadRecord, place: Position) {
+    let place = if record.first_come.get() == 0 { place } else { Position::Last };
     let index = group_for(context, record, thread);
     let group = group(record, index).unwrap_or(&record.ready_realtime);
     if record.ready_mask.get() >> index & 1 == 0 {
@@ -62,10 +62,10 @@ pub fn add(context: &impl Context, record: &CoreRecord, thread: &'static ThreadR
 pub fn put_back(context: &impl Context, record: &CoreRecord, thread: &'static ThreadRecord) {
     let index = group_for(context, record, thread);
     let own = group(record, index).filter(|_| record.first_come.get() == 0);
-    let Some(group) = own else { return add(context, record, thread, Place::First) };
+    let Some(group) = own else { return add(context, record, thread, Position::First) };
     // Usually none of its group is more urgent.
     match context.object::<ThreadRecord>(group.first.get()) {
-        Some(first) if rank_of(first) < rank_of(thread) => return add(context, record, thread, Place::First),
+        Some(first) if rank_of(first) < rank_of(thread) => return add(context, record, thread, Position::First),
         Some(first) => {
             thread.queue_next.store(context.raw(first), Ordering::Relaxed);
             group.first.set(context.raw(thread));
@@ -137,7 +137,7 @@ pub fn comes_first(context: &impl Context, record: &CoreRecord, thread: &ThreadR
     mask == 0 || mask == 1 << group && is_urgent(group as usize)
 }
 
-/// The thread that would be next if the running one, which is not in the queue, were [added](add) as [`Place::Last`]. `None`: there is none, or
+/// The thread that would be next if the running one, which is not in the queue, were [added](add) as [`Position::Last`]. `None`: there is none, or
 /// others than ordinary threads of its user are ready.
 #[inline(always)]
 pub fn follower(context: &impl Context, record: &CoreRecord, running: &ThreadRecord) -> Option<&'static ThreadRecord> {
@@ -213,7 +213,7 @@ pub fn sort(context: &impl Context, record: &CoreRecord) {
     }
     while let Some(thread) = context.object::<ThreadRecord>(oldest_first) {
         oldest_first = thread.queue_next.load(Ordering::Relaxed);
-        add(context, record, thread, Place::ByRank);
+        add(context, record, thread, Position::ByRank);
         context.spend_locked(SORTED);
     }
     record.ready_running.set(running);
@@ -289,20 +289,20 @@ fn least_served(record: &CoreRecord, mask: u32) -> usize {
     })
 }
 
-fn insert(context: &impl Context, group: &ReadyGroup, thread: &'static ThreadRecord, place: Place) {
+fn insert(context: &impl Context, group: &ReadyGroup, thread: &'static ThreadRecord, place: Position) {
     let rank = rank_of(thread);
     let goes_last = match place {
-        Place::First => false,
-        Place::ByRank => rank >= group.rank_max.get().cast_signed(),
-        Place::Last => !schedule::of(thread).is_realtime() || rank >= group.rank_max.get().cast_signed(),
+        Position::First => false,
+        Position::ByRank => rank >= group.rank_max.get().cast_signed(),
+        Position::Last => !schedule::of(thread).is_realtime() || rank >= group.rank_max.get().cast_signed(),
     };
     // Usually all are equally urgent, and none is looked at.
     if goes_last || group.first.get() == 0 {
         return append(context, group, thread);
     }
     let comes_before = |other: &&ThreadRecord| match place {
-        Place::First => rank_of(other) < rank,
-        Place::ByRank | Place::Last => rank_of(other) <= rank,
+        Position::First => rank_of(other) < rank,
+        Position::ByRank | Position::Last => rank_of(other) <= rank,
     };
     let ready = |raw: u64| context.object::<ThreadRecord>(raw);
     let mut before: Option<&ThreadRecord> = None;

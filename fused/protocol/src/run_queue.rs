@@ -22,7 +22,7 @@ use crate::{
     Context,
     cores::{self, core_record, is_dead},
     count, message, noncoherent,
-    ready::{self, Place},
+    ready::{self, Position},
     schedule,
 };
 
@@ -74,7 +74,7 @@ fn may_keep(own: &CoreRecord) -> bool {
 fn keep(context: &impl Context, thread: &'static ThreadRecord, is_realtime: bool) {
     let record = context.own_record();
     thread.state.store(THREAD_READY, Ordering::Relaxed);
-    ready::add(context, record, thread, Place::ByRank);
+    ready::add(context, record, thread, Position::ByRank);
     if is_realtime
         && !context.looks_at_ready()
         && let Some(current) = context.object::<ThreadRecord>(record.current_thread.load(Ordering::Relaxed))
@@ -265,7 +265,7 @@ pub fn append(context: &impl Context, thread: &'static ThreadRecord) {
     if record.inbox.load(Ordering::Relaxed) != 0 {
         drain_inbox(context, record);
     }
-    ready::add(context, record, thread, Place::ByRank);
+    ready::add(context, record, thread, Position::ByRank);
 }
 
 /// As [`append`], for a thread that has used up its time: behind all others, whatever their priority, so that each runs.
@@ -274,12 +274,12 @@ pub fn append_last(context: &impl Context, thread: &'static ThreadRecord) {
     if record.inbox.load(Ordering::Relaxed) != 0 {
         drain_inbox(context, record);
     }
-    ready::add(context, record, thread, Place::Last);
+    ready::add(context, record, thread, Position::Last);
 }
 
 /// As [`append`], for a thread that a more urgent one has preempted: before its equals.
 pub fn append_first(context: &impl Context, thread: &'static ThreadRecord) {
-    ready::add(context, context.own_record(), thread, Place::First);
+    ready::add(context, context.own_record(), thread, Position::First);
 }
 
 /// Announces that this core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). `false`: there is work, it must
@@ -523,7 +523,7 @@ fn drain_inbox(context: &impl Context, record: &'static CoreRecord) {
     while let Some(thread) = context.object::<ThreadRecord>(oldest_first) {
         oldest_first = thread.queue_next.load(Ordering::Relaxed);
         thread.state.store(THREAD_READY, Ordering::Relaxed);
-        ready::add(context, record, thread, Place::ByRank);
+        ready::add(context, record, thread, Position::ByRank);
         count -= 1;
         if count % ARRIVALS_AT_ONCE == ARRIVALS_AT_ONCE - 1 {
             context.spend_locked(ADDED);

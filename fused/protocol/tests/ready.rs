@@ -13,7 +13,7 @@ use motet_layout::{
 };
 use motet_protocol::{
     Context,
-    ready::{self, Place},
+    ready::{self, Position},
     run_queue,
     schedule::{self, Schedule},
     slab,
@@ -46,7 +46,7 @@ impl Core {
         thread
     }
 
-    fn add(&self, thread: &'static ThreadRecord, place: Place) {
+    fn add(&self, thread: &'static ThreadRecord, place: Position) {
         ready::add(&self.actor, self.record, thread, place);
     }
 
@@ -58,7 +58,7 @@ impl Core {
     fn run_slice(&self) -> u32 {
         let thread = self.take().unwrap();
         ready::charge(self.record, SLICE_NS);
-        self.add(thread, Place::Last);
+        self.add(thread, Position::Last);
         user_of(self, thread)
     }
 }
@@ -72,9 +72,9 @@ fn users_get_equal_shares_however_many_threads_they_have() {
     let core = Core::new();
     let many = core.process(1000);
     for _ in 0..500 {
-        core.add(core.thread(many, -20), Place::ByRank);
+        core.add(core.thread(many, -20), Position::ByRank);
     }
-    core.add(core.thread(core.process(0), 19), Place::ByRank);
+    core.add(core.thread(core.process(0), 19), Position::ByRank);
     let mut slices = HashMap::new();
     for _ in 0..100 {
         *slices.entry(core.run_slice()).or_insert(0) += 1;
@@ -87,12 +87,12 @@ fn who_comes_back_runs_soon_and_has_saved_nothing_up() {
     let core = Core::new();
     let many = core.process(1000);
     for _ in 0..100 {
-        core.add(core.thread(many, 0), Place::ByRank);
+        core.add(core.thread(many, 0), Position::ByRank);
     }
     for _ in 0..1000 {
         assert_eq!(core.run_slice(), 1000);
     }
-    core.add(core.thread(core.process(0), 0), Place::ByRank);
+    core.add(core.thread(core.process(0), 0), Position::ByRank);
     let users: Vec<u32> = (0..20).map(|_| core.run_slice()).collect();
     assert!(users[..2].contains(&0), "{users:?}");
     assert_eq!(users.iter().filter(|&&user| user == 0).count(), 10, "{users:?}");
@@ -104,7 +104,7 @@ fn threads_of_one_user_run_by_nice_value_and_age() {
     let process = core.process(7);
     let threads: Vec<_> = [0, 5, -5, 0, 5].iter().map(|&nice| core.thread(process, nice)).collect();
     for thread in &threads {
-        core.add(thread, Place::ByRank);
+        core.add(thread, Position::ByRank);
     }
     let order: Vec<usize> = std::iter::from_fn(|| core.take())
         .map(|taken| threads.iter().position(|thread| std::ptr::eq(*thread, taken)).unwrap())
@@ -130,7 +130,7 @@ fn real_time_threads_come_before_all_others_by_priority_and_age() {
     let threads = [0, 1, 1, 50, 1].map(|priority| {
         let thread = core.thread(if priority == 1 { user } else { superuser }, -20);
         schedule(thread, if priority == 0 { SCHED_OTHER } else { SCHED_FIFO }, priority);
-        core.add(thread, Place::ByRank);
+        core.add(thread, Position::ByRank);
         thread
     });
     assert_eq!(order(&core, &threads), [3, 1, 2, 4, 0]);
@@ -146,10 +146,10 @@ fn who_was_interrupted_comes_before_its_equals_and_whose_round_is_over_behind_th
         thread
     });
     for index in [1, 2] {
-        core.add(threads[index], Place::ByRank);
+        core.add(threads[index], Position::ByRank);
     }
-    core.add(threads[0], Place::First);
-    core.add(threads[3], Place::Last);
+    core.add(threads[0], Position::First);
+    core.add(threads[3], Position::Last);
     assert_eq!(order(&core, &threads), [0, 1, 3, 2]);
 }
 
@@ -160,7 +160,7 @@ fn real_time_threads_that_are_held_back_come_when_nobody_else_waits() {
     let threads = [0, 7, 0].map(|priority| {
         let thread = core.thread(process, 0);
         schedule(thread, if priority == 0 { SCHED_OTHER } else { SCHED_FIFO }, priority);
-        core.add(thread, Place::ByRank);
+        core.add(thread, Position::ByRank);
         thread
     });
     assert!(std::ptr::eq(ready::first_realtime(&core.actor, core.record).unwrap(), threads[1]));
@@ -176,7 +176,7 @@ fn threads_whose_policies_change_are_sorted_anew() {
     let threads = [0, 0, 4, 0].map(|priority| {
         let thread = core.thread(process, 0);
         schedule(thread, if priority == 0 { SCHED_OTHER } else { SCHED_FIFO }, priority);
-        core.add(thread, Place::ByRank);
+        core.add(thread, Position::ByRank);
         thread
     });
     schedule(threads[2], SCHED_OTHER, 0);
@@ -194,11 +194,11 @@ fn what_real_time_threads_use_is_not_their_users() {
     let urgent = core.thread(first, 0);
     schedule(urgent, SCHED_FIFO, 1);
     for process in [first, second] {
-        core.add(core.thread(process, 0), Place::ByRank);
+        core.add(core.thread(process, 0), Position::ByRank);
     }
     let mut users = Vec::new();
     for _ in 0..10 {
-        core.add(urgent, Place::ByRank);
+        core.add(urgent, Position::ByRank);
         assert!(std::ptr::eq(core.take().unwrap(), urgent));
         ready::charge(core.record, 5 * SLICE_NS);
         users.push(core.run_slice());
@@ -210,7 +210,7 @@ fn what_real_time_threads_use_is_not_their_users() {
 #[test]
 fn groups_without_threads_are_passed_over() {
     let core = Core::new();
-    core.add(core.thread(core.process(3), 0), Place::ByRank);
+    core.add(core.thread(core.process(3), 0), Position::ByRank);
     for group in &core.record.ready_groups {
         group.first.set(0);
     }
@@ -218,7 +218,7 @@ fn groups_without_threads_are_passed_over() {
     // Bits of groups that there are not serve nobody.
     assert!(core.take().is_none());
     core.record.ready_mask.set(0);
-    core.add(core.thread(core.process(3), 0), Place::ByRank);
+    core.add(core.thread(core.process(3), 0), Position::ByRank);
     assert!(core.take().is_some());
 }
 
@@ -263,7 +263,7 @@ proptest! {
         for (adds, user, nice) in steps {
             if adds {
                 let thread = core.thread(processes[user as usize], nice);
-                core.add(thread, if nice == 0 { Place::Last } else { Place::ByRank });
+                core.add(thread, if nice == 0 { Position::Last } else { Position::ByRank });
                 inside.push(core.actor.raw(thread));
             } else if let Some(thread) = core.take() {
                 ready::charge(core.record, u64::from(user) * 1_000_000);
@@ -296,7 +296,7 @@ proptest! {
                 }
                 thread
             }).collect();
-            threads.iter().for_each(|thread| core.add(thread, Place::ByRank));
+            threads.iter().for_each(|thread| core.add(thread, Position::ByRank));
             (core, threads)
         };
         let ((one, of_one), (other, of_other)) = (core_with(), core_with());
@@ -312,11 +312,11 @@ proptest! {
                 None => {
                     // There is one where all ready threads are ordinary ones of one user.
                     prop_assert!(threads.iter().any(|(user, ..)| *user != threads[0].0) || threads.iter().any(|(user, _, is_realtime)| *user == 1 && *is_realtime));
-                    one.add(running, Place::Last);
+                    one.add(running, Position::Last);
                     running = one.take().unwrap();
                 }
             }
-            other.add(by_queue, Place::Last);
+            other.add(by_queue, Position::Last);
             by_queue = other.take().unwrap();
             prop_assert_eq!(place(&of_one, running), place(&of_other, by_queue));
             prop_assert_eq!(one.record.ready_count.load(Ordering::Relaxed), other.record.ready_count.load(Ordering::Relaxed));

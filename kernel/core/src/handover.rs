@@ -15,7 +15,7 @@ use motet_protocol::{
 };
 
 use crate::{
-    ability::{self, away},
+    ability::{self, hidden},
     alarm::reprogram_timer,
     call::end_call,
     cpu::Cpu,
@@ -190,7 +190,7 @@ pub fn nudge<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let Some(core) = CoreId::from_raw(thread.core.load(Ordering::Relaxed)) else { return };
     let record = core_record(cpu, core);
     if core == cpu.id {
-        away::call_home(cpu, thread);
+        hidden::call_home(cpu, thread);
         // Over links, a function that was called here goes on after an interrupt, unless its thread is wanted.
         if cpu.crossing.reach().is_noncoherent() && record.current_thread.load(Ordering::Relaxed) != cpu.raw(thread) {
             mark_called(cpu, core, thread);

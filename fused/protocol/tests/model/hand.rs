@@ -11,7 +11,7 @@ use motet_layout::{
 };
 use motet_protocol::{
     Context,
-    hand::{self, Found, Place},
+    hand::{self, Found, Holder},
     lock, orphans, rejoin, shootdown,
 };
 
@@ -87,8 +87,8 @@ fn dying() -> CoreId {
 }
 
 impl Actor {
-    fn place(&self, index: usize) -> Place {
-        Place::Descriptor(self.pool().addr_of(self.world.table), index as u32)
+    fn place(&self, index: usize) -> Holder {
+        Holder::Descriptor(self.pool().addr_of(self.world.table), index as u32)
     }
 
     fn has(&self, index: usize) -> bool {
@@ -137,7 +137,7 @@ impl Actor {
     }
 
     fn settle_moves(&self) {
-        if let Some(Place::Descriptor(_, index)) = hand::place(self, dying()) {
+        if let Some(Holder::Descriptor(_, index)) = hand::place(self, dying()) {
             let word = self.world.table.inline[index as usize].load(Ordering::Relaxed);
             hand::settle_moves(self, dying(), PoolAddr(word));
         }

@@ -2,7 +2,7 @@
 //! vector registers. `extension` decides what happens to a thread whose core lacks an instruction.
 
 mod area;
-pub mod away;
+pub mod hidden;
 mod length;
 mod place;
 mod promise;

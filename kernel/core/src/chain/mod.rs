@@ -1,12 +1,12 @@
 //! The calls across instruction sets that a thread is in. Each has a record with what its caller needs to go on; the records of a thread form a
 //! stack. Here are also the stacks of its functions. `crossing` makes the calls.
 
-mod away;
+mod migrated;
 mod report;
 pub mod stack;
 mod symbols;
 
-pub use away::{context_in, forget_context, thread_in};
+pub use migrated::{context_in, forget_context, thread_in};
 pub use report::{Snapshot, backtrace};
 
 use motet_abi::{Errno, fat::Signature};
@@ -142,7 +142,7 @@ pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     thread.crossing.set(0);
     free_spare(cpu, thread);
     if cpu.crossing.migrates() {
-        away::forget(cpu, thread);
+        migrated::forget(cpu, thread);
     }
     for slot in thread.stack_used.iter().chain(&thread.stack_top) {
         slot.set(0);

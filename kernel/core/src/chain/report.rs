@@ -10,8 +10,8 @@ use motet_layout::{CoreId, CrossingRecord, FatProgram, InodeRecord, Isa, Process
 use motet_protocol::{Context, fs};
 
 use super::{
-    away::Away,
     chain,
+    migrated::Migrated,
     symbols::{self, NAME_MAX},
 };
 use crate::{console, cpu::Cpu, mm};
@@ -21,18 +21,18 @@ const CHAIN_MAX: usize = 32;
 
 /// Prints where a thread is, and the calls across instruction sets that it is in.
 pub fn backtrace<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
-    let away = Away::of(cpu, thread, process);
+    let away = Migrated::of(cpu, thread, process);
     let frame = away.as_ref().map_or(&thread.frame, |away| away.frame);
     let program = cpu.object::<FatProgram>(mm::space_of(cpu, process).fat.get());
     let inode = program.and_then(|program| cpu.object::<InodeRecord>(program.inode.get()));
     let core = CoreId::from_raw(thread.core.load(Ordering::Relaxed));
     let address = away.as_ref().map_or(registers::pc(frame), |away| away.at);
-    let at = Place { cpu, inode, address, isa: Some(registers::frame_isa(frame)), core, is_end: false };
+    let at = CodeAddress { cpu, inode, address, isa: Some(registers::frame_isa(frame)), core, is_end: false };
     console::kernel_message(cpu, format_args!("  at {at}"));
-    if let Some(Away { called: Some((function, address)), .. }) = away {
-        let callee = Place { cpu, inode, address: function, isa: None, core: None, is_end: false };
+    if let Some(Migrated { called: Some((function, address)), .. }) = away {
+        let callee = CodeAddress { cpu, inode, address: function, isa: None, core: None, is_end: false };
         let isa = Some(registers::frame_isa(&thread.frame));
-        let caller = Place { cpu, inode, address, isa, core: None, is_end: false };
+        let caller = CodeAddress { cpu, inode, address, isa, core: None, is_end: false };
         console::kernel_message(cpu, format_args!("  {callee} was called by {caller}"));
     }
     let mut calls = chain(cpu, thread).take(CHAIN_MAX).map(Shown::of).peekable();
@@ -68,17 +68,17 @@ impl Shown {
         cpu: &'a Cpu<M>,
         inode: Option<&'static InodeRecord>,
         outer: Option<&Self>,
-    ) -> (Place<'a, M>, Place<'a, M>) {
+    ) -> (CodeAddress<'a, M>, CodeAddress<'a, M>) {
         let (isa, core) = (Isa::from_raw(self.caller_isa), CoreId::from_raw(self.caller_core));
         let ended = outer.filter(|_| isa.is_some_and(|isa| self.return_pc == stubs::gate(isa)));
         let address = ended.map_or(self.return_pc, |outer| outer.function);
-        let callee = Place { cpu, inode, address: self.function, isa: None, core: None, is_end: false };
-        (callee, Place { cpu, inode, address, isa, core, is_end: ended.is_some() })
+        let callee = CodeAddress { cpu, inode, address: self.function, isa: None, core: None, is_end: false };
+        (callee, CodeAddress { cpu, inode, address, isa, core, is_end: ended.is_some() })
     }
 }
 
 /// An address in a program, for people.
-struct Place<'a, M: Machine> {
+struct CodeAddress<'a, M: Machine> {
     cpu: &'a Cpu<M>,
     inode: Option<&'static InodeRecord>,
     address: u64,
@@ -88,7 +88,7 @@ struct Place<'a, M: Machine> {
     is_end: bool,
 }
 
-impl<M: Machine> fmt::Display for Place<'_, M> {
+impl<M: Machine> fmt::Display for CodeAddress<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_end {
             f.write_str("the end of ")?;

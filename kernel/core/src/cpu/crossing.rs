@@ -47,7 +47,7 @@ pub struct CrossingCore {
     /// The thread whose function the one core in `awaited` runs.
     away: Cell<Option<&'static ThreadRecord>>,
     /// The call of this core that waits for its turn.
-    turn: Turn,
+    turn: FirstInLine,
     /// Until when the call that this core has made may wait for its callee, in nanoseconds of the machine's clock; 0: this core says so when it sleeps;
     /// `u64::MAX`: as long as it takes.
     gives_up_ns: Cell<u64>,
@@ -92,7 +92,7 @@ impl CrossingCore {
             arguments: RefCell::default(),
             dead_islands: Cell::new(0),
             away: Cell::new(None),
-            turn: Turn::default(),
+            turn: FirstInLine::default(),
             gives_up_ns: Cell::new(u64::MAX),
             withdraws: Cell::new(false),
             resumes: Cell::new(false),
@@ -271,7 +271,7 @@ impl CrossingCore {
 
     /// The call of this core that waits for its turn.
     #[inline(always)]
-    pub fn turn(&self) -> &Turn {
+    pub fn turn(&self) -> &FirstInLine {
         &self.turn
     }
 
@@ -365,12 +365,12 @@ pub const LONG_WAY_NS: u64 = 150_000;
 /// Whose call waits for the short way (another thread of its core is away, or another core of the island calls there), and since when: of all that wait,
 /// the one that began first.
 #[derive(Default)]
-pub struct Turn {
+pub struct FirstInLine {
     thread: Cell<u64>,
     since_ns: Cell<u64>,
 }
 
-impl Turn {
+impl FirstInLine {
     /// It is not the turn of `thread` (pool address) at `now_ns`: whether it waits. Once somebody has waited for long, the one that finds
     /// this out does not: the first waiter may have gone, and whoever stays is the first one then.
     pub fn waits(&self, thread: u64, now_ns: u64) -> bool {

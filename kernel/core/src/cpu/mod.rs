@@ -10,7 +10,6 @@ use motet_protocol::{memory::is_private_to, shootdown};
 mod ability;
 mod alarm;
 mod awaited;
-mod away;
 mod budget;
 mod clock;
 mod cputime;
@@ -18,6 +17,7 @@ pub mod crossing;
 mod due;
 mod fpga;
 mod handover;
+mod hidden;
 mod islands;
 mod life;
 mod mm;
@@ -28,7 +28,6 @@ mod tracer;
 pub use ability::AbilityCore;
 pub use alarm::AlarmCore;
 pub use awaited::AwaitedPage;
-pub use away::{AwayCore, Place};
 pub use budget::{BUDGET, cost};
 pub use clock::Clock;
 pub use cputime::CputimeCore;
@@ -36,6 +35,7 @@ pub use crossing::CrossingCore;
 pub use due::DueCore;
 pub use fpga::FpgaCore;
 pub use handover::HandoverCore;
+pub use hidden::{HartPlace, HiddenCore};
 pub use islands::{Islands, cores_of_isa};
 pub use life::LifeCore;
 pub use mm::{MmCore, Translation};
@@ -69,7 +69,7 @@ pub struct Cpu<M: Machine> {
     /// This core's timer.
     pub alarm: AlarmCore,
     /// Threads that it has sent to hidden harts.
-    pub away: AwayCore,
+    pub hidden: HiddenCore,
     /// The time that it has used.
     pub cputime: CputimeCore,
     /// Calls across instruction sets.
@@ -112,7 +112,7 @@ impl<M: Machine> Cpu<M> {
             clock: Clock::new(pool, id.island()),
             ability: AbilityCore::new(cores_of_isa(pool, M::ISA)),
             alarm: AlarmCore::default(),
-            away: AwayCore::default(),
+            hidden: HiddenCore::default(),
             cputime: CputimeCore::default(),
             crossing: CrossingCore::new(pool, id.island()),
             due: DueCore::default(),

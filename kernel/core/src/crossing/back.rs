@@ -22,7 +22,7 @@ use motet_protocol::{
 use super::{
     Fetch,
     call::wait,
-    callee::Place,
+    callee::OnBehalf,
     caller::{claim, give, release, take_back},
     gate,
     message::{RESULT_SHIFT, RESUMES, WORDS_MAX, fits, resume},
@@ -58,7 +58,7 @@ pub fn moves_home<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, space
 #[inline(always)]
 pub fn call_back<M: Machine>(
     cpu: &Cpu<M>,
-    place: Place,
+    place: OnBehalf,
     frame: &'static UserFrame,
     sp_at_return: u64,
     reach: Reach,

@@ -29,7 +29,7 @@ use crate::{ability, call::Call, cpu::Cpu, cputime, elsewhere, mm, process::exit
 
 /// Whose function a core runs.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct OnBehalf {
     /// The thread that has called it.
     pub thread: &'static ThreadRecord,
     /// The thread's address space.
@@ -120,7 +120,7 @@ pub fn step<M: Machine>(cpu: &Cpu<M>, begun: &Begun, trap: Trap, reach: Reach) -
 /// read. Only where the thread is
 /// far away: elsewhere it costs little to be an ordinary thread, which has a time slice and registers that others can see.
 #[inline(never)]
-fn serve<M: Machine>(cpu: &Cpu<M>, place: Place, frame: &UserFrame, trap: Trap) -> bool {
+fn serve<M: Machine>(cpu: &Cpu<M>, place: OnBehalf, frame: &UserFrame, trap: Trap) -> bool {
     match trap {
         Trap::Interrupt(interrupts) => cpu.interrupted_call(interrupts),
         Trap::PageFault { address, access } => {
@@ -194,13 +194,13 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, given: &Given, caller: CoreId, frame: &'s
 #[cold]
 pub fn adopt<M: Machine>(
     cpu: &Cpu<M>,
-    place: Place,
+    place: OnBehalf,
     frame: Option<&'static UserFrame>,
     sp_at_return: u64,
     trap: Option<Trap>,
     reach: Reach,
 ) {
-    let Place { thread, space, caller } = place;
+    let OnBehalf { thread, space, caller } = place;
     let message = Message::of(cpu.own, caller.unwrap_or(cpu.id), reach);
     let given = Given { thread, space, caller, first: message.message[0].get(), again: false, message };
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));

@@ -33,7 +33,7 @@ use motet_protocol::{
 };
 
 use super::{
-    callee::Place,
+    callee::OnBehalf,
     gate,
     records::{record_at, signature_of_result},
     request::Request,
@@ -237,8 +237,8 @@ impl Given {
     }
 
     /// What is left of it when results lie in the message.
-    pub fn place(&self) -> Place {
-        Place { thread: self.thread, space: self.space, caller: self.caller }
+    pub fn place(&self) -> OnBehalf {
+        OnBehalf { thread: self.thread, space: self.space, caller: self.caller }
     }
 
     /// Whether the function has called back, and goes on by this call.

@@ -9,7 +9,7 @@ use motet_abi::{
 use motet_hal::{Machine, Trap};
 use motet_layout::{ProcessRecord, ThreadRecord};
 
-use super::{away, back};
+use super::{back, hidden};
 use crate::{
     ability::{self, of_thread, uses_vectors, vectors},
     call, console,
@@ -141,7 +141,7 @@ fn hide<M: Machine>(
         if ability::for_registers(cpu, thread, bytes).is_none() {
             return kill(cpu, thread, process, bytes);
         }
-        if let Ok(stays) = away::leave(cpu, thread) {
+        if let Ok(stays) = hidden::leave(cpu, thread) {
             return stays;
         }
     }

@@ -9,8 +9,8 @@
 //!
 //! Protocol page, with the states of a thread: `docs/protocols/extensions.md`.
 
-pub mod away;
 mod back;
+pub mod hidden;
 mod hint;
 mod illegal;
 

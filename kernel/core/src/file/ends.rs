@@ -9,7 +9,7 @@ use motet_layout::{
 };
 use motet_protocol::{
     Context, fs,
-    hand::{self, Place},
+    hand::{self, Holder},
     lock::lock,
     pipe,
 };
@@ -162,7 +162,7 @@ pub fn wait_for_partner<M: Machine>(call: &Call<M>, record: &'static FileRecord,
             file.set(0);
             tag.set(OPENING);
             opens.set(u64::from(seen));
-            hand::give(cpu, record, Place::word(cpu, file), || file.set(cpu.raw(record)));
+            hand::give(cpu, record, Holder::word(cpu, file), || file.set(cpu.raw(record)));
             Err(stop)
         }
     }
@@ -175,7 +175,7 @@ pub fn take_pending<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<(
         return None;
     }
     let record = cpu.object::<FileRecord>(file.get())?;
-    hand::fetch(cpu, record, Place::word(cpu, file), || file.set(0));
+    hand::fetch(cpu, record, Holder::word(cpu, file), || file.set(0));
     tag.set(0);
     Some((record, opens.get() as u32))
 }

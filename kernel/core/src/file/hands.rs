@@ -6,7 +6,7 @@ use motet_hal::Machine;
 use motet_layout::{CoreId, FILES_CLOEXEC, FileRecord, FilesRecord, PoolAddr};
 use motet_protocol::{
     cores::{all_cores, is_dead},
-    hand::{self, Found, Place},
+    hand::{self, Found, Holder},
     lock::lock,
     slab,
 };
@@ -42,7 +42,7 @@ pub fn drop_all<M: Machine>(cpu: &Cpu<M>) {
 /// Settles moves of dead cores between their hands and a table: where each reference is. The table's lock is held.
 pub fn settle_moves<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
     for core in dead_cores(cpu) {
-        if let Some(Place::Descriptor(table, fd)) = hand::place(cpu, core)
+        if let Some(Holder::Descriptor(table, fd)) = hand::place(cpu, core)
             && table == cpu.pool.addr_of(files)
         {
             hand::settle_moves(cpu, core, table::address_at(cpu, files, fd));
@@ -52,13 +52,13 @@ pub fn settle_moves<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
 
 fn settle_move<M: Machine>(cpu: &Cpu<M>, core: CoreId) {
     match hand::place(cpu, core) {
-        Some(Place::Descriptor(table, _)) => {
+        Some(Holder::Descriptor(table, _)) => {
             let files = cpu.pool.at::<FilesRecord>(table);
             // Whoever takes it over from the dead core does it; if nobody has it, nobody else knows the table.
             let _guard = lock(cpu, &files.lock);
             settle_moves(cpu, files);
         }
-        Some(Place::Word(word)) => {
+        Some(Holder::Word(word)) => {
             let word = cpu.pool.at::<motet_layout::sync::AtomicU64>(word).load(Ordering::Acquire);
             hand::settle_moves(cpu, core, PoolAddr(word & !FILES_CLOEXEC));
         }

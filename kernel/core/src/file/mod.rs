@@ -41,7 +41,7 @@ use motet_layout::{CONSOLE_TERMINAL, FILE_DEVICE, FILES_CLOEXEC, InodeRecord, Pr
 use motet_protocol::{
     Context,
     fs::{self, Held},
-    hand::{self, Place},
+    hand::{self, Holder},
 };
 
 use crate::{
@@ -106,7 +106,7 @@ const POSIX_FADV_NOREUSE: u32 = 5;
 /// `ENOMEM`.
 pub fn open_first<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> Result<(), Errno> {
     let files = table::create(cpu)?;
-    let place = Place::word(cpu, &process.files);
+    let place = Holder::word(cpu, &process.files);
     hand::give(cpu, files, place, || process.files.store(cpu.raw(files), Ordering::Release));
     node::store(cpu, &process.cwd, Some(Node::file_system_root(cpu)));
     node::store(cpu, &process.root, Some(Node::file_system_root(cpu)));
@@ -124,7 +124,7 @@ pub fn open_first<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> 
         };
         let record = description::create(cpu, &parts)?;
         let slot = &files.inline[fd];
-        hand::give(cpu, record, Place::word(cpu, slot), || slot.store(cpu.raw(record), Ordering::Release));
+        hand::give(cpu, record, Holder::word(cpu, slot), || slot.store(cpu.raw(record), Ordering::Release));
         table::came_into_use(files, fd as u32);
         files.high.set(fd as u32 + 1);
         files.low_free.set(fd as u32 + 1);
@@ -166,7 +166,7 @@ pub fn files_for_child<M: Machine>(
     } else {
         table::fork(cpu, files).ok_or(Errno::ENOMEM)?
     };
-    let place = Place::word(cpu, &child.files);
+    let place = Holder::word(cpu, &child.files);
     hand::give(cpu, files, place, || child.files.store(cpu.raw(files), Ordering::Release));
     let several = parent.thread_count.load(Ordering::Relaxed) > 1;
     let _tree = several.then(|| tree::lock_tree(cpu));
@@ -190,7 +190,7 @@ pub fn release_files<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, 
         {
             // procfs looks at other processes' tables under this lock.
             let _tree = tree::lock_tree(cpu);
-            hand::fetch(cpu, files, Place::word(cpu, &process.files), || process.files.store(0, Ordering::Release));
+            hand::fetch(cpu, files, Holder::word(cpu, &process.files), || process.files.store(0, Ordering::Release));
         }
         table::release(cpu, files);
     }

@@ -14,7 +14,7 @@ use motet_hal::{Access, Machine};
 use motet_layout::{FILE_PIPE_READ, FILE_PIPE_WRITE, FileRecord, InodeRecord, PAGE_SIZE, ThreadRecord};
 use motet_protocol::{
     Context, fs,
-    hand::{self, Place},
+    hand::{self, Holder},
     lock::{Guard, lock},
     pipe,
 };
@@ -266,7 +266,7 @@ fn kept_file<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'static
         return None;
     }
     let file = cpu.object::<FileRecord>(record.get())?;
-    hand::fetch(cpu, file, Place::word(cpu, record), || record.set(0));
+    hand::fetch(cpu, file, Holder::word(cpu, record), || record.set(0));
     tag.set(0);
     Some(file)
 }
@@ -278,7 +278,7 @@ fn keep_file<M: Machine>(call: &Call<M>, file: &OpenFile<M>) {
     record.set(0);
     tag.set(TRANSFERRING);
     let file = file.clone().release();
-    hand::give(call.cpu, file, Place::word(call.cpu, record), || record.set(call.cpu.raw(file)));
+    hand::give(call.cpu, file, Holder::word(call.cpu, record), || record.set(call.cpu.raw(file)));
 }
 
 /// Gives back what a paused transfer of a thread that ends has claimed and not used.

@@ -16,7 +16,7 @@ use motet_layout::{
 };
 use motet_protocol::{
     Context,
-    hand::{self, Place},
+    hand::{self, Holder},
     lock::lock,
     memory::{alloc_common_zeroed_frame, release_frame},
     slab,
@@ -86,7 +86,7 @@ pub fn fork_own<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> Re
     {
         // procfs looks at other processes' tables under this lock.
         let _tree = tree::lock_tree(cpu);
-        let place = Place::word(cpu, &process.files);
+        let place = Holder::word(cpu, &process.files);
         let store = || process.files.store(cpu.raw(own), Ordering::Release);
         hand::exchange(cpu, Some(own), Some(shared), place, store);
     }
@@ -440,8 +440,8 @@ fn slot_or_allocate<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i
 }
 
 /// Where references are that a descriptor has.
-fn place_of<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> Place {
-    Place::Descriptor(cpu.pool.addr_of(files), fd as u32)
+fn place_of<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> Holder {
+    Holder::Descriptor(cpu.pool.addr_of(files), fd as u32)
 }
 
 /// The address of the open file that a descriptor has, or null.

@@ -78,7 +78,7 @@ fn next_guest<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'stat
     let is_due = cpu.due.has_deferred()
         || cpu.crossing.migrates()
         || cpu.crossing.is_woken()
-        || extension::away::has_come(cpu)
+        || extension::hidden::has_come(cpu)
         || hotplug::is_asked(cpu)
         || cpu.due.is_used_up();
     if is_due || !run_queue::first(cpu).is_some_and(vm::may_go_on) {
@@ -194,7 +194,7 @@ pub fn is_due_for_others<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, proces
         || limits::limit_of(process, RLIMIT_CPU) != u64::MAX
         || !cpu.crossing.awaited().is_empty()
         || cpu.crossing.migrates()
-        || extension::away::has_come(cpu)
+        || extension::hidden::has_come(cpu)
         || own.away.load(Ordering::Relaxed) != 0
 }
 

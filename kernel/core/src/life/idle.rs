@@ -25,7 +25,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         if hotplug::is_asked(cpu) {
             return removed::stay_out(cpu);
         }
-        if extension::away::has_come(cpu) {
+        if extension::hidden::has_come(cpu) {
             return;
         }
         if cpu.own.away.load(Ordering::Relaxed) != 0 {
@@ -41,7 +41,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             mm::return_slabs(cpu);
             memory::trim(cpu);
         }
-        set_timer(cpu, timer::next_deadline_ns(cpu).min(extension::away::deadline_ns(cpu)));
+        set_timer(cpu, timer::next_deadline_ns(cpu).min(extension::hidden::deadline_ns(cpu)));
         run_queue::announce_idle(cpu, cpu.idle_state());
     }
     loop {

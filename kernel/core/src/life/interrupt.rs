@@ -43,7 +43,7 @@ pub fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, inte
         removed::leave_thread(cpu, thread);
         return true;
     }
-    if extension::away::has_come(cpu) {
+    if extension::hidden::has_come(cpu) {
         if interrupts.contains(Interrupts::TIMER) && cpu.own.first_come.get() == 0 {
             handover::yield_core(cpu, thread);
         } else {
@@ -104,7 +104,7 @@ pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
     if interrupts != Interrupts::EMPTY {
         act_on(cpu, interrupts);
     }
-    extension::away::look(cpu);
+    extension::hidden::look(cpu);
     if timer::next_deadline_ns(cpu) != u64::MAX {
         expire_timers(cpu);
     }

@@ -95,7 +95,7 @@ fn run_threads<M: Machine>(cpu: &Cpu<M>) -> ! {
 /// Goes on with a thread that has come home from a hidden hart. `true`: there was one.
 #[inline(always)]
 fn go_on_with_who_came<M: Machine>(cpu: &Cpu<M>) -> bool {
-    let next = extension::away::next(cpu);
+    let next = extension::hidden::next(cpu);
     next.map(|(thread, trap)| run_thread_from(cpu, thread, Some(trap))).is_some()
 }
 

@@ -12,7 +12,7 @@ use motet_layout::{
 };
 use motet_protocol::{
     Context, count,
-    ready::{self, Place},
+    ready::{self, Position},
     run_queue, timer,
     trace::End,
     wait,
@@ -121,7 +121,7 @@ impl<M: Machine> Nested<'_, M> {
         drop(self.held);
         if !waits {
             upper.state.store(THREAD_READY, Ordering::Relaxed);
-            ready::add(cpu, cpu.own, upper, Place::ByRank);
+            ready::add(cpu, cpu.own, upper, Position::ByRank);
             lower.attention.store(1, Ordering::Release);
         }
         cpu.tracer.will_end(if waits { End::Blocked } else { End::Yielded });

@@ -86,7 +86,7 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
 /// Gives threads and timers of this core, which is out, to others, unless it is asked back: should the others of its island have left meanwhile, there may be
 /// nobody else to take them.
 fn give_all<M: Machine>(cpu: &Cpu<M>) {
-    extension::away::take_all_home(cpu);
+    extension::hidden::take_all_home(cpu);
     crossing::make_returned_ready(cpu);
     let mut given = 0_u32;
     while hotplug::is_asked(cpu) && run_queue::has_ready(cpu.own) {

@@ -25,13 +25,13 @@ use crate::{
 /// thread or with the next one, and so forth.
 pub fn run<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, now_ns: u64) -> Next {
     let mut turn = match end_slice(cpu, thread, now_ns) {
-        Then::Ends(follower) => Turn::give(cpu, thread, follower),
-        Then::GoesOn => Turn { thread, process: process_of(cpu, thread), begun_ns: now_ns },
+        Then::Ends(follower) => Round::give(cpu, thread, follower),
+        Then::GoesOn => Round { thread, process: process_of(cpu, thread), begun_ns: now_ns },
         Then::Other => return Next::Undecided,
     };
     loop {
         match turn.run(cpu) {
-            Ok(follower) => turn = Turn::give(cpu, turn.thread, follower),
+            Ok(follower) => turn = Round::give(cpu, turn.thread, follower),
             Err(trap) => return Next::Left(Left { thread: turn.thread, process: turn.process, trap }),
         }
     }
@@ -43,13 +43,13 @@ pub fn may_end_slice<M: Machine>(cpu: &Cpu<M>, now_ns: u64) -> bool {
     cpu.alarm.at_ns() <= now_ns && !ready::is_empty(cpu.own) && !balance::has_peers(cpu)
 }
 
-struct Turn {
+struct Round {
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
     begun_ns: u64,
 }
 
-impl Turn {
+impl Round {
     /// The core goes from a thread to the next one.
     #[inline(always)]
     fn give<M: Machine>(cpu: &Cpu<M>, before: &'static ThreadRecord, thread: &'static ThreadRecord) -> Self {

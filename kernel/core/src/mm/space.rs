@@ -18,7 +18,7 @@ use motet_protocol::{
 
 use super::{view, vma};
 use crate::{
-    ability::away,
+    ability::hidden,
     call::{BUDGET, cost},
     cpu::Cpu,
     due, registers,
@@ -148,7 +148,7 @@ pub fn keep_active<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
 /// A thread of the space is home: shoot-downs need not ask this core any more, unless others are away or it has the space active.
 pub fn leave_if_unused<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     let raw = cpu.raw(space);
-    if cpu.mm.active() != raw && !away::has_away(cpu, raw) {
+    if cpu.mm.active() != raw && !hidden::has_away(cpu, raw) {
         space.active[cpu.island().index()].fetch_and(!own_bit(cpu), Ordering::SeqCst);
     }
 }
@@ -293,7 +293,7 @@ fn own_bit<M: Machine>(cpu: &Cpu<M>) -> u32 {
 /// The core's hardware no longer uses the space that was active: says so, and remembers the new one.
 fn leave_active<M: Machine>(cpu: &Cpu<M>, new: u64) {
     let old = cpu.mm.change(new);
-    if old != 0 && !away::has_away(cpu, old) {
+    if old != 0 && !hidden::has_away(cpu, old) {
         let space = cpu.pool.at::<SpaceRecord>(PoolAddr(old));
         space.active[cpu.island().index()].fetch_and(!own_bit(cpu), Ordering::SeqCst);
     }

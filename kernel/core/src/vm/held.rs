@@ -6,7 +6,7 @@ use motet_layout::{PoolAddr, ThreadRecord, VCPU_STARTED, VcpuRecord, VmRecord, s
 
 use super::{
     is_timer_alone, memory,
-    run::{Counted, Running, Turn},
+    run::{Counted, Dispatch, Running},
 };
 use crate::{call::Stop, cpu::Cpu};
 
@@ -23,7 +23,7 @@ pub enum Then<R> {
 /// The guest of a thread that is in the middle of running it. Nobody else uses it as long as this lives.
 pub struct Held<'a, M: Machine> {
     running: Running<'a, M>,
-    _turn: Turn,
+    _dispatch: Dispatch,
 }
 
 impl<'a, M: Machine> Held<'a, M> {
@@ -35,9 +35,9 @@ impl<'a, M: Machine> Held<'a, M> {
         let format = cpu.machine.guest_format()?;
         let is_simple = vcpu.state.load(Ordering::SeqCst) == VCPU_STARTED && vcpu.awaits.get() == 0;
         let root = is_simple.then(|| memory::root(cpu, vm, format).ok())??;
-        let turn = Turn::take(vcpu, thread)?;
+        let dispatch = Dispatch::take(vcpu, thread)?;
         let running = Running::new(cpu, vm, vcpu, thread, (root, format), 0);
-        Some(Self { running, _turn: turn })
+        Some(Self { running, _dispatch: dispatch })
     }
 
     /// Runs the guest until it waits for an interrupt and there is none: when its timer fires, `u64::MAX` for never. To others, it is in this core all the

@@ -22,7 +22,7 @@ use motet_layout::{
 use motet_protocol::{
     Context, count,
     fpga::InterfaceId,
-    hand::{self, Place},
+    hand::{self, Holder},
     run_queue, schedule,
     trace::Kind,
     wait,
@@ -116,7 +116,7 @@ pub fn run<M: Machine>(call: &Call<M>, vm: &'static VmRecord, exit_address: u64)
         let (cpu, kept) = (call.cpu, &call.thread.guest_file);
         let file = cpu.pool.at::<FileRecord>(PoolAddr(vm.file.get()));
         hand::take(cpu, file);
-        hand::give(cpu, file, Place::word(cpu, kept), || kept.set(cpu.raw(file)));
+        hand::give(cpu, file, Holder::word(cpu, kept), || kept.set(cpu.raw(file)));
         // From now on they are taken to be stored, and it may have waited to be started, before its guest got the core's.
         handover::save_ext(cpu, call.thread);
         call.thread.guest.set(cpu.raw(vcpu));
@@ -156,7 +156,7 @@ pub fn let_go<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'stati
         vcpu.caller.store(0, Ordering::Release);
     }
     thread.guest.set(0);
-    hand::fetch(cpu, file, Place::word(cpu, kept), || kept.set(0));
+    hand::fetch(cpu, file, Holder::word(cpu, kept), || kept.set(0));
     Some(file)
 }
 
@@ -169,7 +169,7 @@ fn dispatch<M: Machine>(
     first: Option<Trap>,
 ) -> SysResult {
     let cpu = call.cpu;
-    let _turn = Turn::take(vcpu, call.thread).ok_or(Errno::EBUSY)?;
+    let _dispatch = Dispatch::take(vcpu, call.thread).ok_or(Errno::EBUSY)?;
     if first.is_none() && call.is_interrupted() {
         return Err(Errno::EINTR.into());
     }
@@ -198,16 +198,16 @@ fn dispatch<M: Machine>(
 }
 
 /// A dispatch of the call that uses a core. There is one at a time.
-pub(super) struct Turn(&'static VcpuRecord);
+pub(super) struct Dispatch(&'static VcpuRecord);
 
-impl Turn {
+impl Dispatch {
     pub(super) fn take(vcpu: &'static VcpuRecord, thread: &ThreadRecord) -> Option<Self> {
         let taken = vcpu.runner.compare_exchange(0, thread.tid.get(), Ordering::Acquire, Ordering::Relaxed);
         taken.is_ok().then_some(Self(vcpu))
     }
 }
 
-impl Drop for Turn {
+impl Drop for Dispatch {
     fn drop(&mut self) {
         self.0.runner.store(0, Ordering::Release);
     }

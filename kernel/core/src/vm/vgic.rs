@@ -131,7 +131,8 @@ impl<M: Machine> Running<'_, M> {
 
     /// Serves the guest's access to a register of the controller. `false`: the address is another device's.
     pub fn access_controller(&self, access: GuestAccess, register: u8, address: u64) -> bool {
-        let Some(place) = Place::of(address, self.vm.vcpu_count.load(motet_layout::sync::Ordering::Relaxed) as usize)
+        let Some(place) =
+            Register::of(address, self.vm.vcpu_count.load(motet_layout::sync::Ordering::Relaxed) as usize)
         else {
             return false;
         };
@@ -141,8 +142,8 @@ impl<M: Machine> Running<'_, M> {
             let cores = {
                 let _guard = lock(self.cpu, &self.vm.gic_lock);
                 match place {
-                    Place::Distributor(offset) => gic::distributor_write(&self.vm.gic, offset, size_bytes, value),
-                    Place::Redistributor(core, offset) => {
+                    Register::Distributor(offset) => gic::distributor_write(&self.vm.gic, offset, size_bytes, value),
+                    Register::Redistributor(core, offset) => {
                         gic::redistributor_write(&self.vm.gic, core, offset, size_bytes, value)
                     }
                 }
@@ -152,8 +153,8 @@ impl<M: Machine> Running<'_, M> {
             let value = {
                 let _guard = lock(self.cpu, &self.vm.gic_lock);
                 match place {
-                    Place::Distributor(offset) => gic::distributor_read(&self.vm.gic, offset, size_bytes),
-                    Place::Redistributor(core, offset) => {
+                    Register::Distributor(offset) => gic::distributor_read(&self.vm.gic, offset, size_bytes),
+                    Register::Redistributor(core, offset) => {
                         gic::redistributor_read(&self.vm.gic, core, offset, size_bytes)
                     }
                 }
@@ -165,14 +166,14 @@ impl<M: Machine> Running<'_, M> {
 }
 
 /// A register of the controller.
-enum Place {
+enum Register {
     /// At this offset.
     Distributor(u64),
     /// Of this core's.
     Redistributor(usize, u64),
 }
 
-impl Place {
+impl Register {
     /// What is at an address, in a machine with so many cores.
     fn of(address: u64, cores: usize) -> Option<Self> {
         if let Some(offset) = address.checked_sub(REDISTRIBUTORS) {

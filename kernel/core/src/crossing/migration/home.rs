@@ -10,10 +10,11 @@ use motet_layout::{
 use motet_protocol::{Context, dma, run_queue};
 
 use super::{
-    away::is_in_call,
     depart,
     descriptor::{self, IS_STACK, Incoming, Outgoing, What},
-    is_gone, pinned,
+    is_gone,
+    nxp::is_in_call,
+    pinned,
 };
 use crate::{
     call::{self, Call, Stop, SysResult},

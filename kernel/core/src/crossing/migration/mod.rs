@@ -9,17 +9,17 @@
 //! | file | |
 //! |---|---|
 //! | `home` | the thread's home core: it leaves, and comes back |
-//! | `away` | the core that runs its functions |
+//! | `nxp` | the core that runs its functions |
 //! | `descriptor` | what is transferred |
 //!
 //! Protocol page: `docs/protocols/migration.md`.
 
-mod away;
 mod descriptor;
 mod home;
+mod nxp;
 
-pub use away::{comes_first, is_called, run};
 pub use home::{come_home, migrate, migrate_back, redirect};
+pub use nxp::{comes_first, is_called, run};
 
 use motet_hal::Machine;
 use motet_layout::{CoreId, DMA_NONE, FatProgram, SpaceRecord, ThreadRecord, sync::Ordering};

@@ -34,7 +34,7 @@ use crate::{
     permission::{self, FileRights, Identity},
     random, realtime, tree as processes, vm,
 };
-use text::{Place, Text};
+use text::{LineStart, Text};
 use tree::{DIRECTORY, Entry, Entry as E, TABLE};
 pub use tree::{ProcNode, ROOT, SYSFS_ROOT};
 
@@ -310,7 +310,7 @@ pub fn read<M: Machine>(
         E::ProcessVectors => return vectors::read(call, node.id, position, into),
         _ => {}
     }
-    let mut text = Text::new(into, position).been_at(Place::of(file));
+    let mut text = Text::new(into, position).been_at(LineStart::of(file));
     // An error means that the buffer is full or bad; `finish` knows which.
     let _ = generate(call, node, &mut text);
     if let Some(place) = text.place() {

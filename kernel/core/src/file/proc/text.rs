@@ -2,7 +2,7 @@
 //! when the reader's buffer is full.
 //!
 //! A long text has lines that each are of something, by a number (a first address, a process id). The open file keeps where the last line began and what it is of
-//! ([`Place`]), so the next read does not make again what was read before. It gives way to other work after each line.
+//! ([`LineStart`]), so the next read does not make again what was read before. It gives way to other work after each line.
 
 use core::fmt;
 
@@ -22,14 +22,14 @@ const BUFFER: usize = 256;
 
 /// The beginning of a line.
 #[derive(Clone, Copy, Default)]
-pub struct Place {
+pub struct LineStart {
     /// Bytes of text before it.
     position: u64,
     /// What it is of; 0: it is the first one.
     key: u64,
 }
 
-impl Place {
+impl LineStart {
     /// What an open file has kept: the beginning of the text, if two readers have kept something at once.
     pub fn of(file: &FileRecord) -> Self {
         let [position, key, mixed] = file.text_place.each_ref().map(motet_layout::Cell64::get);
@@ -57,7 +57,7 @@ pub struct Text<'x, 'a, 'c, M: Machine> {
     len: usize,
     failed: Option<Stop>,
     /// Where the reader has been, and since [`begin_lines`](Self::begin_lines) the line that is being made.
-    place: Place,
+    place: LineStart,
     has_lines: bool,
     /// Bytes of text so far, those that were dropped included.
     made: u64,
@@ -74,7 +74,7 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
             buffer: [0; BUFFER],
             len: 0,
             failed: None,
-            place: Place::default(),
+            place: LineStart::default(),
             has_lines: false,
             made: 0,
             gives_way: false,
@@ -82,13 +82,13 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
     }
 
     /// Where the reader has been.
-    pub fn been_at(mut self, place: Place) -> Self {
+    pub fn been_at(mut self, place: LineStart) -> Self {
         self.place = place;
         self
     }
 
     /// Where the line begins at which the text ends now, if it has such.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<LineStart> {
         self.has_lines.then_some(self.place)
     }
 
@@ -96,7 +96,7 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
     pub fn begin_lines(&mut self) -> u64 {
         self.has_lines = true;
         if self.place.position > self.skip {
-            self.place = Place::default();
+            self.place = LineStart::default();
         }
         self.skip -= self.place.position;
         self.made = self.place.position;
@@ -105,7 +105,7 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
 
     /// A line begins. `false`: something else is due, and the reader gets what there is.
     pub fn begin_line(&mut self, key: u64) -> bool {
-        self.place = Place { position: self.made, key };
+        self.place = LineStart { position: self.made, key };
         !self.gives_way
     }
 

@@ -17,7 +17,7 @@ pub fn context_in(word: u64) -> Option<(CoreId, u64)> {
 }
 
 /// Where a thread is that is not at home, for people.
-pub struct Away {
+pub struct Migrated {
     /// Its registers there, as they were when it last needed the kernel.
     pub frame: &'static UserFrame,
     /// The instruction, or the function whose handler has not called it yet.
@@ -26,7 +26,7 @@ pub struct Away {
     pub called: Option<(u64, u64)>,
 }
 
-impl Away {
+impl Migrated {
     /// `None`: the thread is at home.
     pub fn of<M: Machine>(
         cpu: &Cpu<M>,

@@ -20,7 +20,7 @@ use motet_protocol::{
 use crate::{
     ability::writes,
     alarm,
-    cpu::{Cpu, Place},
+    cpu::{Cpu, HartPlace},
     cputime, handover, mm,
 };
 
@@ -40,12 +40,12 @@ pub fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<
         stays(cpu, thread);
         return Ok(Some(()));
     }
-    let sent = if cpu.away.is_any_waiting() { Err(Unsent::Full) } else { send(cpu, thread) };
+    let sent = if cpu.hidden.is_any_waiting() { Err(Unsent::Full) } else { send(cpu, thread) };
     match sent {
         Ok(()) => Ok(None),
         Err(Unsent::Full) => {
             thread.queue_next.store(0, Ordering::Relaxed);
-            match cpu.away.wait(thread) {
+            match cpu.hidden.wait(thread) {
                 Some(before) => before.queue_next.store(cpu.raw(thread), Ordering::Relaxed),
                 None => {
                     cpu.own.away.fetch_or(WAITS, Ordering::SeqCst);
@@ -75,11 +75,11 @@ fn do_others_wait<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// Whether this core leaves free places to others that wait, as it has its share: it would take each that it leaves again at once.
 fn leaves_rest<M: Machine>(cpu: &Cpu<M>) -> bool {
     // Whoever has none may have one: mostly one thread goes and comes.
-    let has_none = !cpu.away.is_any_away() && !cpu.away.has_come();
+    let has_none = !cpu.hidden.is_any_away() && !cpu.hidden.has_come();
     if has_none || !do_others_wait(cpu) {
         return false;
     }
-    let used = cpu.away.places().filter(|(_, place)| !matches!(place, Place::Free)).count();
+    let used = cpu.hidden.places().filter(|(_, place)| !matches!(place, HartPlace::Free)).count();
     let share = (cpu.machine.hidden_places() / cores_of(cpu, cpu.island()).count()).max(1);
     used >= share
 }
@@ -97,7 +97,7 @@ fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<(), U
         Ok(place) => {
             let moves = &thread.moves;
             moves.sent.set(moves.sent.get() + 1);
-            cpu.away.go(place, thread, cpu.now_ns());
+            cpu.hidden.go(place, thread, cpu.now_ns());
             Ok(())
         }
         Err(why) => {
@@ -116,7 +116,7 @@ fn space_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> &'static SpaceRe
 /// Serves an interrupt: calls home threads that are wanted here or have had their turn, takes in those that are home, and sends those that wait.
 #[inline(always)]
 pub fn look<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.is_any_waiting() {
+    if cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.hidden.is_any_waiting() {
         look_at_all(cpu);
     }
 }
@@ -124,15 +124,15 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
 #[cold]
 fn look_at_all<M: Machine>(cpu: &Cpu<M>) {
     let now_ns = cpu.now_ns();
-    let others_wait = || cpu.away.is_any_waiting() || cpu.machine.is_any_waiting() || do_others_wait(cpu);
-    for (place, thread, since_ns) in cpu.away.away(u64::MAX) {
+    let others_wait = || cpu.hidden.is_any_waiting() || cpu.machine.is_any_waiting() || do_others_wait(cpu);
+    for (place, thread, since_ns) in cpu.hidden.away(u64::MAX) {
         if is_wanted(thread) || now_ns >= since_ns + alarm::SLICE_NS && others_wait() {
             cpu.machine.call_home(place);
         }
     }
-    for (place, thread, since_ns) in cpu.away.away(cpu.machine.at_home()) {
+    for (place, thread, since_ns) in cpu.hidden.away(cpu.machine.at_home()) {
         thread.user_ns.set(thread.user_ns.get() + now_ns.saturating_sub(since_ns));
-        cpu.away.come_home(place, thread);
+        cpu.hidden.come_home(place, thread);
         cpu.own.away.fetch_sub(1, Ordering::SeqCst);
         mm::leave_if_unused(cpu, space_of(cpu, thread));
     }
@@ -145,7 +145,7 @@ fn is_wanted(thread: &ThreadRecord) -> bool {
 
 /// Takes a thread that is home out of its place: what it was stopped by.
 fn take_out<M: Machine>(cpu: &Cpu<M>, index: usize, thread: &'static ThreadRecord) -> Trap {
-    cpu.away.free(index);
+    cpu.hidden.free(index);
     thread.moves.uses_vectors.set(1);
     let trap = writes(cpu, thread, || cpu.machine.take_home(index, &thread.frame));
     if let Trap::Interrupt(why) = trap {
@@ -160,26 +160,26 @@ fn take_out<M: Machine>(cpu: &Cpu<M>, index: usize, thread: &'static ThreadRecor
 
 /// Sends those that wait, in their order, as far as there is room; one that is wanted goes on here.
 fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
-    while let Some(thread) = cpu.away.first_waiting() {
+    while let Some(thread) = cpu.hidden.first_waiting() {
         if is_wanted(thread) {
-            if cpu.away.has_wanted() {
+            if cpu.hidden.has_wanted() {
                 return;
             }
-            cpu.away.set_wanted(thread);
+            cpu.hidden.set_wanted(thread);
         } else {
             match send(cpu, thread) {
                 Ok(()) => {}
                 Err(Unsent::Full) => return,
                 Err(Unsent::Unable) => {
-                    if cpu.away.has_wanted() {
+                    if cpu.hidden.has_wanted() {
                         return;
                     }
-                    cpu.away.set_wanted(thread);
+                    cpu.hidden.set_wanted(thread);
                 }
             }
         }
         let next = cpu.object::<ThreadRecord>(thread.queue_next.load(Ordering::Relaxed));
-        cpu.away.wait_no_longer(next);
+        cpu.hidden.wait_no_longer(next);
         if next.is_none() {
             cpu.own.away.fetch_and(!WAITS, Ordering::SeqCst);
         }
@@ -189,7 +189,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
 /// Takes home all threads that are away or wait to be sent, because this core is out of use. They become ready here; the traps that have stopped them are left to do.
 #[inline(always)]
 pub fn take_all_home<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.is_any_waiting() || has_come(cpu) {
+    if cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.hidden.is_any_waiting() || has_come(cpu) {
         end_all(cpu);
     }
 }
@@ -197,21 +197,21 @@ pub fn take_all_home<M: Machine>(cpu: &Cpu<M>) {
 #[cold]
 fn end_all<M: Machine>(cpu: &Cpu<M>) {
     // Those that wait first, so that none of them is sent when the others come.
-    let mut waiting = cpu.away.take_waiting();
+    let mut waiting = cpu.hidden.take_waiting();
     cpu.own.away.fetch_and(!WAITS, Ordering::SeqCst);
     while let Some(thread) = waiting {
         waiting = cpu.object::<ThreadRecord>(thread.queue_next.load(Ordering::Relaxed));
         becomes_ready(cpu, thread);
     }
-    while cpu.away.is_any_away() {
+    while cpu.hidden.is_any_away() {
         cpu.machine.bring_home();
         look_at_all(cpu);
     }
-    if let Some(thread) = cpu.away.take_wanted() {
+    if let Some(thread) = cpu.hidden.take_wanted() {
         becomes_ready(cpu, thread);
     }
-    for (index, place) in cpu.away.places() {
-        if let Place::Home(thread) = place {
+    for (index, place) in cpu.hidden.places() {
+        if let HartPlace::Home(thread) = place {
             // Whatever has stopped it is executed again; a call begins only then.
             if take_out(cpu, index, thread) == Trap::Syscall {
                 registers::rewind_syscall(&thread.frame);
@@ -219,7 +219,7 @@ fn end_all<M: Machine>(cpu: &Cpu<M>) {
             becomes_ready(cpu, thread);
         }
     }
-    cpu.away.all_went_on();
+    cpu.hidden.all_went_on();
 }
 
 fn becomes_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
@@ -231,12 +231,12 @@ fn becomes_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 /// Whether a thread has come home and was not resumed yet.
 #[inline(always)]
 pub fn has_come<M: Machine>(cpu: &Cpu<M>) -> bool {
-    cpu.away.has_come()
+    cpu.hidden.has_come()
 }
 
 /// The time until which this core may sleep, because of threads that are away or wait.
 pub fn deadline_ns<M: Machine>(cpu: &Cpu<M>) -> u64 {
-    let any = cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.away.is_any_waiting();
+    let any = cpu.own.away.load(Ordering::Relaxed) != 0 || cpu.hidden.is_any_waiting();
     if any { cpu.now_ns() + alarm::SLICE_NS } else { u64::MAX }
 }
 
@@ -248,15 +248,15 @@ pub fn next<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, Trap)> {
 
 #[cold]
 fn take_first<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, Trap)> {
-    let home = cpu.away.places().find_map(|(index, place)| match place {
-        Place::Home(thread) => Some((index, thread)),
-        Place::Free | Place::Away(..) => None,
+    let home = cpu.hidden.places().find_map(|(index, place)| match place {
+        HartPlace::Home(thread) => Some((index, thread)),
+        HartPlace::Free | HartPlace::Away(..) => None,
     });
-    let (thread, trap) = match (home, cpu.away.take_wanted()) {
+    let (thread, trap) = match (home, cpu.hidden.take_wanted()) {
         (_, Some(thread)) => (thread, Trap::Interrupt(Interrupts::EMPTY)),
         (Some((index, thread)), None) => (thread, take_out(cpu, index, thread)),
         (None, None) => return None,
     };
-    cpu.away.went_on();
+    cpu.hidden.went_on();
     Some((thread, trap))
 }

@@ -1,4 +1,4 @@
-//! What a core keeps in mind of threads on hidden harts (`extension::away`).
+//! What a core keeps in mind of threads on hidden harts (`extension::hidden`).
 
 use core::cell::Cell;
 
@@ -7,7 +7,7 @@ use motet_layout::{ThreadRecord, ones};
 
 /// A place of a thread on a hidden hart.
 #[derive(Clone, Copy, Default)]
-pub enum Place {
+pub enum HartPlace {
     /// Nobody has it.
     #[default]
     Free,
@@ -19,9 +19,9 @@ pub enum Place {
 
 /// What a core keeps in mind of threads that it has sent to hidden harts, and of those that wait until there is room.
 #[derive(Default)]
-pub struct AwayCore {
+pub struct HiddenCore {
     /// Places of hidden harts, by number.
-    places: [Cell<Place>; PLACES_MAX],
+    places: [Cell<HartPlace>; PLACES_MAX],
     /// Places whose threads are away, a bit each.
     away: Cell<u64>,
     /// Threads that wait for room, in their order, linked as ready threads are.
@@ -34,9 +34,9 @@ pub struct AwayCore {
     come: Cell<u32>,
 }
 
-impl AwayCore {
+impl HiddenCore {
     /// All places, with their numbers.
-    pub fn places(&self) -> impl Iterator<Item = (usize, Place)> {
+    pub fn places(&self) -> impl Iterator<Item = (usize, HartPlace)> {
         self.places.iter().map(Cell::get).enumerate()
     }
 
@@ -48,27 +48,27 @@ impl AwayCore {
     /// Those that are away, of the places in `mask`: the place's number, the thread, and since when.
     pub fn away(&self, mask: u64) -> impl Iterator<Item = (usize, &'static ThreadRecord, u64)> {
         ones(self.away.get() & mask).filter_map(|index| match self.places[index].get() {
-            Place::Away(thread, since_ns) => Some((index, thread, since_ns)),
-            Place::Free | Place::Home(_) => None,
+            HartPlace::Away(thread, since_ns) => Some((index, thread, since_ns)),
+            HartPlace::Free | HartPlace::Home(_) => None,
         })
     }
 
     /// The thread is away at a place from now on.
     pub fn go(&self, place: usize, thread: &'static ThreadRecord, now_ns: u64) {
-        self.places[place].set(Place::Away(thread, now_ns));
+        self.places[place].set(HartPlace::Away(thread, now_ns));
         self.away.set(self.away.get() | 1 << place);
     }
 
     /// The thread that was away at a place is home.
     pub fn come_home(&self, place: usize, thread: &'static ThreadRecord) {
-        self.places[place].set(Place::Home(thread));
+        self.places[place].set(HartPlace::Home(thread));
         self.away.set(self.away.get() & !(1 << place));
         self.come.set(self.come.get() + 1);
     }
 
     /// The thread that is home leaves its place.
     pub fn free(&self, place: usize) {
-        self.places[place].set(Place::Free);
+        self.places[place].set(HartPlace::Free);
     }
 
     /// Whether a thread is home, or wanted here, that has not gone on.
