@@ -108,9 +108,7 @@ pool_struct! {
         240 pub written_at_ns: AtomicU64,
         /// Timed machines: doorbells rung for it and things written for it. Counted by the simulator.
         248 pub rings_received: AtomicU64,
-        /// 1: it is to be out of use, or is ([`CORE_OUT`]). Written by whoever asks, under the tree lock.
-        256 pub leaves: AtomicU32,
-        260 _pad9: Cell32,
+        256 _pad9: [Cell32; 2],
         /// What it has in hand (`motet_protocol::hand`). This and the next: written by the core, and by others once it has died.
         264 pub hand: [AtomicU64; 6],
         /// Where something in hand goes to, or comes from.
@@ -191,10 +189,9 @@ pool_struct! {
         4040 pub realtime_since_ns: Cell64,
         /// How long they had run then, in nanoseconds.
         4048 pub realtime_before_ns: Cell64,
-        /// 1: they have run long enough in this period; others come first.
-        4056 pub realtime_held: Cell32,
-        /// `READY_*`, not 0: the core looks whether it has something more urgent than what it runs. Cleared by the core.
-        4060 pub ready_changed: AtomicU32,
+        4056 _pad15: Cell32,
+        /// `PENDING_*`: causes for which the core has something to do, and of which no other word tells. Set by whoever has one, by `fetch_or`.
+        4060 pub pending: AtomicU32,
         /// How many locks it holds of each [`LockClass`](crate::LockClass), four bits each, where their order is checked
         /// (`motet_protocol::lock`). The core's own.
         4064 pub locks_held: [AtomicU64; 2],
@@ -231,10 +228,15 @@ pub const AT_LOAD_OPEN: u32 = 1;
 /// The same: it hides what its instruction set's islands differ in ([`IslandRecord::hides`](crate::IslandRecord)).
 pub const AT_LOAD_HIDE: u32 = 2;
 
-/// [`CoreRecord::ready_changed`], a bit: a real-time thread has been pushed onto the inbox.
-pub const READY_URGENT: u32 = 1;
-/// The same: how a thread is scheduled that may be ready here has changed.
-pub const READY_UNSORTED: u32 = 2;
+/// [`CoreRecord::pending`], a bit: a real-time thread has been pushed onto the inbox. Cleared by the core. (The lower bits are causes that a core keeps in mind
+/// itself, so that the words can be looked at together.)
+pub const PENDING_URGENT: u32 = 1 << 24;
+/// The same: how a thread is scheduled that may be ready here has changed. Cleared by the core.
+pub const PENDING_UNSORTED: u32 = 1 << 25;
+/// The same: the core is to be out of use, or is ([`CORE_OUT`]). Set and cleared by whoever asks, under the tree lock.
+pub const PENDING_LEAVES: u32 = 1 << 26;
+/// The same: real-time threads have run long enough in this period, and others come first. The core's own.
+pub const PENDING_HELD: u32 = 1 << 27;
 
 /// Users whose ready threads a core keeps apart; the last group is for all others.
 pub const READY_GROUPS: usize = 8;

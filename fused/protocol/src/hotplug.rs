@@ -12,7 +12,7 @@
 
 use motet_layout::{handshake::then_look, sync::Ordering};
 
-use motet_layout::{CORE_AWAKE, CORE_OFFLINE, CORE_OUT, CoreId};
+use motet_layout::{CORE_AWAKE, CORE_OFFLINE, CORE_OUT, CoreId, CoreRecord, PENDING_LEAVES};
 
 use crate::{Context, cores, cores::core_record, run_queue::has_no_thread, shootdown};
 
@@ -29,30 +29,35 @@ pub fn ask_to_leave(context: &impl Context, core: CoreId) -> Result<(), IsLast> 
     let stays = |&other: &CoreId| {
         let record = core_record(context, other);
         let has_started = record.state.load(Ordering::Relaxed) != CORE_OFFLINE;
-        other != core && has_started && record.leaves.load(Ordering::Relaxed) == 0
+        other != core && has_started && !is_wanted_out(record, Ordering::Relaxed)
     };
     if cores::cores_of(context, core.island()).find(stays).is_none() {
         return Err(IsLast);
     }
-    core_record(context, core).leaves.store(1, Ordering::Release);
+    core_record(context, core).pending.fetch_or(PENDING_LEAVES, Ordering::Release);
     Ok(())
 }
 
 /// Asks a core to come back. The caller holds the tree lock, and rings the core afterwards.
 pub fn ask_back(context: &impl Context, core: CoreId) {
-    core_record(context, core).leaves.store(0, Ordering::Release);
+    core_record(context, core).pending.fetch_and(!PENDING_LEAVES, Ordering::Release);
 }
 
 /// Whether this core has been asked to leave, or to stay out.
 #[inline(always)]
 pub fn is_asked(context: &impl Context) -> bool {
-    context.own_record().leaves.load(Ordering::Relaxed) != 0
+    is_wanted_out(context.own_record(), Ordering::Relaxed)
+}
+
+#[inline(always)]
+fn is_wanted_out(record: &CoreRecord, order: Ordering) -> bool {
+    record.pending.load(order) & PENDING_LEAVES != 0
 }
 
 /// Whether a core has done what it was last asked to: to leave, or to come back.
 pub fn is_done(context: &impl Context, core: CoreId) -> bool {
     let record = core_record(context, core);
-    let wanted = record.leaves.load(Ordering::SeqCst) != 0;
+    let wanted = is_wanted_out(record, Ordering::SeqCst);
     let is_out = record.state.load(Ordering::SeqCst) == CORE_OUT;
     wanted == is_out || cores::is_dead(context, core)
 }
@@ -67,7 +72,7 @@ pub fn leave(context: &impl Context) {
 
 /// Whether this core, which is out, has nothing to give away, is to stay out, and was not asked to pass: it may sleep until it is rung.
 pub fn may_sleep(context: &impl Context) -> bool {
-    has_no_thread(context) && context.own_record().leaves.load(Ordering::SeqCst) != 0 && !shootdown::is_asked(context)
+    has_no_thread(context) && is_wanted_out(context.own_record(), Ordering::SeqCst) && !shootdown::is_asked(context)
 }
 
 /// Stores that this core takes threads again. It must serve shoot-downs asked meanwhile before it runs user code.

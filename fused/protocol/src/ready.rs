@@ -16,7 +16,7 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_layout::{CoreRecord, ProcessRecord, READY_GROUPS, ReadyGroup, ThreadRecord};
+use motet_layout::{CoreRecord, PENDING_HELD, ProcessRecord, READY_GROUPS, ReadyGroup, ThreadRecord};
 
 use crate::{Context, schedule};
 
@@ -186,8 +186,23 @@ pub fn realtime_ns(record: &CoreRecord) -> u64 {
 /// The real-time thread that is to run next, unless they are held back.
 #[inline]
 pub fn first_realtime(context: &impl Context, record: &CoreRecord) -> Option<&'static ThreadRecord> {
-    let waits = record.ready_mask.get() >> REALTIME & 1 != 0 && record.realtime_held.get() == 0;
+    let waits = record.ready_mask.get() >> REALTIME & 1 != 0 && !is_held(record);
     if waits { context.object(record.ready_realtime.first.get()) } else { None }
+}
+
+/// Whether real-time threads are held back: they have run long enough in this period, and others come first.
+#[inline]
+pub fn is_held(record: &CoreRecord) -> bool {
+    record.pending.load(Ordering::Relaxed) & PENDING_HELD != 0
+}
+
+/// Holds real-time threads of this core back, or no longer.
+pub fn hold(record: &CoreRecord, holds: bool) {
+    match (holds, is_held(record)) {
+        (true, false) => record.pending.fetch_or(PENDING_HELD, Ordering::Relaxed),
+        (false, true) => record.pending.fetch_and(!PENDING_HELD, Ordering::Relaxed),
+        (true, true) | (false, false) => return,
+    };
 }
 
 /// Whether threads without a real-time policy wait.
@@ -278,7 +293,7 @@ fn catch_up(record: &CoreRecord, index: usize) {
 
 #[cold]
 fn least_served(record: &CoreRecord, mask: u32) -> usize {
-    if mask >> REALTIME & 1 != 0 && record.realtime_held.get() == 0 {
+    if mask >> REALTIME & 1 != 0 && !is_held(record) {
         return REALTIME;
     }
     let ready = (0..READY_GROUPS).filter(|index| mask >> index & 1 != 0);

@@ -91,16 +91,14 @@ fn take_record(context: &impl Context, record: &'static CoreRecord) {
     record.stacked.store(0, Ordering::Relaxed);
     record.active_space.store(0, Ordering::Relaxed);
     record.space_changed.store(0, Ordering::Relaxed);
-    record.leaves.store(0, Ordering::Relaxed);
     record.away.store(0, Ordering::Relaxed);
-    record.ready_changed.store(0, Ordering::Relaxed);
+    record.pending.store(0, Ordering::Relaxed);
     record.ready_count.store(0, Ordering::Relaxed);
     record.ready_mask.set(0);
     record.ready_running.set(0);
     record.ready_groups.iter().chain([&record.ready_realtime]).for_each(forget_group);
     record.realtime_since_ns.set(0);
     record.realtime_before_ns.set(0);
-    record.realtime_held.set(0);
     record
         .hand
         .iter()

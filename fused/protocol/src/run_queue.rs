@@ -15,7 +15,7 @@ use motet_layout::{
 
 use motet_layout::{
     CORE_AWAKE, CORE_CALLED, CORE_IDLE, CORE_OFFLINE, CORE_OUT, CORE_POLLING, CORE_WAKING, CoreId, CoreRecord,
-    IslandId, READY_URGENT, THREAD_IN_TRANSIT, THREAD_READY, ThreadRecord,
+    IslandId, PENDING_URGENT, THREAD_IN_TRANSIT, THREAD_READY, ThreadRecord,
 };
 
 use crate::{
@@ -178,7 +178,7 @@ pub fn push_reserved(context: &impl Context, thread: &'static ThreadRecord, rese
 /// A real-time thread has been pushed onto a core that is awake: it looks whether that is more urgent than what it runs.
 #[cold]
 fn hurry(context: &impl Context, target: CoreId) {
-    core_record(context, target).ready_changed.fetch_or(READY_URGENT, Ordering::Release);
+    core_record(context, target).pending.fetch_or(PENDING_URGENT, Ordering::Release);
     if target != context.core() {
         count(&context.counters().doorbells_rung);
         return context.ring(target);

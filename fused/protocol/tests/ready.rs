@@ -164,7 +164,7 @@ fn real_time_threads_that_are_held_back_come_when_nobody_else_waits() {
         thread
     });
     assert!(std::ptr::eq(ready::first_realtime(&core.actor, core.record).unwrap(), threads[1]));
-    core.record.realtime_held.set(1);
+    ready::hold(core.record, true);
     assert!(ready::first_realtime(&core.actor, core.record).is_none() && ready::has_ordinary(core.record));
     assert_eq!(order(&core, &threads), [0, 2, 1]);
 }

@@ -7,11 +7,11 @@ use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{InodeRecord, TIMER_ALARM, ThreadRecord, marks};
-use motet_protocol::{Context, fs, shootdown, timer};
+use motet_protocol::{Context, fs, timer};
 
 use crate::{
     alarm,
-    cpu::{BUDGET, Cpu},
+    cpu::{BUDGET, Causes, Cpu},
 };
 
 /// What is interrupted in the middle of a call.
@@ -119,9 +119,9 @@ pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool 
         // A call may end now instead of pausing (a short read), and its thread then runs on: the slice ends nevertheless.
         alarm::set_timer(cpu, cpu.now_ns());
     }
-    let is_asked = shootdown::is_asked(cpu);
+    let is_due = cpu.is_due(Causes::SHOOTDOWN.and(Causes::INTERRUPTS));
     look_later(cpu, thread);
-    is_asked || cpu.due.has_deferred() || thread.attention.load(Ordering::Relaxed) != 0
+    is_due || thread.attention.load(Ordering::Relaxed) != 0
 }
 
 /// This core works on until so much is done again.
@@ -146,7 +146,7 @@ pub fn poll<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
 /// This core may not run another thread now: if a more urgent one has come, it does so when the running one's call is over.
 #[inline]
 pub fn look_later<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
-    if cpu.own.ready_changed.load(Ordering::Relaxed) != 0 {
+    if cpu.is_due(Causes::MOVED) {
         thread.attention.store(1, Ordering::Release);
     }
 }

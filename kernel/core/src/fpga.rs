@@ -12,7 +12,12 @@ use motet_protocol::{
     wait,
 };
 
-use crate::{cpu::Cpu, mm, registers::fpga::urgency, tree, vm};
+use crate::{
+    cpu::{Causes, Cpu},
+    mm,
+    registers::fpga::urgency,
+    tree, vm,
+};
 
 /// A core was rung: does what the FPGA wants, and wakes its clients.
 #[inline(always)]
@@ -29,7 +34,7 @@ fn serve_by_urgency<M: Machine>(cpu: &Cpu<M>) {
     let Some(fpga) = fpga::of(cpu.pool) else { return };
     let running = cpu.object::<ThreadRecord>(cpu.own.current_thread.load(Ordering::Relaxed));
     if running.is_some_and(|thread| clients::is_answered_less_urgently_than(fpga, urgency(thread))) {
-        cpu.fpga.wait();
+        cpu.due.set(Causes::FPGA);
     } else {
         serve(cpu);
     }
@@ -38,7 +43,7 @@ fn serve_by_urgency<M: Machine>(cpu: &Cpu<M>) {
 /// Does what has waited for a more urgent thread.
 #[inline(always)]
 pub fn catch_up<M: Machine>(cpu: &Cpu<M>) {
-    if cpu.fpga.take_waiting() {
+    if cpu.due.take(Causes::FPGA) {
         serve(cpu);
     }
 }

@@ -11,10 +11,14 @@ use motet_abi::{
     process::{SCHED_FIFO, SCHED_RR},
 };
 use motet_hal::Machine;
-use motet_layout::{CoreId, READY_UNSORTED, ThreadRecord};
+use motet_layout::{CoreId, PENDING_UNSORTED, PENDING_URGENT, ThreadRecord};
 use motet_protocol::{Context, cores::core_record, ready, run_queue, schedule};
 
-use crate::{alarm, balance, cpu::Cpu, cputime, handover};
+use crate::{
+    alarm, balance,
+    cpu::{Causes, Cpu},
+    cputime, handover,
+};
 
 /// How long a thread of SCHED_RR runs while its equals wait: Ker-ONE's (section 5.1), for its virtual machines.
 pub const ROUND_NS: u64 = 33_000_000;
@@ -62,7 +66,7 @@ pub fn set_limit<M: Machine>(cpu: &Cpu<M>, text: &[u8]) -> Result<(), Errno> {
 /// How a thread is scheduled has changed: its core looks, at once.
 pub fn changed<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     let Some(core) = CoreId::from_raw(thread.core.load(Ordering::Relaxed)) else { return };
-    core_record(cpu, core).ready_changed.fetch_or(READY_UNSORTED, Ordering::Release);
+    core_record(cpu, core).pending.fetch_or(PENDING_UNSORTED, Ordering::Release);
     if core != cpu.id {
         cpu.ring(core);
     } else if let Some(running) = cpu.object::<ThreadRecord>(cpu.own.current_thread.load(Ordering::Relaxed)) {
@@ -73,10 +77,10 @@ pub fn changed<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
 /// Preempts the running thread if a more urgent one is ready. `true`: it no longer belongs to this core.
 #[inline]
 pub fn gives_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
-    if cpu.own.ready_changed.load(Ordering::Relaxed) != 0 {
+    if cpu.is_due(Causes::MOVED) {
         look_again(cpu, thread);
     }
-    if cpu.own.realtime_held.get() != 0 {
+    if cpu.is_due(Causes::HELD) {
         end_period(cpu);
     }
     match ready::first_realtime(cpu, cpu.own) {
@@ -90,9 +94,9 @@ pub fn gives_way<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> boo
 
 #[cold]
 fn look_again<M: Machine>(cpu: &Cpu<M>, running: &ThreadRecord) {
-    let changed = cpu.own.ready_changed.swap(0, Ordering::SeqCst);
+    let changed = cpu.own.pending.fetch_and(!(PENDING_URGENT | PENDING_UNSORTED), Ordering::SeqCst);
     run_queue::collect(cpu);
-    if changed & READY_UNSORTED != 0 {
+    if changed & PENDING_UNSORTED != 0 {
         ready::sort(cpu, cpu.own);
         // From now on it may be another group that it uses the core for.
         cputime::charge(cpu, running);
@@ -222,13 +226,13 @@ fn is_limit_reached<M: Machine>(cpu: &Cpu<M>, now_ns: u64) -> bool {
     }
     let ran_ns = ready::realtime_ns(cpu.own).saturating_sub(cpu.own.realtime_before_ns.get());
     let is_reached = ran_ns >= 1000 * limit_us;
-    cpu.own.realtime_held.set(is_reached.into());
+    ready::hold(cpu.own, is_reached);
     is_reached
 }
 
 #[cold]
 fn end_period<M: Machine>(cpu: &Cpu<M>) {
     if cpu.now_ns().saturating_sub(cpu.own.realtime_since_ns.get()) >= 1000 * PERIOD_US {
-        cpu.own.realtime_held.set(0);
+        ready::hold(cpu.own, false);
     }
 }

@@ -48,15 +48,13 @@ fn words(core: &'static CoreRecord) -> Vec<(&'static str, Word)> {
         ("stacked", Word::Shared64(&core.stacked)),
         ("active_space", Word::Shared64(&core.active_space)),
         ("space_changed", Word::Shared32(&core.space_changed)),
-        ("leaves", Word::Shared32(&core.leaves)),
         ("away", Word::Shared32(&core.away)),
-        ("ready_changed", Word::Shared32(&core.ready_changed)),
+        ("pending", Word::Shared32(&core.pending)),
         ("ready_count", Word::Shared32(&core.ready_count)),
         ("ready_mask", Word::Own32(&core.ready_mask)),
         ("ready_running", Word::Own32(&core.ready_running)),
         ("realtime_since_ns", Word::Own64(&core.realtime_since_ns)),
         ("realtime_before_ns", Word::Own64(&core.realtime_before_ns)),
-        ("realtime_held", Word::Own32(&core.realtime_held)),
         ("hand_place", Word::Shared64(&core.hand_place)),
     ];
     words.extend(core.hand.iter().map(|note| ("hand", Word::Shared64(note))));

@@ -161,6 +161,21 @@ fn check(house: &House) {
     assert!(arrows.len() >= house.arrows_min, "only {} arrows: `use` lines are no longer found", arrows.len());
 }
 
+/// The words that say what is due on a core are looked at in one place ([`Cpu::is_due`](../../../kernel/core/src/cpu/pending.rs)), which has the list of all
+/// causes. (What the core alone knows, the compiler keeps there.)
+#[test]
+fn what_is_due_is_looked_at_in_one_place() {
+    let (mut paths, kernel) = (Vec::new(), &HOUSES[0]);
+    sources(kernel, Path::new(""), &mut paths);
+    let looks = |path: &&PathBuf| {
+        let text = fs::read_to_string(root().join(kernel.sources).join(path)).expect("a source");
+        let text: String = text.split_whitespace().collect();
+        ["own.inbox.load", "own.pending.load"].iter().any(|word| text.contains(word))
+    };
+    let places: Vec<&PathBuf> = paths.iter().filter(looks).collect();
+    assert_eq!(places, [Path::new("cpu/pending.rs")]);
+}
+
 #[test]
 fn arrows_are_found_however_they_are_written() {
     let found = |source, depth| named(source, depth).into_iter().collect::<Vec<_>>();

@@ -1,7 +1,9 @@
 //! Islands that die while cores are taken out and come back, of that island and of others: threads, timers and who waits for a core.
 
 use motet_hal_hosted::{Config, Driver, Failure, Faults};
-use motet_layout::{CORE_OUT, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, Isa, IslandId, Pool, sync::Ordering};
+use motet_layout::{
+    CORE_OUT, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, Isa, IslandId, PENDING_LEAVES, Pool, sync::Ordering,
+};
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
 use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, env, three_islands};
@@ -111,7 +113,7 @@ fn missing(pool: Pool) -> Vec<u8> {
     });
     let is_missing = |core: &CoreId| {
         let record = &header.cores[core.index()];
-        record.leaves.load(Ordering::Relaxed) != 0 || record.state.load(Ordering::Relaxed) == CORE_OUT
+        record.pending.load(Ordering::Relaxed) & PENDING_LEAVES != 0 || record.state.load(Ordering::Relaxed) == CORE_OUT
     };
     cores.filter(is_missing).map(|core| core.0).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use motet_layout::sync::Ordering;
-use motet_layout::{CORE_IDLE, CORE_OUT, CoreId, IslandId, THREAD_READY, ThreadRecord};
+use motet_layout::{CORE_IDLE, CORE_OUT, CoreId, IslandId, PENDING_LEAVES, THREAD_READY, ThreadRecord};
 use motet_protocol::cores::core_record;
 use motet_protocol::{Context, hotplug, run_queue};
 
@@ -121,19 +121,24 @@ fn stay_out(core: &Core, run: &Run, steps: Steps) {
 
 /// Takes the core out, looks whether it gets any threads, and lets it come back or not.
 fn ask(core: &Core, run: &Run, comes_back: bool) {
-    let ask = |leaves: u32| {
-        core_record(core, leaver()).leaves.store(leaves, Ordering::SeqCst);
+    let ask = |leaves: bool| {
+        let pending = &core_record(core, leaver()).pending;
+        if leaves {
+            pending.fetch_or(PENDING_LEAVES, Ordering::SeqCst);
+        } else {
+            pending.fetch_and(!PENDING_LEAVES, Ordering::SeqCst);
+        }
         core.ring(leaver());
         while !hotplug::is_done(core, leaver()) {
             core.relax();
         }
     };
-    ask(1);
+    ask(true);
     run.is_out.store(true, Relaxed);
     if comes_back {
         core.relax();
         run.is_out.store(false, Relaxed);
-        ask(0);
+        ask(false);
     }
 }
 

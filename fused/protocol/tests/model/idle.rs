@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use motet_abi::process::SCHED_FIFO;
 use motet_layout::sync::Ordering;
-use motet_layout::{CORE_IDLE, CoreId, IslandId, READY_URGENT, THREAD_READY, ThreadRecord};
+use motet_layout::{CORE_IDLE, CoreId, IslandId, PENDING_URGENT, THREAD_READY, ThreadRecord};
 use motet_protocol::cores::core_record;
 use motet_protocol::ready;
 use motet_protocol::run_queue;
@@ -129,7 +129,7 @@ fn urgent(give: Give) -> impl Fn() + Clone + Send + Sync + 'static {
             while taken < WAKERS {
                 if computes {
                     core.sleep();
-                    if core.own_record().ready_changed.swap(0, Ordering::SeqCst) & READY_URGENT != 0 {
+                    if core.own_record().pending.fetch_and(!PENDING_URGENT, Ordering::SeqCst) & PENDING_URGENT != 0 {
                         run_queue::collect(&core);
                     }
                     computes = ready::first_realtime(&core, core.own_record()).is_none();
@@ -160,7 +160,7 @@ fn ringing_before_the_thread_is_there_is_caught() {
     must_be_caught(
         1500,
         urgent(|waker, thread| {
-            core_record(waker, target()).ready_changed.fetch_or(READY_URGENT, Ordering::SeqCst);
+            core_record(waker, target()).pending.fetch_or(PENDING_URGENT, Ordering::SeqCst);
             waker.ring(target());
             let schedule = schedule::of(thread);
             schedule::set(thread, Schedule::default());
@@ -180,7 +180,7 @@ fn ringing_before_the_mark_is_there_is_caught() {
             run_queue::hand_over(waker, thread);
             schedule::set(thread, schedule);
             waker.ring(target());
-            core_record(waker, target()).ready_changed.fetch_or(READY_URGENT, Ordering::SeqCst);
+            core_record(waker, target()).pending.fetch_or(PENDING_URGENT, Ordering::SeqCst);
         }),
     );
 }

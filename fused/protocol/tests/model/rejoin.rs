@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{
     CORE_AWAKE, CORE_IDLE, CORE_OFFLINE, Cell64, CoreId, FileLock, ISLAND_DEAD, ISLAND_JOINED, ISLAND_RECLAIMING,
-    IslandId, Pool, SpaceRecord, ThreadRecord, handshake::then_look,
+    IslandId, PENDING_LEAVES, Pool, SpaceRecord, ThreadRecord, handshake::then_look,
 };
 use motet_protocol::cores::{self, core_record};
 use motet_protocol::{Context, hotplug, lock, orphans, rejoin, run_queue, shootdown};
@@ -396,7 +396,7 @@ fn a_core_that_joins_again_is_in_use() {
     quietly(|| {
         let (pool, _) = fresh_pool(2);
         let core = Living { core: Core::new(pool, MORTAL, &Arc::default()), life: 1 };
-        core.own_record().leaves.store(1, Ordering::Relaxed);
+        core.own_record().pending.store(PENDING_LEAVES, Ordering::Relaxed);
         rejoin::take_records(&core);
         hotplug::come_back(&core);
         assert!(hotplug::is_done(&core, mortal()) && !hotplug::is_asked(&core));

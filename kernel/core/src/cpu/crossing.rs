@@ -18,8 +18,8 @@ pub struct CrossingCore {
     migrates: bool,
     /// By island: from how many words on the engine carries a message there.
     engine_copies_from: [u8; ISLANDS_MAX],
-    /// Why this core has woken, until it looks for what to do: it may have been called.
-    woken: Cell<Option<Wake>>,
+    /// Why this core has woken, as long as [`Causes::WOKEN`](super::Causes::WOKEN) says that it has.
+    woken: Cell<Wake>,
     /// Pool address.
     resident: Cell<u64>,
     /// Cores that run functions which threads of this core have called the short way.
@@ -79,7 +79,7 @@ impl CrossingCore {
             reach,
             migrates,
             engine_copies_from,
-            woken: Cell::new(None),
+            woken: Cell::new(Wake::Look),
             resident: Cell::new(0),
             awaited: CoreSet::default(),
             polls_calls: Cell::new(false),
@@ -132,22 +132,14 @@ impl CrossingCore {
         words >= u32::from(self.engine_copies_from[to.island().index()])
     }
 
-    /// Whether this core has woken, and has not looked yet for what to do: it may have been called.
     #[inline(always)]
-    pub fn is_woken(&self) -> bool {
-        self.woken.get().is_some()
+    pub(super) fn keep_wake(&self, why: Wake) {
+        self.woken.set(why);
     }
 
-    /// This core has woken, and looks later for what to do.
     #[inline(always)]
-    pub fn has_woken(&self, why: Wake) {
-        self.woken.set(Some(why));
-    }
-
-    /// Why it has woken, if it has, and looks now.
-    #[inline(always)]
-    pub fn take_woken(&self) -> Option<Wake> {
-        self.woken.take()
+    pub(super) fn kept_wake(&self) -> Wake {
+        self.woken.get()
     }
 
     /// The address space that stays active while this core sleeps, because calls or threads come from it (pool address, 0 none).

@@ -4,16 +4,16 @@ use core::cell::Cell;
 
 use motet_hal::Interrupts;
 
-use super::{BUDGET, cost};
+use super::{BUDGET, Causes, cost};
 
 /// What an urgent guest waits for at most where bytes are copied.
 const PIECE_BYTES: usize = 1024;
 /// After a deadline that an urgent guest was expected for, the core looks often for so long still.
 const URGENT_LATE_NS: u64 = 1_000_000;
 
-/// Interrupts that were taken and not acted on yet, and the budget.
+/// Causes that only this core knows, among them interrupts that were taken and not acted on yet; and the budget.
 pub struct DueCore {
-    deferred: Cell<Interrupts>,
+    causes: Cell<Causes>,
     /// What is done before the next look, in instructions, roughly.
     budget: Cell<u64>,
     /// What is done between two looks.
@@ -22,10 +22,11 @@ pub struct DueCore {
     urgent_ns: Cell<u64>,
 }
 
-impl Default for DueCore {
-    fn default() -> Self {
+impl DueCore {
+    /// Of a core for which these causes are there from the beginning.
+    pub fn new(always: Causes) -> Self {
         Self {
-            deferred: Cell::new(Interrupts::EMPTY),
+            causes: Cell::new(always),
             budget: Cell::new(BUDGET),
             whole_budget: Cell::new(BUDGET),
             urgent_ns: Cell::new(0),
@@ -34,28 +35,50 @@ impl Default for DueCore {
 }
 
 impl DueCore {
+    /// The causes that only this core knows: see [`Cpu::is_due`](super::Cpu::is_due).
+    #[inline(always)]
+    pub fn causes(&self) -> Causes {
+        self.causes.get()
+    }
+
+    /// One of them is there from now on.
+    #[inline(always)]
+    pub fn set(&self, cause: Causes) {
+        self.causes.set(self.causes.get().and(cause));
+    }
+
+    /// It is not there any more. Whether it was.
+    #[inline(always)]
+    pub fn take(&self, cause: Causes) -> bool {
+        let was_there = self.causes.get().has(cause);
+        if was_there {
+            self.causes.set(self.causes.get().without(cause));
+        }
+        was_there
+    }
+
     /// Interrupts that were taken, and wait for the core's life.
     #[inline(always)]
     pub fn deferred(&self) -> Interrupts {
-        self.deferred.get()
+        self.causes.get().interrupts()
     }
 
     /// Whether there are any.
     #[inline(always)]
     pub fn has_deferred(&self) -> bool {
-        self.deferred.get() != Interrupts::EMPTY
+        self.deferred() != Interrupts::EMPTY
     }
 
     /// These wait from now on, too.
     #[inline(always)]
     pub fn defer(&self, interrupts: Interrupts) {
-        self.deferred.set(self.deferred.get().union(interrupts));
+        self.set(Causes::of(interrupts));
     }
 
     /// Those that wait: the caller acts on them.
     #[inline(always)]
     pub fn take_deferred(&self) -> Interrupts {
-        self.deferred.replace(Interrupts::EMPTY)
+        self.causes.replace(self.causes.get().without(Causes::INTERRUPTS)).interrupts()
     }
 
     /// User code ran, or this core has looked what is due.
@@ -101,7 +124,7 @@ impl DueCore {
 
     /// Whether it is used up.
     #[inline(always)]
-    pub fn is_used_up(&self) -> bool {
+    pub(super) fn is_used_up(&self) -> bool {
         self.budget.get() == 0
     }
 }

@@ -2,34 +2,14 @@
 
 use core::cell::Cell;
 
-/// What the FPGA has to tell, and how this core looks for what it does.
+/// How this core looks for what the FPGA does.
 #[derive(Default)]
 pub struct FpgaCore {
-    /// Something waits that is about clients which are less urgent than the thread that runs.
-    waiting: Cell<bool>,
     /// This core has looked for long, and is to look no more for the store that is a request.
     looked_long: Cell<bool>,
 }
 
 impl FpgaCore {
-    /// It has: that waits.
-    #[inline(always)]
-    pub fn wait(&self) {
-        self.waiting.set(true);
-    }
-
-    /// Whether something waits.
-    #[inline(always)]
-    pub fn has_waiting(&self) -> bool {
-        self.waiting.get()
-    }
-
-    /// Whether something has waited, which the caller does.
-    #[inline(always)]
-    pub fn take_waiting(&self) -> bool {
-        self.waiting.replace(false)
-    }
-
     /// A store that may become a request: nobody has looked for it.
     #[inline(always)]
     pub fn begin_request(&self) {

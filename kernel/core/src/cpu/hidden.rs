@@ -30,7 +30,7 @@ pub struct HiddenCore {
     last: Cell<Option<&'static ThreadRecord>>,
     /// One that waited, and is wanted here.
     wanted: Cell<Option<&'static ThreadRecord>>,
-    /// Threads that are home, and the one that is wanted: this is looked at whenever the core changes its thread.
+    /// Threads that are home, and the one that is wanted.
     come: Cell<u32>,
 }
 
@@ -71,8 +71,7 @@ impl HiddenCore {
         self.places[place].set(HartPlace::Free);
     }
 
-    /// Whether a thread is home, or wanted here, that has not gone on.
-    #[inline(always)]
+    /// Whether a thread is home, or wanted here, that has not gone on. The core looks at [`Causes::COME`](super::Causes::COME) instead.
     pub fn has_come(&self) -> bool {
         self.come.get() != 0
     }

@@ -21,6 +21,7 @@ mod hidden;
 mod islands;
 mod life;
 mod mm;
+mod pending;
 mod say;
 mod stacked;
 mod tracer;
@@ -39,6 +40,7 @@ pub use hidden::{HartPlace, HiddenCore};
 pub use islands::{Islands, cores_of_isa};
 pub use life::LifeCore;
 pub use mm::{MmCore, Translation};
+pub use pending::Causes;
 pub use stacked::StackedCore;
 pub use tracer::Tracer;
 
@@ -101,11 +103,13 @@ impl<M: Machine> Cpu<M> {
         let (pool, id) = (machine.pool(), machine.core());
         let record = &pool.header().islands[id.island().index()];
         let format = Isa::from_raw(record.paging.get()).and_then(Format::from_isa);
+        let (own, crossing) = (&pool.header().cores[id.index()], CrossingCore::new(pool, id.island()));
+        let causes = Causes::always(own.first_come.get() != 0, crossing.migrates());
         Self {
             machine,
             pool,
             id,
-            own: &pool.header().cores[id.index()],
+            own,
             island_life: record.deaths.load(Ordering::Acquire),
             counted: &record.counters,
             islands: Islands::new(pool, id.island()),
@@ -114,8 +118,8 @@ impl<M: Machine> Cpu<M> {
             alarm: AlarmCore::default(),
             hidden: HiddenCore::default(),
             cputime: CputimeCore::default(),
-            crossing: CrossingCore::new(pool, id.island()),
-            due: DueCore::default(),
+            crossing,
+            due: DueCore::new(causes),
             fpga: FpgaCore::default(),
             handover: HandoverCore::default(),
             life: LifeCore::default(),

@@ -32,7 +32,7 @@ impl StackedCore {
 
     /// Whether the guest that runs is above a thread that is ready.
     #[inline(always)]
-    pub fn is_above(&self) -> bool {
+    pub(super) fn is_above(&self) -> bool {
         self.is_above.get()
     }
 

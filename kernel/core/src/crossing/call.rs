@@ -274,7 +274,7 @@ pub fn wait<M: Machine>(
         Outcome::Returned => caller::resume(cpu, thread, record, made.callee, reach),
         Outcome::Calls => back::take_call(cpu, thread, record, made.callee),
         Outcome::Runs | Outcome::Left | Outcome::Withdrawn => {
-            cpu.crossing.has_woken(wake);
+            cpu.has_woken(wake);
             return Fetch::Gone;
         }
     };

@@ -20,7 +20,7 @@ use motet_protocol::{
 use crate::{
     ability::writes,
     alarm,
-    cpu::{Cpu, HartPlace},
+    cpu::{Causes, Cpu, HartPlace},
     cputime, handover, mm,
 };
 
@@ -75,7 +75,7 @@ fn do_others_wait<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// Whether this core leaves free places to others that wait, as it has its share: it would take each that it leaves again at once.
 fn leaves_rest<M: Machine>(cpu: &Cpu<M>) -> bool {
     // Whoever has none may have one: mostly one thread goes and comes.
-    let has_none = !cpu.hidden.is_any_away() && !cpu.hidden.has_come();
+    let has_none = !cpu.hidden.is_any_away() && !has_come(cpu);
     if has_none || !do_others_wait(cpu) {
         return false;
     }
@@ -133,6 +133,7 @@ fn look_at_all<M: Machine>(cpu: &Cpu<M>) {
     for (place, thread, since_ns) in cpu.hidden.away(cpu.machine.at_home()) {
         thread.user_ns.set(thread.user_ns.get() + now_ns.saturating_sub(since_ns));
         cpu.hidden.come_home(place, thread);
+        cpu.due.set(Causes::COME);
         cpu.own.away.fetch_sub(1, Ordering::SeqCst);
         mm::leave_if_unused(cpu, space_of(cpu, thread));
     }
@@ -165,7 +166,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
             if cpu.hidden.has_wanted() {
                 return;
             }
-            cpu.hidden.set_wanted(thread);
+            is_wanted_here(cpu, thread);
         } else {
             match send(cpu, thread) {
                 Ok(()) => {}
@@ -174,7 +175,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
                     if cpu.hidden.has_wanted() {
                         return;
                     }
-                    cpu.hidden.set_wanted(thread);
+                    is_wanted_here(cpu, thread);
                 }
             }
         }
@@ -184,6 +185,12 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
             cpu.own.away.fetch_and(!WAITS, Ordering::SeqCst);
         }
     }
+}
+
+/// A thread that waited for a place goes on here.
+fn is_wanted_here<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    cpu.hidden.set_wanted(thread);
+    cpu.due.set(Causes::COME);
 }
 
 /// Takes home all threads that are away or wait to be sent, because this core is out of use. They become ready here; the traps that have stopped them are left to do.
@@ -220,6 +227,7 @@ fn end_all<M: Machine>(cpu: &Cpu<M>) {
         }
     }
     cpu.hidden.all_went_on();
+    cpu.due.take(Causes::COME);
 }
 
 fn becomes_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
@@ -231,7 +239,7 @@ fn becomes_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 /// Whether a thread has come home and was not resumed yet.
 #[inline(always)]
 pub fn has_come<M: Machine>(cpu: &Cpu<M>) -> bool {
-    cpu.hidden.has_come()
+    cpu.is_due(Causes::COME)
 }
 
 /// The time until which this core may sleep, because of threads that are away or wait.
@@ -258,5 +266,8 @@ fn take_first<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, Trap)>
         (None, None) => return None,
     };
     cpu.hidden.went_on();
+    if !cpu.hidden.has_come() {
+        cpu.due.take(Causes::COME);
+    }
     Some((thread, trap))
 }

@@ -21,8 +21,8 @@ use super::{
 use crate::{
     alarm,
     call::{Call, Stop},
-    cpu::Cpu,
-    cputime, extension, file, fpga, handover, hotplug, mm, process, realtime, signal, trace,
+    cpu::{Causes, Cpu},
+    cputime, file, fpga, handover, mm, process, realtime, signal, trace,
     tree::{limits, process_of},
     vm::{self, is_timer_alone, may_go_on},
 };
@@ -75,13 +75,8 @@ pub fn serve_guests<M: Machine>(
 /// Takes the thread that is next on this core, if that is in the middle of running a guest, and this core has nothing else to do first.
 #[inline(always)]
 fn next_guest<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
-    let is_due = cpu.due.has_deferred()
-        || cpu.crossing.migrates()
-        || cpu.crossing.is_woken()
-        || extension::hidden::has_come(cpu)
-        || hotplug::is_asked(cpu)
-        || cpu.due.is_used_up();
-    if is_due || !run_queue::first(cpu).is_some_and(vm::may_go_on) {
+    // What the FPGA has to tell is told here.
+    if cpu.is_due(TO_SCHEDULER.without(Causes::FPGA)) || !run_queue::first(cpu).is_some_and(vm::may_go_on) {
         return None;
     }
     cpu.own.current_thread.store(0, Ordering::Relaxed);
@@ -142,7 +137,7 @@ pub enum Next {
 /// Decides what this core runs next, after an interrupt in the thread's guest. [`Cpu::due`] has the interrupt.
 pub fn next_after<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Next {
     let now_ns = cpu.now_ns();
-    if !is_timer_alone(cpu, cpu.due.deferred()) || is_else_due(cpu, thread, process, now_ns) {
+    if !is_timer_alone(cpu, cpu.due.deferred()) || is_else_due(cpu, thread, process, now_ns, Causes::INTERRUPTS) {
         return Next::Undecided;
     }
     if timer::next_deadline_ns(cpu) <= now_ns {
@@ -172,30 +167,29 @@ pub fn next_after<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proce
     Next::First
 }
 
-/// Whether anything else is due, or may be, than timers and the thread's slice: all that `interrupted` looks at.
+/// What the short ways between guests leave to the scheduler: all but the ready threads, among which they choose by its rules, and shoot-downs, which are
+/// served before each guest.
+pub const TO_SCHEDULER: Causes = Causes::ALL.without(Causes::READY).without(Causes::BELOW).without(Causes::SHOOTDOWN);
+
+/// Whether anything else is due, or may be, than timers and the thread's slice, and than `served`: all that `interrupted` looks at.
 #[inline(always)]
-pub fn is_else_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord, now_ns: u64) -> bool {
-    is_due_for_others(cpu, thread, process)
+pub fn is_else_due<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &ThreadRecord,
+    process: &ProcessRecord,
+    now_ns: u64,
+    served: Causes,
+) -> bool {
+    cpu.is_due(TO_SCHEDULER.without(served))
+        || is_wanted(thread, process)
         || thread.needs.get() != 0
-        || cpu.fpga.has_waiting()
         || cpu.clock.is_to_be_steered(now_ns)
 }
 
-/// The part of this that is about a guest's thread, other threads and the core, and nothing about what the core does now.
+/// Whether something is to be done for a guest's thread before its guest runs, or at its next tick.
 #[inline(always)]
-pub fn is_due_for_others<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) -> bool {
-    let own = cpu.own;
-    own.inbox.load(Ordering::Relaxed) != 0
-        || own.ready_changed.load(Ordering::Relaxed) != 0
-        || thread.attention.load(Ordering::Relaxed) != 0
-        || own.realtime_held.get() != 0
-        || own.first_come.get() != 0
-        || hotplug::is_asked(cpu)
-        || limits::limit_of(process, RLIMIT_CPU) != u64::MAX
-        || !cpu.crossing.awaited().is_empty()
-        || cpu.crossing.migrates()
-        || extension::hidden::has_come(cpu)
-        || own.away.load(Ordering::Relaxed) != 0
+pub fn is_wanted(thread: &ThreadRecord, process: &ProcessRecord) -> bool {
+    thread.attention.load(Ordering::Relaxed) != 0 || limits::limit_of(process, RLIMIT_CPU) != u64::MAX
 }
 
 /// As when the interrupt is taken otherwise.

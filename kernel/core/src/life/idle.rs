@@ -4,12 +4,12 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::CORE_POLLING;
-use motet_protocol::{memory, noncoherent, run_queue, run_queue::Wake, shootdown, timer, trace::Kind};
+use motet_protocol::{memory, noncoherent, run_queue, run_queue::Wake, timer, trace::Kind};
 
 use super::{go_on, interrupt::handle_interrupts, removed, run_thread};
 use crate::{
     alarm::{set_timer, set_timer_at, set_timer_exactly, with_alarm},
-    cpu::Cpu,
+    cpu::{Causes, Cpu},
     cputime::charge_core,
     crossing, extension, fpga, hotplug, mm, trace,
 };
@@ -17,7 +17,7 @@ use crate::{
 /// Waits until this core has something to do, and executes calls that other cores give it directly.
 pub fn idle<M: Machine>(cpu: &Cpu<M>) {
     fpga::catch_up(cpu);
-    if !cpu.crossing.is_woken() {
+    if !cpu.is_due(Causes::WOKEN) {
         if cpu.crossing.resident() != cpu.mm.active() {
             mm::deactivate(cpu);
         }
@@ -45,7 +45,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         run_queue::announce_idle(cpu, cpu.idle_state());
     }
     loop {
-        let wake = cpu.crossing.take_woken().unwrap_or_else(|| awake(cpu));
+        let wake = cpu.take_woken().unwrap_or_else(|| awake(cpu));
         cpu.pass();
         if is_awaiting_migrations(cpu) && crossing::migration::comes_first(cpu) {
             break;
@@ -61,7 +61,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             set_timer(cpu, timer::next_deadline_ns(cpu));
             // The call's doorbell may have been that of a result, too.
             if crossing::has_outcome(cpu) {
-                cpu.crossing.has_woken(end_idle(cpu));
+                cpu.has_woken(end_idle(cpu));
             }
             continue;
         }
@@ -69,7 +69,7 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
             go_on(cpu, thread, trap);
         }
         // Nothing runs while a call may wait for an answer: the next sleep would forget it.
-        let first = if cpu.crossing.is_woken() { None } else { crossing::first_returned(cpu) };
+        let first = if cpu.is_due(Causes::WOKEN) { None } else { crossing::first_returned(cpu) };
         match first {
             Some(thread) => run_thread(cpu, thread),
             None => handle_interrupts(cpu, Interrupts::EMPTY),
@@ -89,7 +89,7 @@ fn is_awaiting_migrations<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// Announces that this core is about to sleep, sleeps, and returns why it is awake again. The caller has to serve shoot-downs then.
 #[inline(always)]
 pub fn doze<M: Machine>(cpu: &Cpu<M>) -> Wake {
-    debug_assert!(!cpu.crossing.is_woken(), "a call that this core was given is forgotten");
+    debug_assert!(!cpu.is_due(Causes::WOKEN), "a call that this core was given is forgotten");
     trace::stop(cpu);
     handle_deferred(cpu);
     run_queue::announce_idle(cpu, cpu.idle_state());
@@ -144,7 +144,7 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     let has_no_work =
         if is_noncoherent && cpu.is_polling() { run_queue::has_no_thread(cpu) } else { run_queue::is_quiet(cpu) };
     // Who has been asked to leave since it looked, or to pass, does not sleep: the doorbell may have been taken.
-    let quiet = has_no_work && mm::may_stay_active(cpu) && !hotplug::is_asked(cpu) && !shootdown::is_asked(cpu);
+    let quiet = has_no_work && mm::may_stay_active(cpu) && !cpu.is_due(Causes::LEAVES.and(Causes::SHOOTDOWN));
     let gives_up_ns = if is_noncoherent { before_sleep(cpu, before_ns, quiet) } else { u64::MAX };
     if quiet {
         let found_at_ns = if cpu.is_polling() { poll(cpu, before_ns, gives_up_ns, &mut interrupts) } else { None };

@@ -46,7 +46,7 @@ use motet_protocol::{Context, count, run_queue};
 use crate::{
     alarm,
     call::cost,
-    cpu::Cpu,
+    cpu::{Causes, Cpu},
     cputime::charge_core,
     crossing::{migration, stop_polling},
     death,
@@ -74,11 +74,11 @@ fn run_threads<M: Machine>(cpu: &Cpu<M>) -> ! {
         if cpu.crossing.migrates() && migration::run(cpu) {
             continue;
         }
-        if !cpu.crossing.is_woken() && go_on_with_who_came(cpu) {
+        if !cpu.is_due(Causes::WOKEN) && go_on_with_who_came(cpu) {
             continue;
         }
         // Who has been woken may have been called, and answers first.
-        let next = if cpu.crossing.is_woken() { None } else { run_queue::next(cpu) };
+        let next = if cpu.is_due(Causes::WOKEN) { None } else { run_queue::next(cpu) };
         match next {
             Some(thread) => {
                 run_thread(cpu, thread);

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     balance,
-    cpu::Cpu,
+    cpu::{Causes, Cpu},
     cputime, handover, realtime,
     tree::process_of,
     vm::{Held, Then, may_go_on},
@@ -85,10 +85,7 @@ fn look<M: Machine>(
     let now_ns = cpu.now_ns();
     let is_alone = timer::next_deadline_ns(cpu) > now_ns
         && may_end_slice(cpu, now_ns)
-        && !cpu.due.has_deferred()
-        && !cpu.crossing.is_woken()
-        && !cpu.due.is_used_up()
-        && !guests::is_else_due(cpu, thread, process, now_ns);
+        && !guests::is_else_due(cpu, thread, process, now_ns, Causes::NONE);
     if is_alone { end_slice(cpu, thread, cputime::charge(cpu, thread)) } else { Then::Other }
 }
 

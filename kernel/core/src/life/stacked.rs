@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     balance,
-    cpu::Cpu,
+    cpu::{Causes, Cpu},
     cputime::charge,
     realtime,
     tree::process_of,
@@ -113,10 +113,7 @@ impl<M: Machine> Stacked<'_, M> {
     #[inline(always)]
     fn is_lower_next(&self) -> bool {
         let (cpu, lower, upper) = (self.cpu, &self.lower, &self.upper);
-        !cpu.due.has_deferred()
-            && !cpu.crossing.is_woken()
-            && !cpu.due.is_used_up()
-            && !guests::is_else_due(cpu, upper.thread, upper.process, cpu.now_ns())
+        !guests::is_else_due(cpu, upper.thread, upper.process, cpu.now_ns(), Causes::NONE)
             && !lower.is_wanted()
             && !self.is_lower_last.get()
             && ready::comes_first(cpu, cpu.own, lower.thread, self.group)
@@ -161,7 +158,7 @@ impl<M: Machine> Stacked<'_, M> {
         deadline_ns <= now_ns
             && timer::next_deadline_ns(cpu) > now_ns
             && !upper.is_wanted()
-            && !guests::is_else_due(cpu, lower.thread, lower.process, now_ns)
+            && !guests::is_else_due(cpu, lower.thread, lower.process, now_ns, Causes::NONE)
     }
 
     /// The upper one runs, and no longer above the other, which is among the ready ones from now on.

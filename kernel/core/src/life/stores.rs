@@ -10,11 +10,10 @@ use motet_layout::{PoolAddr, SpaceRecord, ThreadRecord, UserFrame};
 use motet_protocol::{
     Context,
     fpga::{self as device, InterfaceId},
-    shootdown,
 };
 
 use crate::{
-    cpu::Cpu,
+    cpu::{Causes, Cpu},
     fpga,
     kinds::accel,
     mm::{self, ToRegisters},
@@ -51,7 +50,7 @@ pub fn serve_quickly<M: Machine>(cpu: &Cpu<M>, frame: &'static UserFrame, addres
 /// Whether something is to be done before the thread goes on.
 #[inline(always)]
 fn is_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
-    thread.attention.load(Ordering::Relaxed) != 0 || shootdown::is_asked(cpu)
+    thread.attention.load(Ordering::Relaxed) != 0 || cpu.is_due(Causes::SHOOTDOWN)
 }
 
 /// The store has become a request: looks until that is decided. `false`: something else is to be done first.
@@ -65,5 +64,5 @@ fn look_quickly<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, id: InterfaceId
         cpu.fpga.has_looked_long();
     }
     // Clients that were told may have been woken.
-    looked == Looked::Decided && !is_due(cpu, thread) && !cpu.due.has_deferred()
+    looked == Looked::Decided && !is_due(cpu, thread) && !cpu.is_due(Causes::INTERRUPTS)
 }

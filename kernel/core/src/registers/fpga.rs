@@ -9,10 +9,10 @@ use motet_protocol::{
     Context,
     fpga::{self, InterfaceId, clients},
     memory::share_frame,
-    residency, run_queue, schedule,
+    residency, schedule,
 };
 
-use crate::cpu::Cpu;
+use crate::cpu::{Causes, Cpu};
 
 /// To the FPGA, so many more are above that: real-time priorities.
 pub const REALTIME: u32 = schedule::PRIORITY_MAX;
@@ -94,7 +94,7 @@ pub fn interface_of_frame<M: Machine>(cpu: &Cpu<M>, frame: Frame) -> Option<Inte
 /// would sleep until an interrupt. `false`: it has something else to do, or the client is to be told of an error first.
 pub fn ask_and_look<M: Machine>(cpu: &Cpu<M>, fpga: &Fpga, thread: &ThreadRecord, id: InterfaceId) -> bool {
     let interface = &fpga.interfaces[id.index()];
-    if run_queue::has_ready(cpu.own) || cpu.stacked.is_above() || interface.refused.load(Ordering::Relaxed) != 0 {
+    if cpu.is_due(Causes::OTHERS) || interface.refused.load(Ordering::Relaxed) != 0 {
         return false;
     }
     clients::ask_and_look(fpga, interface, urgency(thread));

@@ -8,10 +8,10 @@ use motet_layout::{FpgaInterface, ThreadRecord};
 use motet_protocol::{
     Context,
     fpga::{self as device, InterfaceId, clients},
-    hotplug, run_queue, shootdown, wait,
+    wait,
 };
 
-use crate::cpu::Cpu;
+use crate::cpu::{Causes, Cpu};
 
 /// How long a core looks by itself: longer than the longest reconfiguration of Ker-ONE's Table 5.
 const LOOK_NS: u64 = 2_000_000;
@@ -66,10 +66,7 @@ fn is_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
     if interrupts != Interrupts::EMPTY {
         cpu.due.defer(interrupts);
     }
-    cpu.due.has_deferred()
-        || thread.attention.load(Ordering::Relaxed) != 0
-        || run_queue::has_ready(cpu.own)
-        || cpu.stacked.is_above()
-        || shootdown::is_asked(cpu)
-        || hotplug::is_asked(cpu)
+    // What is to be told of the FPGA comes after the look, and the budget is that of work.
+    const NOT_NOW: Causes = Causes::LASTING.and(Causes::FPGA).and(Causes::BUDGET);
+    thread.attention.load(Ordering::Relaxed) != 0 || cpu.is_due(Causes::ALL.without(NOT_NOW))
 }

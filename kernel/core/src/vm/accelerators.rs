@@ -23,7 +23,7 @@ use super::{
     run::{Next, Running},
 };
 use crate::{
-    cpu::Cpu,
+    cpu::{Causes, Cpu},
     registers::{
         fpga as interfaces,
         look::{Looked, has_signals, look},
@@ -187,7 +187,7 @@ impl<M: Machine> Running<'_, M> {
         let has_signals = fpga::of(cpu.pool).is_some_and(|fpga| has_signals(&fpga.interfaces[id.index()]));
         if has_signals {
             // Nobody was rung for them: it is as if this core were now.
-            cpu.fpga.wait();
+            cpu.due.set(Causes::FPGA);
             cpu.due.defer(Interrupts::DOORBELL);
         }
         match looked {

@@ -23,7 +23,7 @@ use motet_protocol::{
     Context, count,
     fpga::InterfaceId,
     hand::{self, Holder},
-    run_queue, schedule,
+    schedule,
     trace::Kind,
     wait,
 };
@@ -36,7 +36,7 @@ use super::{
 use crate::{
     ability, alarm,
     call::{Call, Stop, SysResult},
-    cpu::Cpu,
+    cpu::{Causes, Cpu},
     handover, trace,
 };
 
@@ -563,7 +563,7 @@ impl<'a, M: Machine> Running<'a, M> {
         }
         let charged_ns = self.thread.charged_at_ns.get();
         // Where nobody else is ready, the call pauses once in a while nevertheless, and others than threads have their turn.
-        let others_wait = run_queue::has_ready(cpu.own) || cpu.stacked.is_above();
+        let others_wait = cpu.is_due(Causes::OTHERS);
         let since_ns = if others_wait { charged_ns } else { charged_ns.max(self.begun_ns.get()) };
         let slice_end_ns = since_ns.wrapping_add(alarm::SLICE_NS);
         let pause_ns = slice_end_ns.wrapping_add(PAUSE_LATE_NS);

@@ -14,9 +14,12 @@ use super::{
     memory::{self, Found},
     run::{Counted, Running},
 };
-use crate::registers::{
-    fpga as interfaces,
-    look::{Looked, has_signals, look},
+use crate::{
+    cpu::Causes,
+    registers::{
+        fpga as interfaces,
+        look::{Looked, has_signals, look},
+    },
 };
 
 impl<M: Machine> Running<'_, M> {
@@ -65,7 +68,7 @@ impl<M: Machine> Running<'_, M> {
         let has_signals = has_signals(&device.interfaces[id.index()]);
         if has_signals {
             // Nobody was rung for them: it is as if this core were now.
-            cpu.fpga.wait();
+            cpu.due.set(Causes::FPGA);
             cpu.due.defer(Interrupts::DOORBELL);
         }
         match looked {
@@ -76,7 +79,7 @@ impl<M: Machine> Running<'_, M> {
                     self.count(Counted::Store);
                 }
                 // A thread that was told may be more urgent.
-                is_served && thread.attention.load(Ordering::Relaxed) == 0 && !cpu.due.has_deferred()
+                is_served && thread.attention.load(Ordering::Relaxed) == 0 && !cpu.is_due(Causes::INTERRUPTS)
             }
             Looked::Due => false,
             Looked::Long => {
