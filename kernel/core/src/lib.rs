@@ -21,7 +21,6 @@ mod cursor;
 mod death;
 mod description;
 mod due;
-mod elsewhere;
 mod extension;
 mod file;
 mod fpga;

@@ -7,7 +7,7 @@ use motet_hal::Machine;
 
 use crate::{
     attend::calls as signals,
-    call::{Call, SysResult},
+    call::{Call, Stop, SysResult},
     crossing, extension, file, futex,
     mm::{advice, calls as memory, mremap, place},
     process::{cores, exec, exit, fork, identity, ids, isa, limits, places, prctl, schedule, system, usage, wait},
@@ -23,6 +23,16 @@ pub fn dispatch<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
     match Syscall::decode(M::ISA, number) {
         Some(name) => serve(call, name),
         None => serve_own(call, number),
+    }
+}
+
+/// Serves a system call on a core to which its thread has not moved: one that only reads, nothing of it what the thread's own core keeps
+/// (as its processor time), and never waits. `None`: it is none of these, or has to go on later; then nothing has been done.
+pub fn serve_elsewhere<M: Machine>(call: &Call<M>, number: u64) -> Option<i64> {
+    match serve_reading(call, Syscall::decode(M::ISA, number)?)? {
+        Ok(value) => Some(value as i64),
+        Err(Stop::Error(errno)) => Some(errno.result()),
+        Err(Stop::Block | Stop::Page | Stop::Again | Stop::Replaced | Stop::Gone) => None,
     }
 }
 
@@ -47,252 +57,279 @@ fn serve_own<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
     }
 }
 
-// The table is one match, which compiles to a jump table; calls that Motet does not have share the last arm.
-#[expect(clippy::wildcard_enum_match_arm, reason = "several hundred calls of Linux are not implemented")]
-fn serve<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
-    use Syscall as S;
-    match name {
-        S::Brk => memory::brk(call),
-        S::Mmap => memory::mmap(call, |fd, is_written| file::inode_for_mmap(call, fd, is_written)),
-        S::Munmap => memory::munmap(call),
-        S::Mprotect => memory::mprotect(call),
-        S::Mremap => mremap::mremap(call),
-        S::Madvise => advice::madvise(call),
-        S::Mbind => place::mbind(call),
-        S::MovePages => place::move_pages(call),
-        S::Msync => advice::msync(call),
-        S::Mlock => advice::mlock(call),
-        S::Munlock => advice::munlock(call),
-        S::Mlockall => advice::mlockall(call),
-        S::Munlockall => advice::munlockall(call),
-        S::Mlock2 => advice::mlock2(call),
-        S::Mincore => advice::mincore(call),
-        S::Fork => fork::fork(call),
-        S::Vfork => fork::vfork(call),
-        S::Clone => fork::clone(call),
-        S::Clone3 => fork::clone3(call),
-        S::Execve => exec::execve(call),
-        S::Execveat => exec::execveat(call),
-        S::Exit => exit::exit(call),
-        S::ExitGroup => exit::exit_group(call),
-        S::Wait4 => wait::wait4(call),
-        S::Waitid => wait::waitid(call),
-        S::Getpid => ids::getpid(call),
-        S::Gettid => ids::gettid(call),
-        S::Getppid => ids::getppid(call),
-        S::SetTidAddress => ids::set_tid_address(call),
-        S::Getpgid => ids::getpgid(call),
-        S::Getpgrp => ids::getpgrp(call),
-        S::Getsid => ids::getsid(call),
-        S::Setpgid => ids::setpgid(call),
-        S::Setsid => ids::setsid(call),
-        S::Getuid => identity::getuid(call),
-        S::Geteuid => identity::geteuid(call),
-        S::Getgid => identity::getgid(call),
-        S::Getegid => identity::getegid(call),
-        S::Setuid => identity::setuid(call),
-        S::Setgid => identity::setgid(call),
-        S::Setreuid => identity::setreuid(call),
-        S::Setregid => identity::setregid(call),
-        S::Setresuid => identity::setresuid(call),
-        S::Setresgid => identity::setresgid(call),
-        S::Getresuid => identity::getresuid(call),
-        S::Getresgid => identity::getresgid(call),
-        S::Getgroups => identity::getgroups(call),
-        S::Setgroups => identity::setgroups(call),
-        S::Setfsuid => identity::setfsuid(call),
-        S::Setfsgid => identity::setfsgid(call),
-        S::Capget => identity::capget(call),
-        S::Capset => identity::capset(call),
-        S::Uname => system::uname(call),
-        S::Sysinfo => system::sysinfo(call),
-        S::Getrusage => usage::getrusage(call),
-        S::Prlimit64 => limits::prlimit64(call),
-        S::Getrlimit => limits::getrlimit(call),
-        S::Setrlimit => limits::setrlimit(call),
-        S::SchedGetaffinity => cores::sched_getaffinity(call),
-        S::SchedSetaffinity => cores::sched_setaffinity(call),
-        S::SchedGetscheduler => schedule::sched_getscheduler(call),
-        S::SchedSetscheduler => schedule::sched_setscheduler(call),
-        S::SchedGetparam => schedule::sched_getparam(call),
-        S::SchedSetparam => schedule::sched_setparam(call),
-        S::SchedSetattr => schedule::sched_setattr(call),
-        S::SchedGetattr => schedule::sched_getattr(call),
-        S::SchedRrGetInterval => schedule::sched_rr_get_interval(call),
-        S::SchedGetPriorityMin => schedule::sched_get_priority_min(call),
-        S::SchedGetPriorityMax => schedule::sched_get_priority_max(call),
-        S::Getpriority => schedule::getpriority(call),
-        S::Setpriority => schedule::setpriority(call),
-        S::Getcpu => cores::getcpu(call),
-        S::Prctl => prctl::prctl(call),
-        S::ArchPrctl => isa::arch_prctl(call),
-        S::Membarrier => memory::membarrier(call),
-        S::RiscvFlushIcache => isa::riscv_flush_icache(call),
-        S::RiscvHwprobe => isa::riscv_hwprobe(call),
-        S::Futex => futex::futex(call),
-        S::SetRobustList => futex::set_robust_list(call),
-        S::GetRobustList => futex::get_robust_list(call),
-        S::Getrandom => random::getrandom(call),
-        S::SchedYield => schedule::sched_yield(call),
-        S::RtSigaction => signals::rt_sigaction(call),
-        S::RtSigprocmask => signals::rt_sigprocmask(call),
-        S::RtSigpending => signals::rt_sigpending(call),
-        S::RtSigsuspend => signals::rt_sigsuspend(call),
-        S::RtSigtimedwait => signals::rt_sigtimedwait(call),
-        S::RtSigreturn => signals::rt_sigreturn(call),
-        S::Sigaltstack => signals::sigaltstack(call),
-        S::Kill => signals::kill(call),
-        S::Tkill => signals::tkill(call),
-        S::Tgkill => signals::tgkill(call),
-        S::RtSigqueueinfo => signals::rt_sigqueueinfo(call),
-        S::RtTgsigqueueinfo => signals::rt_tgsigqueueinfo(call),
-        S::ClockGettime => time::clock_gettime(call),
-        S::ClockGetres => time::clock_getres(call),
-        S::Gettimeofday => time::gettimeofday(call),
-        S::Time => time::time(call),
-        S::Nanosleep => time::nanosleep(call),
-        S::ClockNanosleep => time::clock_nanosleep(call),
-        S::Pause => time::pause(call),
-        S::Alarm => time::alarm(call),
-        S::Setitimer => time::setitimer(call),
-        S::Getitimer => time::getitimer(call),
-        S::Times => time::times(call),
-        S::Read => file::read(call),
-        S::Write => file::write(call),
-        S::Pread64 => file::pread64(call),
-        S::Pwrite64 => file::pwrite64(call),
-        S::Readv => file::readv(call),
-        S::Writev => file::writev(call),
-        S::Preadv => file::preadv(call),
-        S::Pwritev => file::pwritev(call),
-        S::Preadv2 => file::preadv2(call),
-        S::Pwritev2 => file::pwritev2(call),
-        S::Open => file::open(call),
-        S::Openat => file::openat(call),
-        S::Openat2 => file::openat2(call),
-        S::Creat => file::creat(call),
-        S::Close => file::close(call),
-        S::CloseRange => file::close_range(call),
-        S::Lseek => file::lseek(call),
-        S::Stat => file::stat(call),
-        S::Lstat => file::lstat(call),
-        S::Fstat => file::fstat(call),
-        S::Newfstatat => file::newfstatat(call),
-        S::Statx => file::statx(call),
-        S::Access => file::access(call),
-        S::Faccessat => file::faccessat(call),
-        S::Faccessat2 => file::faccessat2(call),
-        S::Getdents64 => file::getdents64(call),
-        S::Getcwd => file::getcwd(call),
-        S::Chdir => file::chdir(call),
-        S::Fchdir => file::fchdir(call),
-        S::Chroot => file::chroot(call),
-        S::Mkdir => file::mkdir(call),
-        S::Mkdirat => file::mkdirat(call),
-        S::Rmdir => file::rmdir(call),
-        S::Link => file::link(call),
-        S::Linkat => file::linkat(call),
-        S::Unlink => file::unlink(call),
-        S::Unlinkat => file::unlinkat(call),
-        S::Symlink => file::symlink(call),
-        S::Symlinkat => file::symlinkat(call),
-        S::Readlink => file::readlink(call),
-        S::Readlinkat => file::readlinkat(call),
-        S::Rename => file::rename(call),
-        S::Renameat => file::renameat(call),
-        S::Renameat2 => file::renameat2(call),
-        S::Truncate => file::truncate(call),
-        S::Ftruncate => file::ftruncate(call),
-        S::Fallocate => file::fallocate(call),
-        S::Chmod => file::chmod(call),
-        S::Fchmod => file::fchmod(call),
-        S::Fchmodat => file::fchmodat(call),
-        S::Fchmodat2 => file::fchmodat2(call),
-        S::Chown => file::chown(call),
-        S::Lchown => file::lchown(call),
-        S::Fchown => file::fchown(call),
-        S::Fchownat => file::fchownat(call),
-        S::Personality => places::personality(call),
-        S::Umask => file::umask(call),
-        S::Utimensat => file::utimensat(call),
-        S::Utimes => file::utimes(call),
-        S::Utime => file::utime(call),
-        S::Futimesat => file::futimesat(call),
-        S::Mknod => file::mknod(call),
-        S::Mknodat => file::mknodat(call),
-        S::Statfs => file::statfs(call),
-        S::Fstatfs => file::fstatfs(call),
-        S::Sync => file::sync(call),
-        S::Fsync => file::fsync(call),
-        S::Fdatasync => file::fdatasync(call),
-        S::Syncfs => file::syncfs(call),
-        S::Pipe => file::pipe(call),
-        S::Pipe2 => file::pipe2(call),
-        S::Dup => file::dup(call),
-        S::Dup2 => file::dup2(call),
-        S::Dup3 => file::dup3(call),
-        S::Fcntl => file::fcntl(call),
-        S::Flock => file::flock(call),
-        S::Ioctl => file::ioctl(call),
-        S::Poll => file::poll(call),
-        S::Ppoll => file::ppoll(call),
-        S::Select => file::select(call),
-        S::Pselect6 => file::pselect6(call),
-        S::Sendfile => file::sendfile(call),
-        S::Splice => file::splice(call),
-        S::Tee => file::tee(call),
-        S::CopyFileRange => file::copy_file_range(call),
-        S::Eventfd => file::eventfd(call),
-        S::Eventfd2 => file::eventfd2(call),
-        S::EpollCreate => file::epoll_create(call),
-        S::EpollCreate1 => file::epoll_create1(call),
-        S::EpollCtl => file::epoll_ctl(call),
-        S::EpollWait => file::epoll_wait(call),
-        S::EpollPwait => file::epoll_pwait(call),
-        S::EpollPwait2 => file::epoll_pwait2(call),
-        S::TimerfdCreate => file::timerfd_create(call),
-        S::TimerfdSettime => file::timerfd_settime(call),
-        S::Signalfd => file::signalfd(call),
-        S::Signalfd4 => file::signalfd4(call),
-        S::Socket => file::socket(call),
-        S::Socketpair => file::socketpair(call),
-        S::Bind => file::bind(call),
-        S::Listen => file::listen(call),
-        S::Connect => file::connect(call),
-        S::Accept => file::accept(call),
-        S::Accept4 => file::accept4(call),
-        S::Shutdown => file::shutdown(call),
-        S::Sendto => file::sendto(call),
-        S::Sendmsg => file::sendmsg(call),
-        S::Recvfrom => file::recvfrom(call),
-        S::Recvmsg => file::recvmsg(call),
-        S::Getsockname => file::getsockname(call),
-        S::Getpeername => file::getpeername(call),
-        S::Getsockopt => file::getsockopt(call),
-        S::Setsockopt => file::setsockopt(call),
-        S::TimerfdGettime => file::timerfd_gettime(call),
-        S::MemfdCreate => file::memfd_create(call),
-        S::Fadvise64 => file::fadvise64(call),
-        S::SyncFileRange => file::sync_file_range(call),
-        S::Unshare => fork::unshare(call),
-        S::Readahead => file::readahead(call),
-        S::Mount => file::mount(call),
-        S::Umount2 => file::umount2(call),
-        // No file system here keeps extended attributes.
-        S::Getxattr
-        | S::Lgetxattr
-        | S::Fgetxattr
-        | S::Setxattr
-        | S::Lsetxattr
-        | S::Fsetxattr
-        | S::Listxattr
-        | S::Llistxattr
-        | S::Flistxattr
-        | S::Removexattr
-        | S::Lremovexattr
-        | S::Fremovexattr => Err(Errno::EOPNOTSUPP.into()),
-        unknown => not_implemented(call, unknown),
-    }
+/// Makes the two functions of the table: of each row, the call, who serves it, and whether ([`serve_elsewhere`]) a core may serve it to which the thread has not
+/// moved. Each is one match, which compiles to a jump table; calls that Motet does not have share the last arm.
+macro_rules! table {
+    ($call:ident: $($($name:ident)|+ => $serve:expr $(, $elsewhere:ident $(if $condition:expr)?)?;)*) => {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "several hundred calls of Linux are not implemented")]
+        fn serve<M: Machine>($call: &Call<M>, name: Syscall) -> SysResult {
+            match name {
+                $($(Syscall::$name)|+ => $serve,)*
+                unknown => not_implemented($call, unknown),
+            }
+        }
+
+        // A function of its own: as a second caller of the first one it would make every other call slower.
+        #[expect(clippy::wildcard_enum_match_arm, reason = "as above")]
+        fn serve_reading<M: Machine>($call: &Call<M>, name: Syscall) -> Option<SysResult> {
+            match name {
+                $($(Syscall::$name)|+ => table!(@row ($serve) $($elsewhere $(if $condition)?)?),)*
+                _ => None,
+            }
+        }
+    };
+    (@row ($serve:expr)) => {
+        None
+    };
+    (@row ($serve:expr) elsewhere) => {
+        Some($serve)
+    };
+    (@row ($serve:expr) elsewhere if $condition:expr) => {
+        if $condition { Some($serve) } else { None }
+    };
+}
+
+table! {
+    call:
+    Brk => memory::brk(call);
+    Mmap => memory::mmap(call, |fd, is_written| file::inode_for_mmap(call, fd, is_written));
+    Munmap => memory::munmap(call);
+    Mprotect => memory::mprotect(call);
+    Mremap => mremap::mremap(call);
+    Madvise => advice::madvise(call);
+    Mbind => place::mbind(call);
+    MovePages => place::move_pages(call);
+    Msync => advice::msync(call);
+    Mlock => advice::mlock(call);
+    Munlock => advice::munlock(call);
+    Mlockall => advice::mlockall(call);
+    Munlockall => advice::munlockall(call);
+    Mlock2 => advice::mlock2(call);
+    Mincore => advice::mincore(call);
+    Fork => fork::fork(call);
+    Vfork => fork::vfork(call);
+    Clone => fork::clone(call);
+    Clone3 => fork::clone3(call);
+    Execve => exec::execve(call);
+    Execveat => exec::execveat(call);
+    Exit => exit::exit(call);
+    ExitGroup => exit::exit_group(call);
+    Wait4 => wait::wait4(call);
+    Waitid => wait::waitid(call);
+    Getpid => ids::getpid(call), elsewhere;
+    Gettid => ids::gettid(call), elsewhere;
+    Getppid => ids::getppid(call), elsewhere;
+    SetTidAddress => ids::set_tid_address(call);
+    Getpgid => ids::getpgid(call), elsewhere;
+    Getpgrp => ids::getpgrp(call), elsewhere;
+    Getsid => ids::getsid(call), elsewhere;
+    Setpgid => ids::setpgid(call);
+    Setsid => ids::setsid(call);
+    Getuid => identity::getuid(call), elsewhere;
+    Geteuid => identity::geteuid(call), elsewhere;
+    Getgid => identity::getgid(call), elsewhere;
+    Getegid => identity::getegid(call), elsewhere;
+    Setuid => identity::setuid(call);
+    Setgid => identity::setgid(call);
+    Setreuid => identity::setreuid(call);
+    Setregid => identity::setregid(call);
+    Setresuid => identity::setresuid(call);
+    Setresgid => identity::setresgid(call);
+    Getresuid => identity::getresuid(call), elsewhere;
+    Getresgid => identity::getresgid(call), elsewhere;
+    Getgroups => identity::getgroups(call);
+    Setgroups => identity::setgroups(call);
+    Setfsuid => identity::setfsuid(call);
+    Setfsgid => identity::setfsgid(call);
+    Capget => identity::capget(call);
+    Capset => identity::capset(call);
+    Uname => system::uname(call), elsewhere;
+    Sysinfo => system::sysinfo(call);
+    Getrusage => usage::getrusage(call);
+    Prlimit64 => limits::prlimit64(call);
+    Getrlimit => limits::getrlimit(call);
+    Setrlimit => limits::setrlimit(call);
+    SchedGetaffinity => cores::sched_getaffinity(call);
+    SchedSetaffinity => cores::sched_setaffinity(call);
+    SchedGetscheduler => schedule::sched_getscheduler(call);
+    SchedSetscheduler => schedule::sched_setscheduler(call);
+    SchedGetparam => schedule::sched_getparam(call);
+    SchedSetparam => schedule::sched_setparam(call);
+    SchedSetattr => schedule::sched_setattr(call);
+    SchedGetattr => schedule::sched_getattr(call);
+    SchedRrGetInterval => schedule::sched_rr_get_interval(call);
+    SchedGetPriorityMin => schedule::sched_get_priority_min(call);
+    SchedGetPriorityMax => schedule::sched_get_priority_max(call);
+    Getpriority => schedule::getpriority(call);
+    Setpriority => schedule::setpriority(call);
+    Getcpu => cores::getcpu(call), elsewhere;
+    Prctl => prctl::prctl(call);
+    ArchPrctl => isa::arch_prctl(call);
+    Membarrier => memory::membarrier(call);
+    RiscvFlushIcache => isa::riscv_flush_icache(call);
+    RiscvHwprobe => isa::riscv_hwprobe(call);
+    Futex => futex::futex(call);
+    SetRobustList => futex::set_robust_list(call);
+    GetRobustList => futex::get_robust_list(call);
+    Getrandom => random::getrandom(call);
+    SchedYield => schedule::sched_yield(call);
+    RtSigaction => signals::rt_sigaction(call);
+    RtSigprocmask => signals::rt_sigprocmask(call);
+    RtSigpending => signals::rt_sigpending(call);
+    RtSigsuspend => signals::rt_sigsuspend(call);
+    RtSigtimedwait => signals::rt_sigtimedwait(call);
+    RtSigreturn => signals::rt_sigreturn(call);
+    Sigaltstack => signals::sigaltstack(call);
+    Kill => signals::kill(call);
+    Tkill => signals::tkill(call);
+    Tgkill => signals::tgkill(call);
+    RtSigqueueinfo => signals::rt_sigqueueinfo(call);
+    RtTgsigqueueinfo => signals::rt_tgsigqueueinfo(call);
+    ClockGettime => time::clock_gettime(call), elsewhere if time::is_of_machine(call.args[0]);
+    ClockGetres => time::clock_getres(call), elsewhere if time::is_of_machine(call.args[0]);
+    Gettimeofday => time::gettimeofday(call), elsewhere;
+    Time => time::time(call), elsewhere;
+    Nanosleep => time::nanosleep(call);
+    ClockNanosleep => time::clock_nanosleep(call);
+    Pause => time::pause(call);
+    Alarm => time::alarm(call);
+    Setitimer => time::setitimer(call);
+    Getitimer => time::getitimer(call);
+    Times => time::times(call);
+    Read => file::read(call);
+    Write => file::write(call);
+    Pread64 => file::pread64(call);
+    Pwrite64 => file::pwrite64(call);
+    Readv => file::readv(call);
+    Writev => file::writev(call);
+    Preadv => file::preadv(call);
+    Pwritev => file::pwritev(call);
+    Preadv2 => file::preadv2(call);
+    Pwritev2 => file::pwritev2(call);
+    Open => file::open(call);
+    Openat => file::openat(call);
+    Openat2 => file::openat2(call);
+    Creat => file::creat(call);
+    Close => file::close(call);
+    CloseRange => file::close_range(call);
+    Lseek => file::lseek(call);
+    Stat => file::stat(call);
+    Lstat => file::lstat(call);
+    Fstat => file::fstat(call);
+    Newfstatat => file::newfstatat(call);
+    Statx => file::statx(call);
+    Access => file::access(call);
+    Faccessat => file::faccessat(call);
+    Faccessat2 => file::faccessat2(call);
+    Getdents64 => file::getdents64(call);
+    Getcwd => file::getcwd(call);
+    Chdir => file::chdir(call);
+    Fchdir => file::fchdir(call);
+    Chroot => file::chroot(call);
+    Mkdir => file::mkdir(call);
+    Mkdirat => file::mkdirat(call);
+    Rmdir => file::rmdir(call);
+    Link => file::link(call);
+    Linkat => file::linkat(call);
+    Unlink => file::unlink(call);
+    Unlinkat => file::unlinkat(call);
+    Symlink => file::symlink(call);
+    Symlinkat => file::symlinkat(call);
+    Readlink => file::readlink(call);
+    Readlinkat => file::readlinkat(call);
+    Rename => file::rename(call);
+    Renameat => file::renameat(call);
+    Renameat2 => file::renameat2(call);
+    Truncate => file::truncate(call);
+    Ftruncate => file::ftruncate(call);
+    Fallocate => file::fallocate(call);
+    Chmod => file::chmod(call);
+    Fchmod => file::fchmod(call);
+    Fchmodat => file::fchmodat(call);
+    Fchmodat2 => file::fchmodat2(call);
+    Chown => file::chown(call);
+    Lchown => file::lchown(call);
+    Fchown => file::fchown(call);
+    Fchownat => file::fchownat(call);
+    Personality => places::personality(call);
+    Umask => file::umask(call);
+    Utimensat => file::utimensat(call);
+    Utimes => file::utimes(call);
+    Utime => file::utime(call);
+    Futimesat => file::futimesat(call);
+    Mknod => file::mknod(call);
+    Mknodat => file::mknodat(call);
+    Statfs => file::statfs(call);
+    Fstatfs => file::fstatfs(call);
+    Sync => file::sync(call);
+    Fsync => file::fsync(call);
+    Fdatasync => file::fdatasync(call);
+    Syncfs => file::syncfs(call);
+    Pipe => file::pipe(call);
+    Pipe2 => file::pipe2(call);
+    Dup => file::dup(call);
+    Dup2 => file::dup2(call);
+    Dup3 => file::dup3(call);
+    Fcntl => file::fcntl(call);
+    Flock => file::flock(call);
+    Ioctl => file::ioctl(call);
+    Poll => file::poll(call);
+    Ppoll => file::ppoll(call);
+    Select => file::select(call);
+    Pselect6 => file::pselect6(call);
+    Sendfile => file::sendfile(call);
+    Splice => file::splice(call);
+    Tee => file::tee(call);
+    CopyFileRange => file::copy_file_range(call);
+    Eventfd => file::eventfd(call);
+    Eventfd2 => file::eventfd2(call);
+    EpollCreate => file::epoll_create(call);
+    EpollCreate1 => file::epoll_create1(call);
+    EpollCtl => file::epoll_ctl(call);
+    EpollWait => file::epoll_wait(call);
+    EpollPwait => file::epoll_pwait(call);
+    EpollPwait2 => file::epoll_pwait2(call);
+    TimerfdCreate => file::timerfd_create(call);
+    TimerfdSettime => file::timerfd_settime(call);
+    Signalfd => file::signalfd(call);
+    Signalfd4 => file::signalfd4(call);
+    Socket => file::socket(call);
+    Socketpair => file::socketpair(call);
+    Bind => file::bind(call);
+    Listen => file::listen(call);
+    Connect => file::connect(call);
+    Accept => file::accept(call);
+    Accept4 => file::accept4(call);
+    Shutdown => file::shutdown(call);
+    Sendto => file::sendto(call);
+    Sendmsg => file::sendmsg(call);
+    Recvfrom => file::recvfrom(call);
+    Recvmsg => file::recvmsg(call);
+    Getsockname => file::getsockname(call);
+    Getpeername => file::getpeername(call);
+    Getsockopt => file::getsockopt(call);
+    Setsockopt => file::setsockopt(call);
+    TimerfdGettime => file::timerfd_gettime(call);
+    MemfdCreate => file::memfd_create(call);
+    Fadvise64 => file::fadvise64(call);
+    SyncFileRange => file::sync_file_range(call);
+    Unshare => fork::unshare(call);
+    Readahead => file::readahead(call);
+    Mount => file::mount(call);
+    Umount2 => file::umount2(call);
+    // No file system here keeps extended attributes.
+    Getxattr
+    | Lgetxattr
+    | Fgetxattr
+    | Setxattr
+    | Lsetxattr
+    | Fsetxattr
+    | Listxattr
+    | Llistxattr
+    | Flistxattr
+    | Removexattr
+    | Lremovexattr
+    | Fremovexattr => Err(Errno::EOPNOTSUPP.into());
 }
 
 /// Calls that programs try and do without.

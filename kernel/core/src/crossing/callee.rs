@@ -25,7 +25,7 @@ use super::{
     records::innermost,
     report, stack,
 };
-use crate::{ability, call::Call, cpu::Cpu, cputime, elsewhere, mm, process::exit, signal, tree::process_of};
+use crate::{ability, cpu::Cpu, cputime, mm, process::exit, signal};
 
 /// Whose function a core runs.
 #[derive(Clone, Copy)]
@@ -148,10 +148,8 @@ fn serve<M: Machine>(cpu: &Cpu<M>, place: OnBehalf, frame: &UserFrame, trap: Tra
 
 /// Serves the system call that a called function with the registers `frame` makes; `false`: an ordinary thread has to make it.
 fn serve_syscall<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, frame: &UserFrame) -> bool {
-    let call =
-        Call { cpu, thread, process: process_of(cpu, thread), args: registers::syscall_args(frame), isa: M::ISA };
     cpu.due.renew_budget();
-    let Some(result) = elsewhere::serve_elsewhere(&call, registers::syscall_number(frame)) else { return false };
+    let Some(result) = cpu.serve_elsewhere(thread, frame) else { return false };
     count(&cpu.counters().syscalls);
     registers::set_result_of(M::ISA, frame, result);
     true

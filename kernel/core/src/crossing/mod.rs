@@ -45,7 +45,7 @@ pub use gate::{call_return, is_return};
 pub use jump::{jump, leave};
 
 use motet_hal::{Interrupts, Machine, Trap};
-use motet_layout::ThreadRecord;
+use motet_layout::{ThreadRecord, UserFrame};
 use motet_protocol::run_queue::Wake;
 
 use crate::{
@@ -61,6 +61,8 @@ pub trait Awake {
     fn handle_interrupts(&self, interrupts: Interrupts);
     /// Acts on interrupts that were taken while a called function ran.
     fn interrupted_call(&self, interrupts: Interrupts);
+    /// Serves the system call that a called function makes by these registers; its thread has not become one of this core. `None`: that cannot be.
+    fn serve_elsewhere(&self, thread: &'static ThreadRecord, frame: &UserFrame) -> Option<i64>;
 }
 
 /// The thread of a function that this core was called to run, which has become an ordinary thread here and goes on, with what it has stopped at.

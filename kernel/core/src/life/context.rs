@@ -3,20 +3,23 @@
 
 use core::sync::atomic::Ordering;
 
+use motet_abi::registers;
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
     CoreId, CoreRecord, Frame, InodeRecord, IslandCounters, IslandId, LockClass, Pool, PoolAddr, ProcessRecord,
-    ThreadRecord,
+    ThreadRecord, UserFrame,
 };
 use motet_protocol::{Context, dma, run_queue::Wake, trace::Kind};
 
 use super::{idle, interrupt, nested};
 use crate::{
+    call::Call,
     cpu::Cpu,
     crossing::Awake,
     due::{self, Below, Nesting},
     permission::{self, Capability},
-    recover, trace,
+    recover, syscall, trace,
+    tree::process_of,
 };
 
 impl<M: Machine> Context for Cpu<M> {
@@ -213,5 +216,13 @@ impl<M: Machine> Awake for Cpu<M> {
 
     fn interrupted_call(&self, interrupts: Interrupts) {
         interrupt::interrupted_call(self, interrupts);
+    }
+
+    fn serve_elsewhere(&self, thread: &'static ThreadRecord, frame: &UserFrame) -> Option<i64> {
+        let (process, args) = (process_of(self, thread), registers::syscall_args(frame));
+        syscall::serve_elsewhere(
+            &Call { cpu: self, thread, process, args, isa: M::ISA },
+            registers::syscall_number(frame),
+        )
     }
 }
