@@ -31,8 +31,8 @@ const ORDERS: usize = 12;
 const QUICK_ORDERS: usize = 3;
 /// The first build makes the kernel's libraries, too.
 const BUILD_AT_MOST: Duration = Duration::from_secs(1800);
-/// What the linker script calls the functions that it orders.
-const ORDERED: &str = "*(.text._ZN";
+/// Where the linker script says which functions lie together.
+const ORDERED: &str = "INCLUDE together.ld";
 const ISA: Isa = Isa::RiscV64;
 
 /// The cache as it is, and half of it: in metrics, for people, and in the machine file.
