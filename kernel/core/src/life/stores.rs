@@ -3,7 +3,7 @@
 //!
 //! Whatever else is due, and all that has to wait, goes the way of all faults ([`fault`](super::fault)), which does the same from its beginning.
 
-use core::{hint::black_box, sync::atomic::Ordering};
+use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
 use motet_layout::{PoolAddr, SpaceRecord, ThreadRecord, UserFrame};
@@ -30,17 +30,20 @@ pub fn serve_quickly<M: Machine>(cpu: &Cpu<M>, frame: &'static UserFrame, addres
         return false;
     }
     cpu.fpga.begin_request();
-    // In a loop, so that its code is there once, and in the caches the second time: the compiler is not to know what `asks` is then, or it would make a copy.
-    let mut asks = Some(thread);
+    // In a loop, so that its code is there once, and in the caches the second time.
     loop {
+        let asks = (!cpu.fpga.is_request()).then_some(thread);
         match mm::store_to_registers::<M, true>(cpu, device, asks, space, address) {
             ToRegisters::Possible => {
                 let served = &cpu.own.register_stores;
                 served.set(served.get() + 1);
                 return true;
             }
-            ToRegisters::Asked(id) if look_quickly(cpu, thread, id) => asks = black_box(None),
-            ToRegisters::Asked(_) => return false,
+            ToRegisters::Asked(id) => {
+                if !look_quickly(cpu, thread, id) {
+                    return false;
+                }
+            }
             // Should they have been taken away while this core looked, the store is a request once more.
             ToRegisters::Unknown => return asks.is_none(),
         }
@@ -56,6 +59,7 @@ fn is_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
 /// The store has become a request: looks until that is decided. `false`: something else is to be done first.
 #[inline(never)]
 fn look_quickly<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, id: InterfaceId) -> bool {
+    cpu.fpga.has_asked();
     let looked = look(cpu, thread, id, u64::MAX);
     if accel::has_readers(cpu, id) {
         fpga::serve(cpu);
