@@ -190,7 +190,7 @@ pool_struct! {
         /// How long they had run then, in nanoseconds.
         4048 pub realtime_before_ns: Cell64,
         4056 _pad15: Cell32,
-        /// `PENDING_*`: causes for which the core has something to do, and of which no other word tells. Set by whoever has one, by `fetch_or`.
+        /// `PENDING_*`: causes for which the core has something to do, and of which no other word tells. Set by `fetch_or`, cleared by `fetch_and`.
         4060 pub pending: AtomicU32,
         /// How many locks it holds of each [`LockClass`](crate::LockClass), four bits each, where their order is checked
         /// (`motet_protocol::lock`). The core's own.
@@ -228,8 +228,8 @@ pub const AT_LOAD_OPEN: u32 = 1;
 /// The same: it hides what its instruction set's islands differ in ([`IslandRecord::hides`](crate::IslandRecord)).
 pub const AT_LOAD_HIDE: u32 = 2;
 
-/// [`CoreRecord::pending`], a bit: a real-time thread has been pushed onto the inbox. Cleared by the core. (The lower bits are causes that a core keeps in mind
-/// itself, so that the words can be looked at together.)
+/// [`CoreRecord::pending`], a bit: a real-time thread has been pushed onto the inbox. Cleared by the core. (In the lower bits a kernel
+/// numbers further causes, of which other words tell.)
 pub const PENDING_URGENT: u32 = 1 << 24;
 /// The same: how a thread is scheduled that may be ready here has changed. Cleared by the core.
 pub const PENDING_UNSORTED: u32 = 1 << 25;

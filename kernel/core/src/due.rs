@@ -119,7 +119,7 @@ pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool 
         // A call may end now instead of pausing (a short read), and its thread then runs on: the slice ends nevertheless.
         alarm::set_timer(cpu, cpu.now_ns());
     }
-    let is_due = cpu.is_due(Causes::SHOOTDOWN.and(Causes::INTERRUPTS));
+    let is_due = cpu.is_due(Causes::SHOOTDOWN.union(Causes::INTERRUPTS));
     look_later(cpu, thread);
     is_due || thread.attention.load(Ordering::Relaxed) != 0
 }

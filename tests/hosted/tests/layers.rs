@@ -161,8 +161,7 @@ fn check(house: &House) {
     assert!(arrows.len() >= house.arrows_min, "only {} arrows: `use` lines are no longer found", arrows.len());
 }
 
-/// The words that say what is due on a core are looked at in one place ([`Cpu::is_due`](../../../kernel/core/src/cpu/pending.rs)), which has the list of all
-/// causes. (What the core alone knows, the compiler keeps there.)
+/// Words that others write for a core are looked at in one place ([`Cpu::is_due`](../../../kernel/core/src/cpu/pending.rs)), which has the list of all causes.
 #[test]
 fn what_is_due_is_looked_at_in_one_place() {
     let (mut paths, kernel) = (Vec::new(), &HOUSES[0]);

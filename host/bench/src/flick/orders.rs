@@ -1,7 +1,7 @@
 //! Null calls with the board's kernel linked in random orders: how much the time of a call depends on addresses by chance, by both protocols.
 //!
 //! Functions whose lines share a set of the board's instruction cache evict each other. The shipped kernel lays what calls execute together
-//! (`kernel/image/ld/riscv64.ld`); here its functions follow each other at random, on the Flick machine and on one with half of that cache.
+//! (`kernel/image/ld/together.txt`); here its functions follow each other at random, on the Flick machine and on one with half of that cache.
 
 use std::{
     fmt::Write,

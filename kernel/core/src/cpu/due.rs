@@ -44,7 +44,8 @@ impl DueCore {
     /// One of them is there from now on.
     #[inline(always)]
     pub fn set(&self, cause: Causes) {
-        self.causes.set(self.causes.get().and(cause));
+        debug_assert!(cause.without(Causes::KEPT) == Causes::NONE, "a word of its own tells of {cause:?}");
+        self.causes.set(self.causes.get().union(cause));
     }
 
     /// It is not there any more. Whether it was.

@@ -2,8 +2,8 @@
 //!
 //! The general ways ([`life::interrupted`](crate::life), [`life::idle`](crate::life)) act on each cause. A short way (from guest to guest, a store that is served
 //! while the program's registers stay in the core, a look instead of a sleep) may be taken only where there is nothing for the general one. So it names the
-//! causes that it sees to itself, or that need not wait for it, and asks for all others: a new cause is a line here, and stops every short way until that says
-//! that it may not.
+//! causes that it serves itself, or that may wait until it ends, and asks for all others. A new cause is a constant and a line of [`Cpu::is_due`] here, and closes every
+//! short way that does not name it.
 //!
 //! Three kinds of words tell. Other cores set bits of [`CoreRecord::pending`]. This core sets those of a word of its own ([`DueCore`](super::DueCore)). Of the rest
 //! there is a word already that says it: an inbox that is not empty needs no bit beside it, which each wake-up would have to set.
@@ -18,7 +18,7 @@ use super::Cpu;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Causes(u32);
 
-/// Set by other cores, too, in [`CoreRecord::pending`](motet_layout::CoreRecord::pending).
+/// Bits of [`CoreRecord::pending`](motet_layout::CoreRecord::pending), which other cores set, too.
 impl Causes {
     /// A real-time thread has been pushed onto the inbox.
     pub const URGENT: Self = Self(PENDING_URGENT);
@@ -29,7 +29,7 @@ impl Causes {
     /// Real-time threads have run long enough in this period.
     pub const HELD: Self = Self(PENDING_HELD);
 
-    const SHARED: Self = Self::URGENT.and(Self::UNSORTED).and(Self::LEAVES).and(Self::HELD);
+    const SHARED: Self = Self::URGENT.union(Self::UNSORTED).union(Self::LEAVES).union(Self::HELD);
 }
 
 /// Set by the core itself, and only known to it.
@@ -47,8 +47,9 @@ impl Causes {
     /// Calls are made as Flick does. For ever.
     pub const MIGRATES: Self = Self(1 << 12);
 
-    const KEPT: Self = Self::INTERRUPTS.and(Self::WOKEN).and(Self::COME).and(Self::FPGA).and(Self::ALWAYS);
-    const ALWAYS: Self = Self::FIRST_COME.and(Self::MIGRATES);
+    pub(super) const KEPT: Self =
+        Self::INTERRUPTS.union(Self::WOKEN).union(Self::COME).union(Self::FPGA).union(Self::ALWAYS);
+    const ALWAYS: Self = Self::FIRST_COME.union(Self::MIGRATES);
 }
 
 /// Told by words that say more.
@@ -67,31 +68,34 @@ impl Causes {
     pub const AWAY: Self = Self(1 << 18);
     /// A shoot-down, or a reclamation, waits for it.
     pub const SHOOTDOWN: Self = Self(1 << 19);
-
-    const TOLD: Self = Self((1 << 20) - (1 << 13));
 }
+
+const _: () = assert!(
+    !Causes::SHARED.has(Causes::KEPT) && Causes::SHARED.0 > Causes::SHOOTDOWN.0 && Causes::KEPT.0 < Causes::INBOX.0,
+    "each cause has a bit of its own"
+);
 
 /// Sets of them.
 impl Causes {
     /// None.
     pub const NONE: Self = Self(0);
-    /// All.
-    pub const ALL: Self = Self::SHARED.and(Self::KEPT).and(Self::TOLD);
+    /// All, also those that are added.
+    pub const ALL: Self = Self(u32::MAX);
     /// Another thread waits for the core.
-    pub const OTHERS: Self = Self::INBOX.and(Self::READY).and(Self::BELOW);
+    pub const OTHERS: Self = Self::INBOX.union(Self::READY).union(Self::BELOW);
     /// What is ready may be more urgent than what runs, or less.
-    pub const MOVED: Self = Self::URGENT.and(Self::UNSORTED);
+    pub const MOVED: Self = Self::URGENT.union(Self::UNSORTED);
     /// What lasts, and has its own way to tell when there is something to do.
-    pub const LASTING: Self = Self::ALWAYS.and(Self::HELD).and(Self::CALLS).and(Self::AWAY);
+    pub const LASTING: Self = Self::ALWAYS.union(Self::HELD).union(Self::CALLS).union(Self::AWAY);
 
     /// What is there for ever on a core, as its machine's description says.
     pub const fn always(is_first_come: bool, migrates: bool) -> Self {
         let first_come = if is_first_come { Self::FIRST_COME } else { Self(0) };
-        first_come.and(if migrates { Self::MIGRATES } else { Self(0) })
+        first_come.union(if migrates { Self::MIGRATES } else { Self(0) })
     }
 
     /// Both sets.
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 

@@ -166,7 +166,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
             if cpu.hidden.has_wanted() {
                 return;
             }
-            is_wanted_here(cpu, thread);
+            goes_on_here(cpu, thread);
         } else {
             match send(cpu, thread) {
                 Ok(()) => {}
@@ -175,7 +175,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
                     if cpu.hidden.has_wanted() {
                         return;
                     }
-                    is_wanted_here(cpu, thread);
+                    goes_on_here(cpu, thread);
                 }
             }
         }
@@ -188,7 +188,7 @@ fn send_waiting<M: Machine>(cpu: &Cpu<M>) {
 }
 
 /// A thread that waited for a place goes on here.
-fn is_wanted_here<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+fn goes_on_here<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     cpu.hidden.set_wanted(thread);
     cpu.due.set(Causes::COME);
 }
@@ -239,6 +239,7 @@ fn becomes_ready<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 /// Whether a thread has come home and was not resumed yet.
 #[inline(always)]
 pub fn has_come<M: Machine>(cpu: &Cpu<M>) -> bool {
+    debug_assert_eq!(cpu.hidden.has_come(), cpu.due.causes().has(Causes::COME));
     cpu.is_due(Causes::COME)
 }
 

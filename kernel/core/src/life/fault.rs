@@ -9,15 +9,16 @@ use super::{
     call::{block, pause_outside},
     page,
     scarce::{Scarce, make_room},
+    stores::look_for_program,
 };
 use crate::{
     call::Stop,
     cpu::Cpu,
     crossing::{self, Fetch},
-    fpga, handover,
+    handover,
     kinds::accel,
     mm::{self, ToRegisters},
-    registers::look::{Looked, look},
+    registers::look::Looked,
     signal, trace,
 };
 
@@ -83,11 +84,7 @@ fn look_for_registers<M: Machine>(
     address: u64,
     id: InterfaceId,
 ) -> Option<()> {
-    let looked = look(cpu, thread, id, u64::MAX);
-    if accel::has_readers(cpu, id) {
-        fpga::serve(cpu);
-    }
-    match looked {
+    match look_for_program(cpu, thread, id) {
         Looked::Decided => {
             // Should they have been taken away meanwhile, the store is a request once more.
             mm::serve_store_to_registers(cpu, None, mm::space_of(cpu, process), address);

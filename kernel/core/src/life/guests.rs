@@ -75,8 +75,14 @@ pub fn serve_guests<M: Machine>(
 /// Takes the thread that is next on this core, if that is in the middle of running a guest, and this core has nothing else to do first.
 #[inline(always)]
 fn next_guest<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
-    // What the FPGA has to tell is told here.
-    if cpu.is_due(TO_SCHEDULER.without(Causes::FPGA)) || !run_queue::first(cpu).is_some_and(vm::may_go_on) {
+    // What the FPGA has to tell is told here; and who is next is no question of slices, which is what conditions that last are about.
+    const TO_LOOP: Causes = TO_SCHEDULER
+        .without(Causes::FPGA)
+        .without(Causes::FIRST_COME)
+        .without(Causes::HELD)
+        .without(Causes::CALLS)
+        .without(Causes::AWAY);
+    if cpu.is_due(TO_LOOP) || !run_queue::first(cpu).is_some_and(vm::may_go_on) {
         return None;
     }
     cpu.own.current_thread.store(0, Ordering::Relaxed);

@@ -60,13 +60,19 @@ fn is_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
 #[inline(never)]
 fn look_quickly<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, id: InterfaceId) -> bool {
     cpu.fpga.has_asked();
-    let looked = look(cpu, thread, id, u64::MAX);
-    if accel::has_readers(cpu, id) {
-        fpga::serve(cpu);
-    }
+    let looked = look_for_program(cpu, thread, id);
     if looked == Looked::Long {
         cpu.fpga.has_looked_long();
     }
     // Clients that were told may have been woken.
     looked == Looked::Decided && !is_due(cpu, thread) && !cpu.is_due(Causes::INTERRUPTS)
+}
+
+/// Looks until the request that a program's store has become is decided, and tells the FPGA's manager what it is to know.
+pub fn look_for_program<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, id: InterfaceId) -> Looked {
+    let looked = look(cpu, thread, id, u64::MAX);
+    if accel::has_readers(cpu, id) {
+        fpga::serve(cpu);
+    }
+    looked
 }

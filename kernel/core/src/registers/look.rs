@@ -55,9 +55,14 @@ pub fn look<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, id: InterfaceId, du
     looked
 }
 
-/// Whether there are signals that the client hears: nobody was rung for those that came while a core looked.
-pub fn has_signals(interface: &FpgaInterface) -> bool {
-    interface.signals.load(Ordering::SeqCst) & interface.hears.load(Ordering::Acquire) != 0
+/// Whether there are signals that a guest, the client, hears. Nobody was rung for those that came while this core looked: it is as if this core were now.
+pub fn take_signals<M: Machine>(cpu: &Cpu<M>, interface: &FpgaInterface) -> bool {
+    let has_signals = interface.signals.load(Ordering::SeqCst) & interface.hears.load(Ordering::Acquire) != 0;
+    if has_signals {
+        cpu.due.set(Causes::FPGA);
+        cpu.due.defer(Interrupts::DOORBELL);
+    }
+    has_signals
 }
 
 /// Whether this core has something else to do than to look.
@@ -66,7 +71,9 @@ fn is_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
     if interrupts != Interrupts::EMPTY {
         cpu.due.defer(interrupts);
     }
-    // What is to be told of the FPGA comes after the look, and the budget is that of work.
-    const NOT_NOW: Causes = Causes::LASTING.and(Causes::FPGA).and(Causes::BUDGET);
+    // What is to be told of the FPGA comes after the look, and the budget is that of work. Of a more urgent thread an interrupt tells, or the attention word; one
+    // that came home goes on at the end of the slice.
+    const NOT_NOW: Causes =
+        Causes::LASTING.union(Causes::FPGA).union(Causes::BUDGET).union(Causes::MOVED).union(Causes::COME);
     thread.attention.load(Ordering::Relaxed) != 0 || cpu.is_due(Causes::ALL.without(NOT_NOW))
 }

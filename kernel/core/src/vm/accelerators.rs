@@ -7,7 +7,7 @@ use core::ops::Range;
 use motet_layout::sync::Ordering;
 
 use motet_abi::Errno;
-use motet_hal::{Access, Interrupts, Machine, Stage2};
+use motet_hal::{Access, Machine, Stage2};
 use motet_layout::{FpgaInterface, Frame, InodeRecord, PAGE_SIZE, PoolAddr, ThreadRecord, VmRecord, VmRegion};
 use motet_paging::{Attr, Table};
 use motet_protocol::{
@@ -23,10 +23,10 @@ use super::{
     run::{Next, Running},
 };
 use crate::{
-    cpu::{Causes, Cpu},
+    cpu::Cpu,
     registers::{
         fpga as interfaces,
-        look::{Looked, has_signals, look},
+        look::{Looked, look, take_signals},
     },
 };
 
@@ -184,12 +184,7 @@ impl<M: Machine> Running<'_, M> {
     #[inline(never)]
     pub fn ask_for_registers(&self, access: Access, address: u64, id: InterfaceId) -> Next {
         let (cpu, looked) = (self.cpu, self.look(id));
-        let has_signals = fpga::of(cpu.pool).is_some_and(|fpga| has_signals(&fpga.interfaces[id.index()]));
-        if has_signals {
-            // Nobody was rung for them: it is as if this core were now.
-            cpu.due.set(Causes::FPGA);
-            cpu.due.defer(Interrupts::DOORBELL);
-        }
+        let has_signals = fpga::of(cpu.pool).is_some_and(|fpga| take_signals(cpu, &fpga.interfaces[id.index()]));
         match looked {
             // Should they have been taken away meanwhile, the store is a request once more.
             Looked::Decided => match memory::serve_fault(cpu, self.vm, self.table, address, access) {

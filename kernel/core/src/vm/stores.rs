@@ -2,7 +2,7 @@
 //! (`life/stores.rs`). The guest has the page read-only. A region that is offered is taken; otherwise the store is a request, and the core looks until it is
 //! decided. Whatever else is due goes the way of all faults, which does the same from its beginning ([`accelerators`]).
 
-use motet_hal::{Interrupts, Machine};
+use motet_hal::Machine;
 use motet_layout::{Fpga, InodeRecord, PAGE_SIZE, PoolAddr, sync::Ordering};
 use motet_protocol::{
     fpga::{self, InterfaceId},
@@ -18,7 +18,7 @@ use crate::{
     cpu::Causes,
     registers::{
         fpga as interfaces,
-        look::{Looked, has_signals, look},
+        look::{Looked, look, take_signals},
     },
 };
 
@@ -65,12 +65,7 @@ impl<M: Machine> Running<'_, M> {
             return false;
         }
         let looked = look(cpu, thread, id, if timer_ns == 0 { u64::MAX } else { timer_ns });
-        let has_signals = has_signals(&device.interfaces[id.index()]);
-        if has_signals {
-            // Nobody was rung for them: it is as if this core were now.
-            cpu.due.set(Causes::FPGA);
-            cpu.due.defer(Interrupts::DOORBELL);
-        }
+        let has_signals = take_signals(cpu, &device.interfaces[id.index()]);
         match looked {
             Looked::Decided if has_signals => false,
             Looked::Decided => {

@@ -137,6 +137,15 @@ fn write_mask<M: Machine>(cpu: &Cpu<M>, cores: impl Iterator<Item = CoreId>, out
     out.write_char('\n')
 }
 
+/// Two lines of `status`: the cores in use that a thread with this affinity may run on, as a mask and as a list.
+pub fn write_allowed<M: Machine>(cpu: &Cpu<M>, affinity: [u64; 2], out: &mut Text<M>) -> Result {
+    let is_allowed = |core: &CoreId| run_queue::is_online(cpu, *core) && run_queue::allowed(affinity, *core);
+    out.write_str("Cpus_allowed:\t")?;
+    write_mask(cpu, Kind::Core.all(cpu).filter(is_allowed), out)?;
+    out.write_str("Cpus_allowed_list:\t")?;
+    write_list(Kind::Core.all(cpu).filter(is_allowed), out)
+}
+
 /// `cpuN/topology/*_siblings`, `*_cpus` and lists of them: a core has one thread, and an island is a package.
 pub fn write_siblings<M: Machine>(cpu: &Cpu<M>, node: ProcNode, is_list: bool, out: &mut Text<M>) -> Result {
     let Some(core) = CoreId::from_raw(node.tasks_of) else { return Ok(()) };

@@ -23,11 +23,12 @@ use motet_protocol::{
 
 use super::{
     super::{device, dir::path_or_last, node::Node},
-    Text,
+    Text, cores,
     machine::NS_PER_TICK,
     with_thread,
 };
 use crate::{
+    ability,
     call::{Call, PATH_MAX, SysResult},
     cpu::Cpu,
     cursor::Cursor,
@@ -64,6 +65,7 @@ pub struct Summary {
     pending: [u64; 2],
     blocked: u64,
     umask: u32,
+    affinity: [u64; 2],
     name: [u8; 16],
 }
 
@@ -114,6 +116,7 @@ impl Summary {
                 pending: [thread.pending.load(Ordering::Relaxed), process.pending.load(Ordering::Relaxed)],
                 blocked: thread.signal_mask.load(Ordering::Relaxed),
                 umask: process.umask.get(),
+                affinity: ability::affinity(thread),
                 name: core::array::from_fn(|index| name[index].load(Ordering::Relaxed)),
             }
         })
@@ -174,6 +177,7 @@ pub fn status<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult
     let [inheritable, bounding] = summary.capabilities;
     writeln!(out, "CapInh:\t{inheritable:016x}\nCapPrm:\t{permitted:016x}\nCapEff:\t{effective:016x}")?;
     writeln!(out, "CapBnd:\t{bounding:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}", 0, u32::from(summary.barred))?;
+    cores::write_allowed(cpu, summary.affinity, out)?;
     let isa = Isa::from_raw(summary.isa).map_or("?", Isa::name);
     writeln!(out, "MotetIsa:\t{isa}\nMotetIsland:\t{}\nMotetCore:\t{}", summary.core / 16, summary.core)
 }
