@@ -17,12 +17,12 @@ use motet_protocol::{
     residency::{self, Home, Kind},
 };
 
-use super::{late, place::island_for, view, vma};
+use super::{place::island_for, view, vma};
 use crate::{
     call::{Stop, cost},
     cpu::Cpu,
     due,
-    registers::{fpga, service},
+    registers::{self, DevicePage, fpga},
 };
 
 /// Pages mapped at once around a fault on a file, as far as they are in the page cache (a power of two).
@@ -214,10 +214,12 @@ fn first_use<M: Machine>(
         return Ok((zeroed_frame(cpu, home, vma)?, attr_of(vma)));
     };
     let index = (vma.offset.get() + within) / PAGE_SIZE;
-    if inode.is_device.get() != 0
-        && let Some(frame) = device_frame(cpu, (space, page, access), inode, index)?
-    {
-        return Ok((frame, Kind::Shared.allowing(attr_of(vma))));
+    if inode.is_device.get() != 0 {
+        match registers::page(cpu, (space, page, access), inode, index)? {
+            DevicePage::Frame(frame) => return Ok((frame, Kind::Shared.allowing(attr_of(vma)))),
+            DevicePage::Later => return Err(Stop::Page),
+            DevicePage::OfFile => {}
+        }
     }
     if flags & VMA_SHARED != 0 {
         let frame = fs::page_or_allocate(cpu, inode, index)?;
@@ -241,24 +243,6 @@ fn first_use<M: Machine>(
             Ok((copy?, attr_of(vma)))
         }
     }
-}
-
-/// The frame of a device's page, with a reference. `None`: the page is as a file's.
-#[cold]
-fn device_frame<M: Machine>(
-    cpu: &Cpu<M>,
-    fault: (&'static SpaceRecord, u64, Access),
-    inode: &'static InodeRecord,
-    index: u64,
-) -> Result<Option<Frame>, Stop> {
-    if fpga::is_interface(inode) {
-        return Ok(Some(fpga::data_frame(cpu, inode, index)?));
-    }
-    if service::has_registers(inode) {
-        return Ok(Some(service::frame(cpu, inode, index)?));
-    }
-    late::check_arrived(cpu, fault, inode, index)?;
-    Ok(None)
 }
 
 /// Maps registers of an FPGA's interface: writably if that is connected and its client stores to them.

@@ -6,7 +6,6 @@
 pub mod advice;
 pub mod calls;
 mod fault;
-mod late;
 mod limits;
 pub mod mremap;
 mod pieces;
