@@ -27,6 +27,8 @@ mod epoll;
 #[cfg(not(motet_model))]
 mod fused;
 #[cfg(not(motet_model))]
+mod kinds_of_files;
+#[cfg(not(motet_model))]
 mod late;
 #[cfg(not(motet_model))]
 mod layers;

@@ -12,7 +12,7 @@ use motet_hal::Machine;
 use motet_layout::InodeRecord;
 use motet_protocol::{fs, lock::lock};
 
-use super::{busy, description::Kind, node::Node, path, rw, seals, table};
+use super::{busy, inode, node::Node, path, pipe::Pipe, seals, table};
 use crate::{
     call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
@@ -157,10 +157,7 @@ pub fn ftruncate<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let file = table::get_opened(call, fd as i32)?;
     file.check_writable().map_err(|_| Errno::EINVAL)?;
-    match file.kind() {
-        Kind::Inode(inode) => set_length(call, inode, len),
-        Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::EINVAL.into()),
-    }
+    set_length(call, file.of_ramfs().ok_or(Errno::EINVAL)?, len)
 }
 
 /// `fallocate(fd, mode, offset, length)`. Memory is not reserved in advance.
@@ -173,18 +170,17 @@ pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EINVAL.into());
     }
     file.check_writable()?;
-    let inode = match file.kind() {
-        Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => inode,
-        Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => return Err(Errno::ENODEV.into()),
-        Kind::Pipe(_) => return Err(Errno::ESPIPE.into()),
-    };
+    if file.as_kind::<Pipe>().is_some() {
+        return Err(Errno::ESPIPE.into());
+    }
+    let inode = file.regular().ok_or(Errno::ENODEV)?;
     let end = offset + len;
     if end > fs::FILE_SIZE_MAX {
         return Err(Errno::EFBIG.into());
     }
     let removes = mode & FALLOC_FL_PUNCH_HOLE != 0;
     if !removes {
-        rw::check_size_limit(call, inode, end)?;
+        inode::check_size_limit(call, inode, end)?;
         seals::check_growth(inode, end)?;
     }
     drop_privileges(call, inode);
@@ -371,7 +367,7 @@ fn check_has_length(inode: &InodeRecord) -> Result<(), Errno> {
 
 fn set_length<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) -> SysResult {
     check_has_length(inode)?;
-    rw::check_size_limit(call, inode, len)?;
+    inode::check_size_limit(call, inode, len)?;
     drop_privileges(call, inode);
     cut(call, inode, len)?;
     modified(call.cpu, inode);

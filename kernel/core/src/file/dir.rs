@@ -17,9 +17,11 @@ use motet_protocol::{
 
 use super::{
     attributes::accessed,
-    description::Kind,
+    description::OpenFile,
     node::{self, Node},
-    path, proc, table,
+    path,
+    proc::{self, ProcNode},
+    table,
 };
 use crate::{
     call::{Call, PATH_MAX, Stop, SysResult, cost},
@@ -73,9 +75,8 @@ pub fn getdents64<M: Machine>(call: &Call<M>) -> SysResult {
     file.check_readable()?;
     let len = len as u32 as usize;
     let mut done = call.thread.progress.get() as usize;
-    if let Kind::Inode(dir) = file.kind()
-        && fs::is_directory(dir)
-    {
+    let listing = Listing::of(&file).ok_or(Errno::ENOTDIR);
+    if let Ok(Listing::Ramfs(dir)) = listing {
         if dir.links.load(Ordering::Relaxed) == 0 {
             return if done == 0 { Err(Errno::ENOENT.into()) } else { Ok(done as u64) };
         }
@@ -92,13 +93,7 @@ pub fn getdents64<M: Machine>(call: &Call<M>) -> SysResult {
     loop {
         records.len = 0;
         records.limit = PIECE.min(len - done);
-        match file.kind() {
-            Kind::Inode(dir) if fs::is_directory(dir) => collect(call, dir, &mut records),
-            Kind::Proc(dir) if proc::is_directory(dir) => proc::list(call, dir, &mut records),
-            Kind::Inode(_) | Kind::Proc(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Anonymous(_) => {
-                return Err(Errno::ENOTDIR.into());
-            }
-        }
+        listing?.collect(call, &mut records);
         if records.len == 0 {
             break;
         }
@@ -116,21 +111,38 @@ pub fn getdents64<M: Machine>(call: &Call<M>) -> SysResult {
             return Err(Stop::Again);
         }
     }
-    if done == 0 && len < DIRENT_MAX && !at_end(call, &file.kind(), records.next) {
+    if done == 0 && len < DIRENT_MAX && !at_end(call, listing?, records.next) {
         return Err(Errno::EINVAL.into());
     }
     Ok(done as u64)
 }
 
 /// Whether nothing follows a position, so that an empty result is the end and not too small a buffer.
-fn at_end<M: Machine>(call: &Call<M>, kind: &Kind, position: u64) -> bool {
+fn at_end<M: Machine>(call: &Call<M>, listing: Listing, position: u64) -> bool {
     let mut probe = Records { bytes: [0; PIECE], len: 0, limit: PIECE, next: position, last: 0 };
-    match kind {
-        Kind::Inode(dir) => collect(call, dir, &mut probe),
-        Kind::Proc(dir) => proc::list(call, *dir, &mut probe),
-        Kind::Pipe(_) | Kind::Device(_) | Kind::Anonymous(_) => {}
-    }
+    listing.collect(call, &mut probe);
     probe.len == 0
+}
+
+/// A directory that is open.
+#[derive(Clone, Copy)]
+enum Listing {
+    Ramfs(&'static InodeRecord),
+    Procfs(ProcNode),
+}
+
+impl Listing {
+    fn of<M: Machine>(file: &OpenFile<M>) -> Option<Self> {
+        let in_ramfs = file.of_ramfs().filter(|dir| fs::is_directory(dir)).map(Self::Ramfs);
+        in_ramfs.or_else(|| file.as_kind().filter(|dir| proc::is_directory(*dir)).map(Self::Procfs))
+    }
+
+    fn collect<M: Machine>(self, call: &Call<M>, records: &mut Records) {
+        match self {
+            Self::Ramfs(dir) => collect(call, dir, records),
+            Self::Procfs(dir) => proc::list(call, dir, records),
+        }
+    }
 }
 
 fn collect<M: Machine>(call: &Call<M>, dir: &'static InodeRecord, records: &mut Records) {

@@ -4,24 +4,22 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{
-    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FileRecord, InodeRecord, PipeRecord, ThreadRecord,
-};
+use motet_layout::{FileRecord, InodeRecord, PipeRecord, ThreadRecord};
 use motet_protocol::{
-    Context, fs,
+    Context,
     hand::{self, Holder},
     lock::lock,
     pipe,
 };
 
 use super::{
-    description::{self, Kind},
+    description,
+    pipe::{open_ends, partner},
     table,
 };
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    description::Parts,
 };
 
 /// In the thread's scratch word 1: an `open` waits; word 2 holds the count of opens it has seen, word 3 its file.
@@ -87,31 +85,6 @@ fn open_both<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, flags: u32) 
     }
 }
 
-/// A description of a pipe's ends by the access mode in `flags`.
-pub fn open_ends<M: Machine>(
-    cpu: &Cpu<M>,
-    ends: &'static PipeRecord,
-    inode: Option<&'static InodeRecord>,
-    flags: u32,
-) -> Result<&'static FileRecord, Errno> {
-    let kind = match flags & O_ACCMODE {
-        O_RDONLY => FILE_PIPE_READ,
-        O_WRONLY => FILE_PIPE_WRITE,
-        _ => FILE_PIPE_BOTH,
-    };
-    // From when there is a description, that has it.
-    if let Some(inode) = inode {
-        fs::get(inode);
-    }
-    let record = description::create(cpu, &Parts { kind, flags, inode, object: cpu.raw(ends) });
-    match (record, inode) {
-        (Ok(record), _) => pipe::open(cpu, ends, description::ends_of(record), &record.ended),
-        (Err(_), Some(inode)) => fs::put(cpu, inode),
-        (Err(_), None) => {}
-    }
-    record
-}
-
 /// Opens a named pipe; an opener of one end waits for one of the other.
 pub fn open_fifo<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, flags: u32) -> SysResult {
     let ends = fifo_of(call.cpu, inode)?;
@@ -123,7 +96,7 @@ pub fn open_fifo<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, flags:
         return Err(Errno::ENXIO.into());
     }
     let record = open_ends(call.cpu, ends, Some(inode), flags)?;
-    if record.kind.get() == FILE_PIPE_READ && ends.writers.load(Ordering::Acquire) == 0 {
+    if flags & O_ACCMODE == O_RDONLY && ends.writers.load(Ordering::Acquire) == 0 {
         record.opens_seen.set(opens.wrapping_add(1));
     }
     wait_for_partner(call, record, opens, flags)
@@ -144,12 +117,7 @@ fn fifo_of<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord) -> Result<&'st
 pub fn wait_for_partner<M: Machine>(call: &Call<M>, record: &'static FileRecord, seen: u32, flags: u32) -> SysResult {
     let cpu = call.cpu;
     let install = || table::install(call, record, flags & O_CLOEXEC != 0, 0).map_err(Stop::from);
-    let Kind::Pipe(ends) = description::kind(cpu, record) else { return install() };
-    let (queue, present, opens) = match record.kind.get() {
-        FILE_PIPE_READ => (&ends.read_waiters, &ends.writers, &ends.writer_opens),
-        FILE_PIPE_WRITE => (&ends.write_waiters, &ends.readers, &ends.reader_opens),
-        _ => return install(),
-    };
+    let Some((queue, [present, opens])) = partner(cpu, record) else { return install() };
     if flags & O_NONBLOCK != 0 {
         return install();
     }

@@ -7,26 +7,26 @@
 //!
 //! Locks: the header's `epoll_lock` (which files are watched), then a list's, then that of a list that it watches.
 
+use core::fmt::{self, Write};
+
 use motet_abi::{
     Errno,
     file::{O_CLOEXEC, O_RDWR},
     terminal::*,
 };
 use motet_hal::{Access, Machine};
-use motet_layout::{
-    Cell64, EpollRecord, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_TIMER, FileRecord, PoolAddr, WatchRecord, in_order,
-    sync::Ordering,
-};
+use motet_layout::{Cell64, EpollRecord, FILE_EPOLL, FileRecord, PoolAddr, WatchRecord, in_order, sync::Ordering};
 use motet_protocol::{Context, lock::lock, slab, wait, watch};
 
 use super::{
-    description::{Anonymous, Kind, OpenFile, open_anonymous},
+    description::{OpenFile, open_anonymous},
     poll::{self, Asked},
     table,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
+    description::kind::{Facts, INPUT, Kind, Queues, if_so, queues},
     due, time,
 };
 
@@ -58,7 +58,7 @@ pub fn epoll_ctl<M: Machine>(call: &Call<M>) -> SysResult {
     let operation = operation as u32;
     let event = if operation == EPOLL_CTL_DEL { EpollEvent::default() } else { read_event(call, event)? };
     let (list_file, file) = (table::get(call, list_fd as i32)?, table::get(call, fd as i32)?);
-    poll::check_waitable(call, &file)?;
+    poll::check_waitable(&file)?;
     let list = list_of(&list_file)?;
     if core::ptr::eq(list_file.record(), file.record()) {
         return Err(Errno::EINVAL.into());
@@ -95,16 +95,41 @@ pub fn epoll_pwait2<M: Machine>(call: &Call<M>) -> SysResult {
     poll::with_mask(call, (mask, mask_size), || wait_for_events(call, timeout_ns))
 }
 
-/// Whether a list has an event to report.
-pub fn is_ready<M: Machine>(call: &Call<M>, list: &'static EpollRecord) -> bool {
-    look_through(call, list, &mut []) > 0
-}
+/// An interest list.
+#[derive(Clone, Copy)]
+pub struct Epoll(&'static EpollRecord);
 
-/// Notes when timer files in a list expire, because an expiration does not wake their queues.
-pub fn expect_timers<M: Machine>(call: &Call<M>, list: &'static EpollRecord, asked: &mut Asked) {
-    let _guard = lock(call.cpu, &list.lock);
-    for watch in ASKED.watches(call.cpu, list).filter(|watch| watch.events.get() & !HOW != 0) {
-        poll::expect_timer(call, &file_of(call, watch), asked);
+impl Kind for Epoll {
+    const CODES: &'static [u32] = &[FILE_EPOLL];
+    // It may hold what changes with time alone.
+    const FACTS: Facts = Facts { is_asked: true, ..Facts::ANONYMOUS };
+
+    fn of<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {
+        cpu.object(file.object.get()).map(Self)
+    }
+
+    fn write_name(self, _number: u64, into: &mut impl Write) -> fmt::Result {
+        write!(into, "anon_inode:[eventpoll]")
+    }
+
+    /// Whether it has an event to report.
+    fn readiness<M: Machine>(self, call: &Call<M>, _file: &FileRecord) -> u16 {
+        if_so(look_through(call, self.0, &mut []) > 0, INPUT)
+    }
+
+    fn queues<M: Machine>(self, _cpu: &Cpu<M>, _file: &FileRecord) -> Queues {
+        queues(Some(&self.0.waiters), None)
+    }
+
+    /// When the first of its files becomes ready by time alone.
+    fn ready_ns<M: Machine>(self, call: &Call<M>) -> u64 {
+        let _guard = lock(call.cpu, &self.0.lock);
+        let watched = ASKED.watches(call.cpu, self.0).filter(|watch| watch.events.get() & !HOW != 0);
+        watched.map(|watch| file_of(call, watch).ready_ns(call)).min().unwrap_or(u64::MAX)
+    }
+
+    fn close<M: Machine>(self, cpu: &Cpu<M>, _file: &'static FileRecord) {
+        free(cpu, self.0);
     }
 }
 
@@ -120,7 +145,7 @@ pub fn forget<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
 }
 
 /// Frees a list whose last open file was closed.
-pub fn free<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
+fn free<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
     {
         let _all = lock(cpu, &cpu.pool.header().epoll_lock);
         let _guard = lock(cpu, &list.lock);
@@ -143,10 +168,7 @@ fn create<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
 }
 
 fn list_of<M: Machine>(file: &OpenFile<M>) -> Result<&'static EpollRecord, Errno> {
-    match file.kind() {
-        Kind::Anonymous(Anonymous::Epoll(list)) => Ok(list),
-        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::EINVAL),
-    }
+    file.as_kind().map(|Epoll(list)| list).ok_or(Errno::EINVAL)
 }
 
 fn read_event<M: Machine>(call: &Call<M>, address: u64) -> Result<EpollEvent, Stop> {
@@ -184,7 +206,7 @@ fn add<M: Machine>(
     ALL.append(cpu, list, watch);
     list.lists.set(list.lists.get() + u32::from(file.kind.get() == FILE_EPOLL));
     ask(cpu, list, watch);
-    for (side, (queue, events)) in poll::event_queues(call, &file_of(call, watch)).into_iter().enumerate() {
+    for (side, (queue, events)) in file_of(call, watch).queues().into_iter().enumerate() {
         if let Some(queue) = queue {
             watch::enter(cpu, watch, side, queue, u32::from(events));
         }
@@ -268,11 +290,11 @@ fn look_through<M: Machine>(call: &Call<M>, list: &'static EpollRecord, into: &m
         if let Some(event) = event_of(call, watch) {
             if let Some(place) = into.get_mut(ready) {
                 *place = event.shown;
-                report(cpu, list, watch, event.counts);
+                report(call, list, watch, event.counts);
             }
             ready += 1;
         } else {
-            await_events(cpu, list, watch);
+            await_events(call, list, watch);
         }
         if is_last || ready > 0 && ready >= into.len() {
             break;
@@ -294,7 +316,7 @@ fn event_of<M: Machine>(call: &Call<M>, watch: &WatchRecord) -> Option<Event> {
         return None;
     }
     let file = file_of(call, watch);
-    let counts = poll::arrivals(&file);
+    let counts = file.arrivals();
     let ready = u32::from(poll::readiness(call, &file)) & wanted;
     let is_new = |bits: u16, side: usize| {
         let seen = wanted & EPOLLET != 0 && watch.reported.get() != 0 && counts[side] == Some(watch.seen[side].get());
@@ -306,7 +328,12 @@ fn event_of<M: Machine>(call: &Call<M>, watch: &WatchRecord) -> Option<Event> {
 }
 
 /// Notes that a watch's event is reported, and lets the others go first next time. The list's lock is held.
-fn report<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static WatchRecord, counts: [Option<u64>; 2]) {
+fn report<M: Machine>(
+    call: &Call<M>,
+    list: &'static EpollRecord,
+    watch: &'static WatchRecord,
+    counts: [Option<u64>; 2],
+) {
     watch.reported.set(1);
     for (seen, count) in watch.seen.iter().zip(counts) {
         seen.set(count.unwrap_or(0));
@@ -314,10 +341,10 @@ fn report<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static 
     if watch.events.get() & EPOLLONESHOT != 0 {
         watch.events.set(watch.events.get() & HOW);
     }
-    ASKED.remove(cpu, list, watch);
-    ASKED.append(cpu, list, watch);
+    ASKED.remove(call.cpu, list, watch);
+    ASKED.append(call.cpu, list, watch);
     if watch.events.get() & EPOLLET != 0 {
-        await_events(cpu, list, watch);
+        await_events(call, list, watch);
     }
 }
 
@@ -329,13 +356,11 @@ fn ask<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static Wat
     }
 }
 
-/// The watch's file is not asked before something is heard of it: unless it changes with time alone, may hold what does, or
-/// is a terminal, which may be set to show what has come before.
-fn await_events<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord, watch: &'static WatchRecord) {
-    let kind = cpu.object::<FileRecord>(watch.file.get()).map_or(0, |file| file.kind.get());
-    if watch.is_asked.get() != 0 && !matches!(kind, FILE_TIMER | FILE_EPOLL | FILE_DEVICE | FILE_DMA) {
+/// The watch's file is not asked before something is heard of it: unless it may become ready without that.
+fn await_events<M: Machine>(call: &Call<M>, list: &'static EpollRecord, watch: &'static WatchRecord) {
+    if watch.is_asked.get() != 0 && !file_of(call, watch).facts().is_asked {
         watch.is_asked.set(0);
-        ASKED.remove(cpu, list, watch);
+        ASKED.remove(call.cpu, list, watch);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Files as programs see them: descriptors, paths, transfers, procfs, and which kind of file (`kinds`, `console`, `vm`) a call goes to.
+//! Files as programs see them: descriptors, paths, transfers, procfs, and the list of all kinds of files ([`kind`]).
 //!
 //! The file system itself is `motet_protocol::fs`. Locks, outermost first: process tree → open file (its position) →
 //! address space → directory or inode → pipe, terminal, stream → wait queue. Nothing here touches user memory while it
@@ -15,6 +15,8 @@ pub mod epoll;
 mod event;
 mod fcntl;
 pub mod hands;
+mod inode;
+mod kind;
 mod lock;
 mod names;
 mod node;
@@ -22,6 +24,7 @@ mod open;
 mod path;
 mod pipe;
 mod poll;
+mod position;
 mod proc;
 mod range_lock;
 mod rw;
@@ -37,7 +40,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{CONSOLE_TERMINAL, FILE_DEVICE, FILES_CLOEXEC, InodeRecord, ProcessRecord, ThreadRecord};
+use motet_layout::{CONSOLE_TERMINAL, FILES_CLOEXEC, InodeRecord, ProcessRecord, ThreadRecord};
 use motet_protocol::{
     Context,
     fs::{self, Held},
@@ -50,8 +53,8 @@ use crate::{
     cpu::Cpu,
     tree, vm,
 };
-use description::{Kind, Parts};
 use node::Node;
+use pipe::Pipe;
 
 pub use attributes::{
     chmod, chown, fallocate, fchmod, fchmodat, fchmodat2, fchown, fchownat, ftruncate, futimesat, lchown, truncate,
@@ -116,13 +119,7 @@ pub fn open_first<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> 
     }
     for (fd, host) in [device::HOST_IN, device::HOST_OUT, device::HOST_ERR].into_iter().enumerate() {
         let device = if terminal { device::CONSOLE } else { host };
-        let parts = Parts {
-            kind: FILE_DEVICE,
-            flags: O_RDWR,
-            inode: device_inode(cpu, device).map(Held::release),
-            object: u64::from(device.encode()),
-        };
-        let record = description::create(cpu, &parts)?;
+        let record = device::describe(cpu, device, device_inode(cpu, device).map(Held::release), O_RDWR)?;
         let slot = &files.inline[fd];
         hand::give(cpu, record, Holder::word(cpu, slot), || slot.store(cpu.raw(record), Ordering::Release));
         table::came_into_use(files, fd as u32);
@@ -235,10 +232,8 @@ pub fn sync<M: Machine>(_call: &Call<M>) -> SysResult {
 
 /// `fsync(fd)`: of a file or directory, which need nothing more.
 pub fn fsync<M: Machine>(call: &Call<M>) -> SysResult {
-    match table::get_opened(call, call.args[0] as i32)?.kind() {
-        Kind::Inode(_) => Ok(0),
-        Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::EINVAL.into()),
-    }
+    table::get_opened(call, call.args[0] as i32)?.of_ramfs().ok_or(Errno::EINVAL)?;
+    Ok(0)
 }
 
 /// `fdatasync(fd)`.
@@ -260,17 +255,15 @@ pub fn sync_file_range<M: Machine>(call: &Call<M>) -> SysResult {
     if flags as u32 & !SYNC_FILE_RANGE_FLAGS != 0 || !is_range {
         return Err(Errno::EINVAL.into());
     }
-    match file.kind() {
-        Kind::Inode(_) => Ok(0),
-        Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ESPIPE.into()),
-    }
+    file.of_ramfs().ok_or(Errno::ESPIPE)?;
+    Ok(0)
 }
 
 /// `fadvise64(fd, offset, length, advice)`: everything is in memory, whatever the advice.
 pub fn fadvise64<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, _, len, advice, ..] = call.args;
     let file = table::get_opened(call, fd as i32)?;
-    if let Kind::Pipe(_) = file.kind() {
+    if file.as_kind::<Pipe>().is_some() {
         return Err(Errno::ESPIPE.into());
     }
     if len > i64::MAX as u64 || advice as u32 > POSIX_FADV_NOREUSE { Err(Errno::EINVAL.into()) } else { Ok(0) }
@@ -280,12 +273,8 @@ pub fn fadvise64<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn readahead<M: Machine>(call: &Call<M>) -> SysResult {
     let file = table::get_opened(call, call.args[0] as i32)?;
     file.check_readable()?;
-    match file.kind() {
-        Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => Ok(0),
-        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {
-            Err(Errno::EINVAL.into())
-        }
-    }
+    file.regular().ok_or(Errno::EINVAL)?;
+    Ok(0)
 }
 
 /// `mount(...)`: the file system's shape is fixed.

@@ -4,14 +4,14 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{Cell64, FILE_INODE, FILE_PROC, InodeRecord, ProcessRecord};
+use motet_layout::{Cell64, InodeRecord, ProcessRecord};
 use motet_protocol::{
     Context,
     fs::{self, Held},
 };
 
 use super::{
-    description::{Anonymous, Kind, OpenFile},
+    description::OpenFile,
     proc::{self, ProcNode},
 };
 use crate::{call::Call, cpu::Cpu, permission::FileRights, tree};
@@ -34,10 +34,12 @@ impl<'c, M: Machine> Node<'c, M> {
 
     /// The node an open file was opened from, or the file itself when it has none.
     pub fn of_file(cpu: &'c Cpu<M>, file: OpenFile<'c, M>) -> Self {
-        match (file.record().kind.get(), file.kind(), file.inode()) {
-            (_, _, Some(inode)) => Self::of_inode(cpu, inode),
-            (FILE_PROC, Kind::Proc(node), None) => Self::Proc(node),
-            _ => Self::Open(file),
+        if let Some(inode) = file.inode() {
+            return Self::of_inode(cpu, inode);
+        }
+        match file.as_kind() {
+            Some(node) => Self::Proc(node),
+            None => Self::Open(file),
         }
     }
 
@@ -52,13 +54,7 @@ impl<'c, M: Machine> Node<'c, M> {
         match self {
             Self::Inode(inode) => inode.mode.get(),
             Self::Proc(node) => proc::mode(*node),
-            Self::Open(file) => match file.kind() {
-                Kind::Device(_) => S_IFCHR | 0o600,
-                Kind::Pipe(_) => S_IFIFO | 0o600,
-                Kind::Anonymous(Anonymous::Socket(_)) => S_IFSOCK | 0o777,
-                // Anonymous ones have no type.
-                Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(_) => 0o600,
-            },
+            Self::Open(file) => file.facts().mode,
         }
     }
 
@@ -182,7 +178,7 @@ pub fn inherit<M: Machine>(from: &Node<M>, to: &'static [Cell64; 2], cpu: &Cpu<M
 
 /// Whether a description is a directory that paths can start from, and which.
 pub fn directory_of<'c, M: Machine>(cpu: &'c Cpu<M>, file: OpenFile<'c, M>) -> Result<Node<'c, M>, Errno> {
-    if !matches!(file.record().kind.get(), FILE_INODE | FILE_PROC) {
+    if file.of_ramfs().is_none() && file.as_kind::<ProcNode>().is_none() {
         return Err(Errno::ENOTDIR);
     }
     let node = Node::of_file(cpu, file);

@@ -8,30 +8,23 @@ use motet_abi::{
     process::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC, MFD_NOEXEC_SEAL},
 };
 use motet_hal::Machine;
-use motet_layout::{FILE_DEVICE, FILE_DMA, FILE_INODE, FILE_PROC, FileRecord, InodeRecord};
-use motet_protocol::{
-    Context,
-    fs::{self, Attributes, Held},
-};
+use motet_layout::{FileRecord, InodeRecord};
+use motet_protocol::fs::{self, Attributes, Held};
 
 use super::{
     attributes::{accessed, cut, drop_privileges, modified},
-    busy,
-    description::{self, Anonymous, Kind, OpenFile},
-    device,
-    ends::{open_ends, open_fifo, take_pending, wait_for_partner},
+    busy, device,
+    ends::{open_fifo, take_pending, wait_for_partner},
+    inode,
     node::Node,
     path::{self, Follow, Found, Last, Path},
-    seals, table,
+    proc, seals, table,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    description::Parts,
-    kinds::{accel, dma, late, service},
     mm,
     permission::FileRights,
-    vm,
 };
 
 /// Status flags that stay with an open file and can be changed by `fcntl`.
@@ -236,74 +229,34 @@ fn check_existing<M: Machine>(call: &Call<M>, node: &Node<M>, flags: u32) -> Res
         // That a file has been read is its owner's to hide.
         Node::Inode(inode) if flags & O_NOATIME != 0 && !rights.owns(inode) => Err(Errno::EPERM),
         Node::Inode(inode) if writes || flags & O_TRUNC != 0 => busy::check_not_executed(call.cpu, inode.inode()),
-        Node::Proc(node) => super::proc::check_open(call, *node),
+        Node::Proc(node) => proc::check_open(call, *node),
         Node::Inode(_) | Node::Open(_) => Ok(()),
     }
 }
 
 /// A description of a node that is not a named pipe.
 fn open_node<M: Machine>(call: &Call<M>, node: Node<M>, flags: u32) -> Result<&'static FileRecord, Stop> {
-    let cpu = call.cpu;
     match node {
         Node::Inode(inode) => open_inode(call, inode, flags),
         Node::Proc(node) => {
-            if flags & O_ACCMODE != O_RDONLY && !super::proc::writable(node) {
+            if flags & O_ACCMODE != O_RDONLY && !proc::writable(node) {
                 return Err(Errno::EACCES.into());
             }
-            Ok(description::create(cpu, &Parts { kind: FILE_PROC, flags, inode: None, object: node.raw() })?)
+            Ok(proc::open(call.cpu, node, flags)?)
         }
-        Node::Open(file) => Ok(reopen(call, &file, flags)?),
+        Node::Open(file) => Ok(file.reopen(flags)?),
     }
 }
 
 fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -> Result<&'static FileRecord, Stop> {
-    let (mut kind, mut object) = (FILE_INODE, 0);
     if flags & O_PATH == 0 {
         match fs::file_type(&inode) {
-            fs::TYPE_CHARACTER => {
-                kind = FILE_DEVICE;
-                object = u64::from(inode.rdev.get());
-                device::check_open(call, Device::decode(inode.rdev.get()), flags)?;
-                match Device::decode(inode.rdev.get()) {
-                    device::DMA => return Ok(open_dma(call, inode, flags)?),
-                    device::SERVICE => return Ok(service::open(call, flags)?),
-                    device::VM => return Ok(vm::open(call, flags)?),
-                    device::LATE => return Ok(late::open(call, flags)?),
-                    Device { major: device::ACCEL_MAJOR, minor } => return accel::open(call, flags, minor),
-                    _ => {}
-                }
-            }
+            fs::TYPE_CHARACTER => return device::open(call, inode, flags),
             fs::TYPE_BLOCK | fs::TYPE_SOCKET => return Err(Errno::ENXIO.into()),
             _ => {}
         }
     }
-    let record = description::create(call.cpu, &Parts { kind, flags, inode: Some(inode.inode()), object })?;
-    busy::opened(record, inode.inode(), flags);
-    // The description has taken over the reference.
-    inode.release();
-    Ok(record)
-}
-
-/// Opens `/dev/dma`, for itself.
-fn open_dma<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -> Result<&'static FileRecord, Errno> {
-    let transfers = dma::create(call.cpu)?;
-    let parts = Parts { kind: FILE_DMA, flags, inode: Some(inode.inode()), object: call.cpu.raw(transfers) };
-    let record = description::create(call.cpu, &parts).inspect_err(|_| dma::close(call.cpu, transfers))?;
-    // The description has taken over the reference.
-    inode.release();
-    Ok(record)
-}
-
-/// Opens again what has no name: a pipe or stream behind `/proc/<pid>/fd`.
-fn reopen<M: Machine>(call: &Call<M>, file: &OpenFile<'_, M>, flags: u32) -> Result<&'static FileRecord, Errno> {
-    match file.kind() {
-        Kind::Pipe(ends) => open_ends(call.cpu, ends, None, flags),
-        Kind::Device(_) => {
-            let object = file.record().object.get();
-            description::create(call.cpu, &Parts { kind: FILE_DEVICE, flags, inode: None, object })
-        }
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENXIO),
-    }
+    Ok(inode::open(call, inode, flags)?)
 }
 
 /// The attributes with which a new file of the calling process in `dir` starts.
@@ -354,25 +307,7 @@ pub fn inode_for_mmap<'c, M: Machine>(
     if writable_shared {
         file.check_writable().map_err(|_| Errno::EACCES)?;
     }
-    match file.kind() {
-        Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => {
-            accessed(call.cpu, inode, file.flags());
-            Ok(Some(mm::Mappable { inode: Held::new(call.cpu, inode), may_write: file.check_writable().is_ok() }))
-        }
-        Kind::Device(device) if device == device::ZERO => Ok(None),
-        Kind::Anonymous(Anonymous::Service(registers)) if writable_shared => {
-            Ok(Some(mm::Mappable { inode: Held::new(call.cpu, registers), may_write: true }))
-        }
-        Kind::Anonymous(Anonymous::Accel(pages)) if writable_shared => {
-            Ok(Some(mm::Mappable { inode: Held::new(call.cpu, pages), may_write: true }))
-        }
-        Kind::Anonymous(Anonymous::Late(pages)) => {
-            mm::space_of(call.cpu, call.process).has_late.store(1, Ordering::Relaxed);
-            let may_write = file.check_writable().is_ok();
-            Ok(Some(mm::Mappable { inode: Held::new(call.cpu, pages), may_write }))
-        }
-        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENODEV),
-    }
+    file.map(call, writable_shared)
 }
 
 /// `memfd_create(name, flags)`: a file without a name, of ordinary pages.

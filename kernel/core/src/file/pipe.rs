@@ -1,23 +1,251 @@
 //! Pipes: bytes between them and user memory.
 
-use motet_layout::sync::Ordering;
+use core::fmt::{self, Write};
 
-use motet_abi::{Errno, signal::SIGPIPE};
-use motet_hal::Machine;
-use motet_layout::{PAGE_SIZE, PIPE_BUF, PipeRecord};
+use motet_abi::{Errno, file::*, signal::SIGPIPE, terminal::*};
+use motet_hal::{Access, Machine};
+use motet_layout::{
+    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FileRecord, InodeRecord, PAGE_SIZE, PIPE_BUF, PipeRecord,
+    WaitQueue,
+    sync::{AtomicU32, Ordering},
+};
 use motet_protocol::{
+    Context, fs,
     memory::{alloc_frame, release_frame},
     pipe,
 };
 
+use super::{
+    attributes::{accessed, modified},
+    kind::as_kind,
+};
 use crate::{
     call::{Call, Stop, SysResult, cost},
+    cpu::Cpu,
     cursor::{Cursor, partial, stopped},
-    signal,
+    description::{
+        self, Parts,
+        kind::{Facts, INPUT, Kind, OUTPUT, Outlet, Queues, Transfer, if_so},
+    },
+    mm, signal,
 };
 
 /// What moving a page between a pipe and user memory costs.
 const PIPE_PIECE: u64 = cost::PAGE + cost::bytes(PAGE_SIZE);
+
+/// An end of a pipe, or both.
+#[derive(Clone, Copy)]
+pub struct Pipe(pub &'static PipeRecord);
+
+impl Kind for Pipe {
+    const CODES: &'static [u32] = &[FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PIPE_BOTH];
+    const FACTS: Facts = Facts {
+        mode: S_IFIFO | 0o600,
+        file_system: PIPEFS_MAGIC,
+        spares_waiting: true,
+        // Nobody is told by a signal, and packets are not offered.
+        refused_flags: O_ASYNC | O_DIRECT,
+        ..Facts::ANONYMOUS
+    };
+
+    #[inline(always)]
+    fn of<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {
+        cpu.object(file.object.get()).map(Self)
+    }
+
+    fn write_name(self, number: u64, into: &mut impl Write) -> fmt::Result {
+        write!(into, "pipe:[{number}]")
+    }
+
+    #[inline(always)]
+    fn read<M: Machine>(
+        self,
+        call: &Call<M>,
+        file: &'static FileRecord,
+        how: Transfer,
+        into: &mut Cursor<M>,
+    ) -> SysResult {
+        let read = read_pipe(call, self.0, how.nonblocking(), into)?;
+        if read > 0 {
+            note_read(call.cpu, file);
+        }
+        Ok(read)
+    }
+
+    #[inline(always)]
+    fn write<M: Machine>(
+        self,
+        call: &Call<M>,
+        file: &'static FileRecord,
+        how: Transfer,
+        from: &mut Cursor<M>,
+    ) -> SysResult {
+        let written = write_pipe(call, self.0, how.nonblocking(), true, from)?;
+        if written > 0 {
+            note_written(call.cpu, file);
+        }
+        Ok(written)
+    }
+
+    fn readiness<M: Machine>(self, _call: &Call<M>, file: &FileRecord) -> u16 {
+        let Self(ends) = self;
+        let state = pipe::readiness(ends);
+        let reads = file.kind.get() != FILE_PIPE_WRITE;
+        let writes = file.kind.get() != FILE_PIPE_READ;
+        // Nobody has hung up who has not come yet.
+        let seen = file.opens_seen.get();
+        let had_writer = seen == 0 || ends.writer_opens.load(Ordering::Relaxed) != seen.wrapping_sub(1);
+        let for_reading = if_so(state.readable, INPUT) | if_so(state.no_writer && had_writer, POLLHUP);
+        let for_writing = if_so(state.writable, OUTPUT) | if_so(state.no_reader, POLLERR);
+        if_so(reads, for_reading) | if_so(writes, for_writing)
+    }
+
+    fn queues<M: Machine>(self, _cpu: &Cpu<M>, file: &FileRecord) -> Queues {
+        let tells = |end, events| if file.kind.get() == end { u16::MAX } else { events };
+        [
+            (Some(&self.0.read_waiters), tells(FILE_PIPE_READ, INPUT)),
+            (Some(&self.0.write_waiters), tells(FILE_PIPE_WRITE, OUTPUT)),
+        ]
+    }
+
+    fn arrivals<M: Machine>(self, _cpu: &Cpu<M>) -> [Option<u64>; 2] {
+        pipe::arrivals(self.0).map(Some)
+    }
+
+    fn bytes_ready<M: Machine>(self, _cpu: &Cpu<M>, _file: &FileRecord) -> Result<u64, Errno> {
+        Ok(pipe::used(self.0) as u64)
+    }
+
+    fn outlet<M: Machine>(self, _call: &Call<M>) -> Result<Outlet, Errno> {
+        Ok(Outlet::Pipe(self.0))
+    }
+
+    fn reopen<M: Machine>(self, cpu: &Cpu<M>, _file: &FileRecord, flags: u32) -> Result<&'static FileRecord, Errno> {
+        open_ends(cpu, self.0, None, flags)
+    }
+
+    /// Both ends of a pipe are one file.
+    fn number<M: Machine>(self, cpu: &Cpu<M>, _file: &'static FileRecord) -> u64 {
+        cpu.raw(self.0) >> 6
+    }
+
+    fn end<M: Machine>(self, cpu: &Cpu<M>, file: &'static FileRecord) {
+        pipe::close(cpu, self.0, ends_of(file), &file.ended);
+    }
+
+    fn close<M: Machine>(self, cpu: &Cpu<M>, file: &'static FileRecord) {
+        // A description of both ends has one reference for each.
+        for _ in 0..ends_of(file).count_ones() {
+            pipe::put(cpu, self.0);
+        }
+    }
+}
+
+/// Which ends of its pipe a description opens.
+fn ends_of(file: &FileRecord) -> u32 {
+    match file.kind.get() {
+        FILE_PIPE_READ => pipe::READER,
+        FILE_PIPE_WRITE => pipe::WRITER,
+        _ => pipe::READER | pipe::WRITER,
+    }
+}
+
+/// A description of a pipe's ends by the access mode in `flags`.
+///
+/// # Errors
+/// `ENFILE`.
+pub fn open_ends<M: Machine>(
+    cpu: &Cpu<M>,
+    ends: &'static PipeRecord,
+    inode: Option<&'static InodeRecord>,
+    flags: u32,
+) -> Result<&'static FileRecord, Errno> {
+    let kind = match flags & O_ACCMODE {
+        O_RDONLY => FILE_PIPE_READ,
+        O_WRONLY => FILE_PIPE_WRITE,
+        _ => FILE_PIPE_BOTH,
+    };
+    // From when there is a description, that has it.
+    if let Some(inode) = inode {
+        fs::get(inode);
+    }
+    let parts = Parts { kind, flags, inode, object: cpu.raw(ends) };
+    let record = description::create_prepared(cpu, &parts, |record| {
+        record.ended.store(pipe::READER | pipe::WRITER, Ordering::Relaxed); // until they are opened
+        if inode.is_none() {
+            description::remember_maker(cpu, record);
+        }
+    });
+    match (record, inode) {
+        (Ok(record), _) => pipe::open(cpu, ends, ends_of(record), &record.ended),
+        (Err(_), Some(inode)) => fs::put(cpu, inode),
+        (Err(_), None) => {}
+    }
+    record
+}
+
+/// The end of its pipe that a description opens, if it is one: its queue, how many have the other end open, and how often that was opened.
+pub fn partner<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> Option<(&'static WaitQueue, [&'static AtomicU32; 2])> {
+    let Pipe(ends) = as_kind(cpu, file)?;
+    match file.kind.get() {
+        FILE_PIPE_READ => Some((&ends.read_waiters, [&ends.writers, &ends.writer_opens])),
+        FILE_PIPE_WRITE => Some((&ends.write_waiters, [&ends.readers, &ends.reader_opens])),
+        _ => None,
+    }
+}
+
+/// Something was read: of a named pipe, that is seen.
+#[inline(always)]
+fn note_read<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) {
+    if let Some(fifo) = cpu.object(file.inode.get()) {
+        accessed(cpu, fifo, file.flags.load(Ordering::Relaxed));
+    }
+}
+
+/// Something was written: of a named pipe, that is seen.
+#[inline(always)]
+fn note_written<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) {
+    if let Some(fifo) = cpu.object(file.inode.get()) {
+        modified(cpu, fifo);
+    }
+}
+
+/// Reads a short message from a pipe, if that is what the call is about: messages between processes are what pipes are
+/// measured by.
+#[inline(always)]
+pub fn read_short<M: Machine>(call: &Call<M>, file: &FileRecord, buffer: u64, len: u64) -> Option<u64> {
+    if file.kind.get() != FILE_PIPE_READ || len == 0 || call.thread.progress.get() != 0 {
+        return None;
+    }
+    let len = len.min(PAGE_SIZE - buffer % PAGE_SIZE);
+    let ends = call.cpu.object(file.object.get())?;
+    // Looked at without the lock, to spare the look-up of the buffer when it is for nothing.
+    if (pipe::used(ends) as u64).wrapping_sub(1) >= len {
+        return None;
+    }
+    let space = mm::space_of(call.cpu, call.process);
+    let run = mm::resolve(call.cpu, space, buffer, Access::Write).ok()?;
+    let read = pipe::pop_short(call.cpu, ends, (run, len as usize))?;
+    note_read(call.cpu, file);
+    Some(read as u64)
+}
+
+/// Writes a short message to a pipe, if that is what the call is about.
+#[inline(always)]
+pub fn write_short<M: Machine>(call: &Call<M>, file: &FileRecord, buffer: u64, len: u64) -> bool {
+    let short = len.wrapping_sub(1) < PAGE_SIZE - buffer % PAGE_SIZE;
+    if file.kind.get() != FILE_PIPE_WRITE || !short || call.thread.progress.get() != 0 {
+        return false;
+    }
+    let space = mm::space_of(call.cpu, call.process);
+    let Ok(run) = mm::resolve(call.cpu, space, buffer, Access::Read) else { return false };
+    let Some(ends) = call.cpu.object(file.object.get()) else { return false };
+    let is_written = pipe::push_short(call.cpu, ends, (run, len as usize));
+    if is_written {
+        note_written(call.cpu, file);
+    }
+    is_written
+}
 
 /// Reads from a pipe: what there is, waiting for the first byte.
 #[inline]

@@ -12,19 +12,13 @@ use motet_abi::{
     wire::Wire,
 };
 use motet_hal::Machine;
-use motet_layout::{
-    FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_SOCKET, FILES_INLINE, FILES_MAX, WAKE_SIGNAL, WaitQueue, sync::Ordering,
-};
-use motet_protocol::{pipe, wait};
+use motet_layout::{FILES_INLINE, FILES_MAX, WAKE_SIGNAL, sync::Ordering};
+use motet_protocol::wait;
 
-use super::{
-    description::{Anonymous, Kind, OpenFile},
-    device, epoll, event, signal_fd, socket, table, timer,
-};
+use super::{description::OpenFile, table};
 use crate::{
     call::{Call, Stop, SysResult, cost, is_made_anew},
-    console::streams,
-    kinds::{accel, dma},
+    description::kind::{INPUT, OUTPUT, if_so},
     signal::{begin_temporary_mask, end_temporary_mask},
     time,
     tree::limit_of,
@@ -33,8 +27,6 @@ use crate::{
 /// How often files are asked when there was no memory to enter all of their queues, in nanoseconds.
 const ASK_AGAIN_NS: u64 = 5_000_000;
 const NS_PER_MS: u64 = 1_000_000;
-const INPUT: u16 = POLLIN | POLLRDNORM;
-const OUTPUT: u16 = POLLOUT | POLLWRNORM;
 /// Bytes of a full descriptor set.
 const SET_BYTES: usize = FD_SETSIZE / 8;
 
@@ -156,125 +148,22 @@ pub fn pselect6<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// The events for which a file is ready (`POLLIN`, `POLLOUT` and their relatives), and those that are always reported.
 pub fn readiness<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> u16 {
-    if file.flags() & O_PATH != 0 {
-        return POLLNVAL;
-    }
-    match file.kind() {
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_) | Anonymous::Late(_)) => INPUT | OUTPUT,
-        Kind::Anonymous(Anonymous::Vm(vm)) => if_so(streams::readable(&vm.console_in), INPUT) | OUTPUT,
-        Kind::Device(device) => device::readiness(call.cpu, device),
-        Kind::Anonymous(Anonymous::Accel(pages)) => if_so(accel::is_told(call.cpu, pages), INPUT),
-        Kind::Anonymous(Anonymous::Event(counter)) => {
-            let (readable, writable) = event::readiness(counter);
-            if_so(readable, INPUT) | if_so(writable, OUTPUT)
-        }
-        Kind::Anonymous(Anonymous::Epoll(list)) => if_so(epoll::is_ready(call, list), INPUT),
-        Kind::Anonymous(Anonymous::Timer(timer)) => if_so(timer::is_expired(call.cpu, timer), INPUT),
-        Kind::Anonymous(Anonymous::Signals(set)) => if_so(signal_fd::is_readable(call, set), INPUT),
-        Kind::Anonymous(Anonymous::Socket(socket)) => socket::readiness(call.cpu, socket),
-        Kind::Anonymous(Anonymous::Dma(transfers)) => {
-            let (readable, writable) = dma::readiness(call.cpu, transfers);
-            if_so(readable, INPUT) | if_so(writable, OUTPUT)
-        }
-        Kind::Pipe(ends) => {
-            let state = pipe::readiness(ends);
-            let reads = file.record().kind.get() != FILE_PIPE_WRITE;
-            let writes = file.record().kind.get() != FILE_PIPE_READ;
-            // Nobody has hung up who has not come yet.
-            let seen = file.record().opens_seen.get();
-            let had_writer = seen == 0 || ends.writer_opens.load(Ordering::Relaxed) != seen.wrapping_sub(1);
-            let for_reading = if_so(state.readable, INPUT) | if_so(state.no_writer && had_writer, POLLHUP);
-            let for_writing = if_so(state.writable, OUTPUT) | if_so(state.no_reader, POLLERR);
-            if_so(reads, for_reading) | if_so(writes, for_writing)
-        }
-    }
-}
-
-/// Counts that tell whether anything has come to a file, for reading and for writing: they change when it does. `None`:
-/// nobody counts.
-pub fn arrivals<M: Machine>(file: &OpenFile<M>) -> [Option<u64>; 2] {
-    match file.kind() {
-        Kind::Pipe(ends) => pipe::arrivals(ends).map(Some),
-        Kind::Anonymous(Anonymous::Event(counter)) => event::arrivals(counter).map(Some),
-        Kind::Anonymous(Anonymous::Timer(timer)) => [Some(timer::arrivals(file.cpu(), timer)), None],
-        Kind::Anonymous(Anonymous::Socket(socket)) => socket::arrivals(file.cpu(), socket),
-        Kind::Anonymous(Anonymous::Dma(transfers)) => dma::arrivals(file.cpu(), transfers).map(Some),
-        // Their room for output seldom goes: it is told once.
-        Kind::Device(_) => [None, Some(0)],
-        Kind::Anonymous(
-            Anonymous::Epoll(_)
-            | Anonymous::Signals(_)
-            | Anonymous::Service(_)
-            | Anonymous::Accel(_)
-            | Anonymous::Late(_)
-            | Anonymous::Vm(_),
-        )
-        | Kind::Inode(_)
-        | Kind::Proc(_) => [None, None],
-    }
+    if file.flags() & O_PATH != 0 { POLLNVAL } else { file.readiness(call) }
 }
 
 /// Fails with `EPERM` when there is no waiting for a file, because it is always ready.
-pub fn check_waitable<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> Result<(), Errno> {
+pub fn check_waitable<M: Machine>(file: &OpenFile<M>) -> Result<(), Errno> {
     if file.flags() & O_PATH != 0 {
         return Err(Errno::EBADF);
     }
-    let always_ready = match file.kind() {
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_) | Anonymous::Late(_)) => true,
-        Kind::Device(device) => device::queues(call.cpu, device).iter().all(Option::is_none),
-        Kind::Pipe(_) | Kind::Anonymous(_) => false,
-    };
+    let always_ready = file.queues().iter().all(|(queue, _)| queue.is_none());
     if always_ready { Err(Errno::EPERM) } else { Ok(()) }
-}
-
-/// The queues of those who wait for a file to become readable, and writable.
-fn queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [Option<&'static WaitQueue>; 2] {
-    match file.kind() {
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Anonymous(Anonymous::Service(_) | Anonymous::Late(_)) => [None, None],
-        Kind::Anonymous(Anonymous::Vm(vm)) => [Some(&vm.console_in.waiters), None],
-        Kind::Device(device) => device::queues(call.cpu, device),
-        Kind::Anonymous(Anonymous::Event(counter)) => [Some(&counter.read_waiters), Some(&counter.write_waiters)],
-        Kind::Anonymous(Anonymous::Accel(pages)) => [accel::waiters(call.cpu, pages), None],
-        Kind::Anonymous(Anonymous::Epoll(list)) => [Some(&list.waiters), None],
-        Kind::Anonymous(Anonymous::Timer(timer)) => [Some(&timer.waiters), None],
-        Kind::Anonymous(Anonymous::Signals(_)) => [Some(signal_fd::waiters(call.cpu)), None],
-        Kind::Anonymous(Anonymous::Socket(socket)) => socket::queues(call.cpu, socket),
-        Kind::Anonymous(Anonymous::Dma(transfers)) => [Some(&transfers.read_waiters), Some(&transfers.write_waiters)],
-        Kind::Pipe(ends) => [Some(&ends.read_waiters), Some(&ends.write_waiters)],
-    }
-}
-
-/// The queues of a file, and the events that each tells of.
-pub fn event_queues<M: Machine>(call: &Call<M>, file: &OpenFile<M>) -> [(Option<&'static WaitQueue>, u16); 2] {
-    let [readable, writable] = queues(call, file);
-    // Hang-ups and errors are told to the side that waits, so an end of a pipe has one queue that tells of everything.
-    let tells = |all: &[u32], events| if all.contains(&file.record().kind.get()) { u16::MAX } else { events };
-    [(readable, tells(&[FILE_PIPE_READ, FILE_SOCKET], INPUT)), (writable, tells(&[FILE_PIPE_WRITE], OUTPUT))]
-}
-
-/// Notes when a timer file, or one in an interest list, expires, because an expiration does not wake its queue.
-pub fn expect_timer<M: Machine>(call: &Call<M>, file: &OpenFile<M>, asked: &mut Asked) {
-    match file.kind() {
-        Kind::Anonymous(Anonymous::Epoll(list)) => epoll::expect_timers(call, list, asked),
-        Kind::Anonymous(Anonymous::Timer(timer)) => asked.again_at(timer::next_ns(call.cpu, timer)),
-        Kind::Anonymous(Anonymous::Dma(transfers)) => asked.again_at(dma::next_ns(call.cpu, transfers)),
-        Kind::Inode(_) | Kind::Proc(_) | Kind::Device(_) | Kind::Pipe(_) => {}
-        Kind::Anonymous(
-            Anonymous::Event(_)
-            | Anonymous::Signals(_)
-            | Anonymous::Socket(_)
-            | Anonymous::Service(_)
-            | Anonymous::Accel(_)
-            | Anonymous::Late(_)
-            | Anonymous::Vm(_),
-        ) => {}
-    }
 }
 
 /// Enters the queues that tell of `events`.
 pub fn enter<M: Machine>(call: &Call<M>, file: &OpenFile<M>, events: u16, asked: &mut Asked) {
-    expect_timer(call, file, asked);
-    for (queue, tells) in event_queues(call, file) {
+    asked.again_at(file.ready_ns(call));
+    for (queue, tells) in file.queues() {
         // Also who asks for nothing hears of hang-ups.
         let queue = queue.filter(|_| tells == u16::MAX || events & tells != 0);
         if queue.is_some_and(|queue| !wait::enqueue(call.cpu, call.thread, queue, 0, u32::MAX)) {
@@ -378,8 +267,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Notes a timer that expires then, in machine time.
-    pub fn again_at(&mut self, ns: u64) {
+    /// Notes when a file becomes ready by time alone, because nothing wakes its queue then.
+    fn again_at(&mut self, ns: u64) {
         self.expires_ns = self.expires_ns.min(ns);
     }
 }
@@ -442,8 +331,4 @@ pub fn with_mask<M: Machine>(call: &Call<M>, (mask, size): (u64, u64), serve: im
         end_temporary_mask(call);
     }
     result
-}
-
-fn if_so(condition: bool, bits: u16) -> u16 {
-    if condition { bits } else { 0 }
 }

@@ -13,10 +13,7 @@ use motet_hal::Machine;
 use motet_layout::{InodeRecord, SpaceRecord, handshake::then_look, sync::Ordering};
 use motet_protocol::{Context, fs, lock::lock};
 
-use super::{
-    description::{Anonymous, Kind, OpenFile},
-    table,
-};
+use super::{description::OpenFile, table};
 use crate::{call::Call, cpu::Cpu, mm, tree};
 
 /// Longest name of a memfd, in bytes.
@@ -38,7 +35,7 @@ pub fn prepare(inode: &InodeRecord, flags: u32) {
 /// # Errors
 /// `EINVAL`: it is not a file in memory.
 pub fn of<M: Machine>(file: &OpenFile<M>) -> Result<u32, Errno> {
-    Ok(of_inode(sealable(file)?))
+    Ok(of_inode(file.regular().ok_or(Errno::EINVAL)?))
 }
 
 /// Adds seals to a file (`F_ADD_SEALS`).
@@ -50,7 +47,7 @@ pub fn add<M: Machine>(call: &Call<M>, file: &OpenFile<M>, seals: u32) -> Result
     if seals & !ALL != 0 {
         return Err(Errno::EINVAL);
     }
-    let inode = sealable(file)?;
+    let inode = file.regular().ok_or(Errno::EINVAL)?;
     // What can be executed stays as long as it is, and what it is.
     let is_program = seals & F_SEAL_EXEC != 0 && inode.mode.get() & 0o111 != 0;
     let seals =
@@ -86,14 +83,7 @@ pub fn memory_of_guest<M: Machine>(
     let file = table::get_opened(call, fd)?;
     file.check_readable().and_then(|()| file.check_writable()).map_err(|_| Errno::EACCES)?;
     let end = offset.checked_add(bytes).ok_or(Errno::EINVAL)?;
-    // An interface is as long as it is, and as it begins.
-    let inode = if offset == 0
-        && let Kind::Anonymous(Anonymous::Accel(pages)) = file.kind()
-    {
-        pages
-    } else {
-        sealable(&file)?
-    };
+    let inode = file.memory(offset).ok_or(Errno::EINVAL)?;
     // First say so, then look: who seals it does it the other way round, and who shortens it has the lock.
     inode.guests.fetch_add(1, Ordering::SeqCst);
     let is_there = {
@@ -133,13 +123,6 @@ fn of_inode(inode: &InodeRecord) -> u32 {
 fn set(inode: &InodeRecord, seals: u32) {
     inode.seals.store(seals ^ F_SEAL_SEAL, Ordering::Release);
     then_look(); // who maps the file to write to it looks at them afterwards
-}
-
-fn sealable<M: Machine>(file: &OpenFile<M>) -> Result<&'static InodeRecord, Errno> {
-    match file.kind() {
-        Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => Ok(inode),
-        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::EINVAL),
-    }
 }
 
 /// Whether a process has the file mapped so that its stores reach it.

@@ -3,23 +3,25 @@
 //! The open file is only a set of signals: a reader takes its own pending signals, whoever made the file. All threads that wait are in
 //! one queue of the machine, which every signal wakes; there are few of them.
 
+use core::fmt::{self, Write};
+
 use motet_abi::{
     Errno,
     file::{O_CLOEXEC, O_NONBLOCK, O_RDWR},
     signal::{CLD_CONTINUED, CLD_EXITED, SIGCHLD, SIGSET_SIZE, UNBLOCKABLE},
 };
 use motet_hal::Machine;
-use motet_layout::{FILE_SIGNAL, WaitQueue};
+use motet_layout::{FILE_SIGNAL, FileRecord, WaitQueue};
 
-use super::{
-    description::{self, Anonymous, Kind},
-    table,
-};
+use super::table;
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
     cursor::{Cursor, partial},
-    description::Parts,
+    description::{
+        self, Parts,
+        kind::{INPUT, Kind, Queues, Transfer, if_so, queues},
+    },
     signal::{Origin, is_pending, take_pending},
 };
 
@@ -47,37 +49,64 @@ fn create<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
         return Ok(table::install(call, description::create(call.cpu, &parts)?, flags & O_CLOEXEC != 0, 0)?);
     }
     let file = table::get(call, fd as i32)?;
-    match file.kind() {
-        Kind::Anonymous(Anonymous::Signals(_)) => file.record().object.set(set),
-        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {
-            return Err(Errno::EINVAL.into());
-        }
-    }
+    file.as_kind::<Signals>().ok_or(Errno::EINVAL)?;
+    file.record().object.set(set);
     Ok(u64::from(fd as u32))
 }
 
-/// Reads as many pending signals of the set as there is room for. Waits for the first.
-pub fn read<M: Machine>(call: &Call<M>, set: u64, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
-    if into.remaining() < INFO_LEN {
-        return Err(Errno::EINVAL.into());
+/// Signals that are read: the set.
+#[derive(Clone, Copy)]
+pub struct Signals(u64);
+
+impl Kind for Signals {
+    const CODES: &'static [u32] = &[FILE_SIGNAL];
+
+    fn of<M: Machine>(_cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {
+        Some(Self(file.object.get()))
     }
-    // Faults now, not after a signal was taken.
-    into.probe()?;
-    call.wait_for(waiters(call.cpu), || {
-        while into.remaining() >= INFO_LEN {
-            if let Err(stop) = into.await_pages(INFO_LEN as usize) {
-                return partial(into.done(), stop).map(Some);
+
+    fn write_name(self, _number: u64, into: &mut impl Write) -> fmt::Result {
+        write!(into, "anon_inode:[signalfd]")
+    }
+
+    /// Reads as many pending signals of the set as there is room for. Waits for the first.
+    #[inline(never)]
+    fn read<M: Machine>(
+        self,
+        call: &Call<M>,
+        _file: &'static FileRecord,
+        how: Transfer,
+        into: &mut Cursor<M>,
+    ) -> SysResult {
+        if into.remaining() < INFO_LEN {
+            return Err(Errno::EINVAL.into());
+        }
+        // Faults now, not after a signal was taken.
+        into.probe()?;
+        call.wait_for(waiters(call.cpu), || {
+            while into.remaining() >= INFO_LEN {
+                if let Err(stop) = into.await_pages(INFO_LEN as usize) {
+                    return partial(into.done(), stop).map(Some);
+                }
+                let Some((signal, origin)) = take_pending(call, self.0) else { break };
+                let info = signalfd_info(signal, &origin);
+                into.write(&info)?;
             }
-            let Some((signal, origin)) = take_pending(call, set) else { break };
-            let info = signalfd_info(signal, &origin);
-            into.write(&info)?;
-        }
-        match into.done() {
-            0 if nonblocking => Err(Errno::EAGAIN.into()),
-            0 => Ok(None),
-            done => Ok(Some(done)),
-        }
-    })
+            match into.done() {
+                0 if how.nonblocking() => Err(Errno::EAGAIN.into()),
+                0 => Ok(None),
+                done => Ok(Some(done)),
+            }
+        })
+    }
+
+    fn readiness<M: Machine>(self, call: &Call<M>, _file: &FileRecord) -> u16 {
+        if_so(is_pending(call, self.0), INPUT)
+    }
+
+    fn queues<M: Machine>(self, cpu: &Cpu<M>, _file: &FileRecord) -> Queues {
+        queues(Some(waiters(cpu)), None)
+    }
 }
 
 /// `struct signalfd_siginfo` (signalfd(2)).
@@ -99,12 +128,7 @@ fn signalfd_info(signal: u32, origin: &Origin) -> [u8; INFO_LEN as usize] {
     info
 }
 
-/// Whether a read would not wait.
-pub fn is_readable<M: Machine>(call: &Call<M>, set: u64) -> bool {
-    is_pending(call, set)
-}
-
 /// Those who wait for signals to read.
-pub fn waiters<M: Machine>(cpu: &Cpu<M>) -> &'static WaitQueue {
+fn waiters<M: Machine>(cpu: &Cpu<M>) -> &'static WaitQueue {
     &cpu.pool.header().signal_waiters
 }

@@ -16,14 +16,15 @@ use motet_protocol::{
 
 use super::{
     attributes::{accessed, drop_privileges, modified},
-    description::{Anonymous, Kind, OpenFile},
-    rw::exceeds_size,
-    socket, table,
+    description::OpenFile,
+    inode::exceeds_size,
+    table,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     cursor::{TRANSFER_MAX, partial},
+    description::kind::Outlet,
     signal,
     tree::limit_of,
 };
@@ -75,12 +76,7 @@ pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
     };
     input.check_readable()?;
     out.check_writable()?;
-    let from = match input.kind() {
-        Kind::Inode(inode) if fs::file_type(inode) == fs::TYPE_REGULAR => inode,
-        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {
-            return Err(Errno::EINVAL.into());
-        }
-    };
+    let from = input.regular().ok_or(Errno::EINVAL)?;
     if out.flags() & O_APPEND != 0 {
         return Err(Errno::EINVAL.into());
     }
@@ -89,8 +85,8 @@ pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
     let position = if offset_at == 0 { input.offset.load(Ordering::Relaxed) } else { call.read_user_u64(offset_at)? };
     let start = position.checked_sub(before).filter(|&start| start <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
     let count = count.min(TRANSFER_MAX);
-    let result = match out.kind() {
-        Kind::Inode(to) => {
+    let result = match out.outlet(call)? {
+        Outlet::Inode(to) => {
             let position = out.offset.load(Ordering::Relaxed).saturating_sub(before);
             let result = copy(call, (from, start), (to, position), count);
             if let Some(moved) = moved_by(call, result) {
@@ -98,16 +94,7 @@ pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
             }
             result
         }
-        Kind::Pipe(ends) => send_to_pipe(call, from, start, ends, out.nonblocking(), count),
-        Kind::Anonymous(Anonymous::Socket(socket)) => {
-            let ends = socket::outgoing(call.cpu, socket).inspect_err(|&errno| {
-                if errno == Errno::EPIPE {
-                    signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
-                }
-            })?;
-            send_to_pipe(call, from, start, ends, out.nonblocking(), count)
-        }
-        Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => return Err(Errno::EINVAL.into()),
+        Outlet::Pipe(ends) => send_to_pipe(call, from, start, ends, out.nonblocking(), count),
     };
     let Some(moved) = moved_by(call, result) else { return result };
     if offset_at == 0 {
@@ -133,7 +120,7 @@ pub fn copy_file_range<M: Machine>(call: &Call<M>) -> SysResult {
     };
     input.check_readable()?;
     out.check_writable()?;
-    let (Kind::Inode(from), Kind::Inode(to)) = (input.kind(), out.kind()) else {
+    let (Some(from), Some(to)) = (input.of_ramfs(), out.of_ramfs()) else {
         return Err(Errno::EINVAL.into());
     };
     if fs::is_directory(from) {

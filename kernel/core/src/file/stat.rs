@@ -5,13 +5,9 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, NAME_MAX, PAGE_SIZE};
-use motet_protocol::{Context, memory};
+use motet_protocol::memory;
 
-use super::{
-    description::{Anonymous, Kind},
-    node::Node,
-    path, proc, table,
-};
+use super::{node::Node, path, proc, table};
 use crate::{
     call::{Call, SysResult},
     permission::FileRights,
@@ -138,19 +134,10 @@ pub fn stat_of<M: Machine>(call: &Call<M>, node: &Node<M>) -> Stat {
             modified: Timespec::from_ns(file.record().made_ns.get()),
             changed: Timespec::from_ns(file.record().made_ns.get()),
             device: PIPEFS,
-            inode: match file.kind() {
-                // Both ends of a pipe are one file.
-                Kind::Pipe(ends) => call.cpu.raw(ends) >> 6,
-                Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => {
-                    call.cpu.raw(file.record()) >> 6
-                }
-            },
+            inode: file.number(),
             mode: node.mode(),
             links: 1,
-            special: match file.kind() {
-                Kind::Device(device) => device,
-                Kind::Inode(_) | Kind::Pipe(_) | Kind::Proc(_) | Kind::Anonymous(_) => Device::default(),
-            },
+            special: file.device(),
             block_size: PAGE_SIZE as u32,
             ..Stat::default()
         },
@@ -194,13 +181,7 @@ fn write_statfs<M: Machine>(call: &Call<M>, node: &Node<M>, out: u64) -> SysResu
             result.f_files = result.f_ffree + u64::from(call.cpu.pool.header().last_inode.load(Ordering::Relaxed));
         }
         Node::Proc(node) => result.f_type = if proc::is_of_sysfs(*node) { SYSFS_MAGIC } else { PROC_SUPER_MAGIC },
-        Node::Open(file) => {
-            result.f_type = match file.kind() {
-                Kind::Pipe(_) => PIPEFS_MAGIC,
-                Kind::Anonymous(Anonymous::Socket(_)) => SOCKFS_MAGIC,
-                Kind::Inode(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => ANON_INODE_FS_MAGIC,
-            };
-        }
+        Node::Open(file) => result.f_type = file.facts().file_system,
     }
     call.write_user(out, &result.to_bytes())?;
     Ok(0)

@@ -3,23 +3,26 @@
 //! Nothing happens when a timer expires: a reader or waiter computes its expirations from the time, and a thread
 //! that waits sets its own deadline by it.
 
+use core::fmt::{self, Write};
+
 use motet_abi::{
     Errno,
     file::{O_CLOEXEC, O_NONBLOCK, O_RDWR},
     time::*,
 };
 use motet_hal::Machine;
-use motet_layout::{ClockRecord, FILE_TIMER, in_order};
-use motet_protocol::{lock::lock, slab, wait};
+use motet_layout::{ClockRecord, FILE_TIMER, FileRecord, in_order};
+use motet_protocol::{Context, lock::lock, slab, wait};
 
 use super::{
-    description::{Anonymous, Kind, OpenFile, open_anonymous},
+    description::{OpenFile, open_anonymous},
     table,
 };
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
     cursor::{Cursor, read_count},
+    description::kind::{Facts, INPUT, Kind, Queues, Transfer, if_so, queues},
     permission::{self, Capability},
     time,
 };
@@ -94,58 +97,77 @@ pub fn timerfd_gettime<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-/// Reads how often the timer has expired since it was last read. Waits while it has not.
-pub fn read<M: Machine>(
-    call: &Call<M>,
-    timer: &'static ClockRecord,
-    nonblocking: bool,
-    into: &mut Cursor<M>,
-) -> SysResult {
-    read_count(call, &timer.waiters, nonblocking, into, || {
-        let _guard = lock(call.cpu, &timer.lock);
-        let now_ns = call.cpu.reading_ns();
-        let (count, next) = (expirations(timer, now_ns), next(timer, now_ns));
-        if count == 0 {
-            call.thread.deadline_ns.set(next.unwrap_or(0));
-        } else {
-            timer.armed.set(u32::from(next.is_some()));
-            in_order();
-            timer.expires_ns.set(next.unwrap_or(0));
-        }
-        count
-    })
-}
+/// A timer.
+#[derive(Clone, Copy)]
+pub struct Timer(&'static ClockRecord);
 
-/// Whether the timer has expired and was not read.
-pub fn is_expired<M: Machine>(cpu: &Cpu<M>, timer: &'static ClockRecord) -> bool {
-    let _guard = lock(cpu, &timer.lock);
-    expirations(timer, cpu.reading_ns()) > 0
-}
+impl Kind for Timer {
+    const CODES: &'static [u32] = &[FILE_TIMER];
+    const FACTS: Facts = Facts { is_asked: true, ..Facts::ANONYMOUS };
 
-/// When the timer expires next, in machine time (`u64::MAX`: never).
-pub fn next_ns<M: Machine>(cpu: &Cpu<M>, timer: &'static ClockRecord) -> u64 {
-    let _guard = lock(cpu, &timer.lock);
-    next(timer, cpu.reading_ns()).unwrap_or(u64::MAX)
-}
+    fn of<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {
+        cpu.object(file.object.get()).map(Self)
+    }
 
-/// A number that changes with each expiration.
-pub fn arrivals<M: Machine>(cpu: &Cpu<M>, timer: &'static ClockRecord) -> u64 {
-    let _guard = lock(cpu, &timer.lock);
-    timer.expires_ns.get().wrapping_add(expirations(timer, cpu.reading_ns()) * timer.interval_ns.get())
-}
+    fn write_name(self, _number: u64, into: &mut impl Write) -> fmt::Result {
+        write!(into, "anon_inode:[timerfd]")
+    }
 
-/// Frees a timer whose last open file was closed.
-pub fn free<M: Machine>(cpu: &Cpu<M>, timer: &'static ClockRecord) {
-    // Nodes of threads that still wait must not stay linked in memory that becomes another timer.
-    wait::wake(cpu, &timer.waiters);
-    slab::free(cpu, timer);
+    /// Reads how often the timer has expired since it was last read. Waits while it has not.
+    fn read<M: Machine>(
+        self,
+        call: &Call<M>,
+        _file: &'static FileRecord,
+        how: Transfer,
+        into: &mut Cursor<M>,
+    ) -> SysResult {
+        let Self(timer) = self;
+        read_count(call, &timer.waiters, how.nonblocking(), into, || {
+            let _guard = lock(call.cpu, &timer.lock);
+            let now_ns = call.cpu.reading_ns();
+            let (count, next) = (expirations(timer, now_ns), next(timer, now_ns));
+            if count == 0 {
+                call.thread.deadline_ns.set(next.unwrap_or(0));
+            } else {
+                timer.armed.set(u32::from(next.is_some()));
+                in_order();
+                timer.expires_ns.set(next.unwrap_or(0));
+            }
+            count
+        })
+    }
+
+    fn readiness<M: Machine>(self, call: &Call<M>, _file: &FileRecord) -> u16 {
+        let _guard = lock(call.cpu, &self.0.lock);
+        if_so(expirations(self.0, call.cpu.reading_ns()) > 0, INPUT)
+    }
+
+    fn queues<M: Machine>(self, _cpu: &Cpu<M>, _file: &FileRecord) -> Queues {
+        queues(Some(&self.0.waiters), None)
+    }
+
+    /// A number that changes with each expiration.
+    fn arrivals<M: Machine>(self, cpu: &Cpu<M>) -> [Option<u64>; 2] {
+        let Self(timer) = self;
+        let _guard = lock(cpu, &timer.lock);
+        let passed_ns = expirations(timer, cpu.reading_ns()) * timer.interval_ns.get();
+        [Some(timer.expires_ns.get().wrapping_add(passed_ns)), None]
+    }
+
+    fn ready_ns<M: Machine>(self, call: &Call<M>) -> u64 {
+        let _guard = lock(call.cpu, &self.0.lock);
+        next(self.0, call.cpu.reading_ns()).unwrap_or(u64::MAX)
+    }
+
+    fn close<M: Machine>(self, cpu: &Cpu<M>, _file: &'static FileRecord) {
+        // Nodes of threads that still wait must not stay linked in memory that becomes another timer.
+        wait::wake(cpu, &self.0.waiters);
+        slab::free(cpu, self.0);
+    }
 }
 
 fn timer_of<M: Machine>(file: &OpenFile<M>) -> Result<&'static ClockRecord, Errno> {
-    match file.kind() {
-        Kind::Anonymous(Anonymous::Timer(timer)) => Ok(timer),
-        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::EINVAL),
-    }
+    file.as_kind().map(|Timer(timer)| timer).ok_or(Errno::EINVAL)
 }
 
 /// How often a timer has expired and was not read.

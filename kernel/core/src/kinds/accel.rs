@@ -3,7 +3,10 @@
 //! An open file of one is a client: an interface, whose page of registers and data section can be mapped. Registers are mapped
 //! writably only while they are connected; otherwise a store to them is a request, and waits. Reads return signals.
 
-use core::sync::atomic::Ordering;
+use core::{
+    fmt::{self, Write},
+    sync::atomic::Ordering,
+};
 
 use motet_abi::{
     Errno,
@@ -11,7 +14,7 @@ use motet_abi::{
     file::O_NONBLOCK,
 };
 use motet_hal::Machine;
-use motet_layout::{FILE_ACCEL, FileRecord, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, WaitQueue};
+use motet_layout::{FILE_ACCEL, FileRecord, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord};
 use motet_protocol::{
     Context,
     fpga::{self, AcceleratorId, InterfaceId, clients},
@@ -24,7 +27,10 @@ use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
     cursor::{Cursor, read_count},
-    description::{self, Parts},
+    description::{
+        self, Parts,
+        kind::{INPUT, Kind, Queues, Transfer, if_so, queues},
+    },
     mm,
     registers::fpga::{REALTIME, interface_of, registers_at, urgency},
 };
@@ -83,6 +89,77 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32, minor: u32) -> Result<&'stat
     Ok(record)
 }
 
+/// An interface of the FPGA: registers and data.
+#[derive(Clone, Copy)]
+pub struct Accel(&'static InodeRecord);
+
+impl Kind for Accel {
+    const CODES: &'static [u32] = &[FILE_ACCEL];
+
+    fn of<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {
+        cpu.object(file.object.get()).map(Self)
+    }
+
+    fn write_name(self, _number: u64, into: &mut impl Write) -> fmt::Result {
+        write!(into, "/dev/accel")
+    }
+
+    /// Reads the signals that have come since the last read: 8 bytes. Waits for one.
+    #[inline(never)]
+    fn read<M: Machine>(
+        self,
+        call: &Call<M>,
+        _file: &'static FileRecord,
+        how: Transfer,
+        into: &mut Cursor<M>,
+    ) -> SysResult {
+        let interface = interface_of(call.cpu, self.0).ok_or(Errno::ENODEV)?;
+        let take = || u64::from(interface.told.swap(0, Ordering::SeqCst));
+        read_count(call, &interface.readers, how.nonblocking(), into, take)
+    }
+
+    /// Whether there are signals that the client has not read.
+    fn readiness<M: Machine>(self, call: &Call<M>, _file: &FileRecord) -> u16 {
+        let interface = interface_of(call.cpu, self.0);
+        if_so(interface.is_some_and(|interface| interface.told.load(Ordering::SeqCst) != 0), INPUT)
+    }
+
+    fn queues<M: Machine>(self, cpu: &Cpu<M>, _file: &FileRecord) -> Queues {
+        queues(interface_of(cpu, self.0).map(|interface| &interface.readers), None)
+    }
+
+    fn ioctl<M: Machine>(
+        self,
+        call: &Call<M>,
+        _file: &FileRecord,
+        (request, argument): (u32, u64),
+        _memory: impl FnOnce(i32, (u64, u64)) -> Result<&'static InodeRecord, Errno>,
+    ) -> SysResult {
+        ioctl(call, self.0, request, argument)
+    }
+
+    fn map<'c, M: Machine>(
+        self,
+        call: &Call<'c, M>,
+        _file: &FileRecord,
+        writable_shared: bool,
+    ) -> Result<Option<mm::Mappable<'c, M>>, Errno> {
+        if !writable_shared {
+            return Err(Errno::ENODEV);
+        }
+        Ok(Some(mm::Mappable { inode: fs::Held::new(call.cpu, self.0), may_write: true }))
+    }
+
+    /// An interface is as long as it is, and as it begins.
+    fn memory(self, offset: u64) -> Option<&'static InodeRecord> {
+        (offset == 0).then_some(self.0)
+    }
+
+    fn close<M: Machine>(self, cpu: &Cpu<M>, _file: &'static FileRecord) {
+        fs::put(cpu, self.0);
+    }
+}
+
 /// All interfaces are in use. Unless none of them is about to be freed, the thread waits until it is to look again.
 fn wait_for_interface<M: Machine>(call: &Call<M>, is_one_leaving: bool, flags: u32) -> Stop {
     let (thread, now_ns) = (call.thread, call.cpu.reading_ns());
@@ -131,33 +208,17 @@ pub fn ask<M: Machine>(
     Ok(!has_come)
 }
 
-/// Whether there are signals that the client has not read.
-pub fn is_told<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> bool {
-    interface_of(cpu, pages).is_some_and(|interface| interface.told.load(Ordering::SeqCst) != 0)
-}
-
 /// Whether a thread waits for signals of an interface.
 #[inline]
 pub fn has_readers<M: Machine>(cpu: &Cpu<M>, id: InterfaceId) -> bool {
     fpga::of(cpu.pool).is_some_and(|fpga| fpga.interfaces[id.index()].readers.head.load(Ordering::Relaxed) != 0)
 }
 
-/// Threads that wait for signals.
-pub fn waiters<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord) -> Option<&'static WaitQueue> {
-    interface_of(cpu, pages).map(|interface| &interface.readers)
-}
-
-/// Reads the signals that have come since the last read: 8 bytes. Waits for one.
-pub fn read<M: Machine>(call: &Call<M>, pages: &InodeRecord, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
-    let interface = interface_of(call.cpu, pages).ok_or(Errno::ENODEV)?;
-    read_count(call, &interface.readers, nonblocking, into, || u64::from(interface.told.swap(0, Ordering::SeqCst)))
-}
-
 /// `ioctl` of an interface.
 ///
 /// # Errors
 /// `ENOTTY`; `EINVAL`; `EPERM`: a more urgent priority than the thread's nice gives, for who is not the superuser.
-pub fn ioctl<M: Machine>(call: &Call<M>, pages: &InodeRecord, request: u32, argument: u64) -> SysResult {
+fn ioctl<M: Machine>(call: &Call<M>, pages: &InodeRecord, request: u32, argument: u64) -> SysResult {
     let interface = interface_of(call.cpu, pages).ok_or(Errno::ENODEV)?;
     match request {
         SET_PRIORITY if argument > PRIORITY_MAX => Err(Errno::EINVAL.into()),

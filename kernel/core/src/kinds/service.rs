@@ -3,6 +3,8 @@
 //! An open file of it is an owner of the core's objects. Its pages are no memory: a fault gives the process a page of registers. What a
 //! thread asks is between it and the core; the kernel only tells the core of ends, and wakes who sleeps for an answer.
 
+use core::fmt::{self, Write};
+
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
@@ -22,8 +24,8 @@ use super::hardware;
 use crate::{
     call::{Call, SysResult, cost},
     cpu::Cpu,
-    description::{self, Parts},
-    futex,
+    description::{self, Parts, kind::Kind},
+    futex, mm,
     registers::service::{owner, page},
     turn,
 };
@@ -56,11 +58,53 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecor
     Ok(record)
 }
 
+/// The service core's registers.
+#[derive(Clone, Copy)]
+pub struct Service(&'static InodeRecord);
+
+impl Kind for Service {
+    const CODES: &'static [u32] = &[FILE_SERVICE];
+
+    fn of<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {
+        cpu.object(file.object.get()).map(Self)
+    }
+
+    fn write_name(self, _number: u64, into: &mut impl Write) -> fmt::Result {
+        write!(into, "/dev/service")
+    }
+
+    fn ioctl<M: Machine>(
+        self,
+        call: &Call<M>,
+        _file: &FileRecord,
+        (request, argument): (u32, u64),
+        _memory: impl FnOnce(i32, (u64, u64)) -> Result<&'static InodeRecord, Errno>,
+    ) -> SysResult {
+        ioctl(call, self.0, request, argument)
+    }
+
+    fn map<'c, M: Machine>(
+        self,
+        call: &Call<'c, M>,
+        _file: &FileRecord,
+        writable_shared: bool,
+    ) -> Result<Option<mm::Mappable<'c, M>>, Errno> {
+        if !writable_shared {
+            return Err(Errno::ENODEV);
+        }
+        Ok(Some(mm::Mappable { inode: fs::Held::new(call.cpu, self.0), may_write: true }))
+    }
+
+    fn close<M: Machine>(self, cpu: &Cpu<M>, _file: &'static FileRecord) {
+        fs::put(cpu, self.0);
+    }
+}
+
 /// `ioctl` of the device.
 ///
 /// # Errors
 /// `ENOTTY`, `EAGAIN`: no window is free; `EBUSY`, `EINVAL`, and those of [`frame`], [`hardware::make`] and [`hardware::cancel`].
-pub fn ioctl<M: Machine>(call: &Call<M>, registers: &'static InodeRecord, request: u32, argument: u64) -> SysResult {
+fn ioctl<M: Machine>(call: &Call<M>, registers: &'static InodeRecord, request: u32, argument: u64) -> SysResult {
     let core = service::of(call.cpu.pool).ok_or(Errno::ENODEV)?;
     match request {
         ALLOT => Ok(u64::from(clients::number(core, allot(call, core, registers, argument as i32)?))),

@@ -5,7 +5,7 @@
 //! made nicer) happens to the core, and the scheduler need not know guests. Between two dispatches of that call, all of a guest's state is in the pool.
 
 mod accelerators;
-pub mod console;
+mod console;
 mod guest_time;
 mod held;
 mod memory;
@@ -16,6 +16,8 @@ mod sbi;
 mod show;
 mod stores;
 mod vgic;
+
+use core::fmt::{self, Write};
 
 use motet_layout::sync::Ordering;
 
@@ -29,8 +31,13 @@ use motet_protocol::{Context, lock::lock, slab, wait};
 
 use crate::{
     call::{Call, Stop, SysResult},
+    console::streams,
     cpu::Cpu,
-    description::{self, Parts},
+    cursor::Cursor,
+    description::{
+        self, Parts,
+        kind::{INPUT, Kind, OUTPUT, Queues, Transfer, if_so, queues},
+    },
     signal::{self, Origin},
     tree,
 };
@@ -68,8 +75,68 @@ pub fn open<M: Machine>(call: &Call<M>, flags: u32) -> Result<&'static FileRecor
     Ok(record)
 }
 
+/// A virtual machine.
+#[derive(Clone, Copy)]
+pub struct Vm(&'static VmRecord);
+
+impl Kind for Vm {
+    const CODES: &'static [u32] = &[FILE_VM];
+
+    fn of<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {
+        cpu.object(file.object.get()).map(Self)
+    }
+
+    fn write_name(self, _number: u64, into: &mut impl Write) -> fmt::Result {
+        write!(into, "/dev/vm")
+    }
+
+    #[inline(never)]
+    fn read<M: Machine>(
+        self,
+        call: &Call<M>,
+        _file: &'static FileRecord,
+        how: Transfer,
+        into: &mut Cursor<M>,
+    ) -> SysResult {
+        console::read(call, self.0, how.nonblocking(), into)
+    }
+
+    #[inline(never)]
+    fn write<M: Machine>(
+        self,
+        call: &Call<M>,
+        _file: &'static FileRecord,
+        _how: Transfer,
+        from: &mut Cursor<M>,
+    ) -> SysResult {
+        console::write(call, self.0, from)
+    }
+
+    fn readiness<M: Machine>(self, _call: &Call<M>, _file: &FileRecord) -> u16 {
+        if_so(streams::readable(&self.0.console_in), INPUT) | OUTPUT
+    }
+
+    fn queues<M: Machine>(self, _cpu: &Cpu<M>, _file: &FileRecord) -> Queues {
+        queues(Some(&self.0.console_in.waiters), None)
+    }
+
+    fn ioctl<M: Machine>(
+        self,
+        call: &Call<M>,
+        _file: &FileRecord,
+        request: (u32, u64),
+        memory: impl FnOnce(i32, (u64, u64)) -> Result<&'static InodeRecord, Errno>,
+    ) -> SysResult {
+        ioctl(call, self.0, request, memory)
+    }
+
+    fn close<M: Machine>(self, cpu: &Cpu<M>, _file: &'static FileRecord) {
+        close(cpu, self.0);
+    }
+}
+
 /// Ends a virtual machine whose file is closed. So no thread is in a call that uses it, though some may still wait to learn of its end.
-pub fn close<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
+fn close<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
     let stays = console::stays(cpu, vm);
     // Nodes of threads that still wait must not stay linked in memory that becomes another's.
     vcpus(cpu, vm).for_each(|vcpu| {
@@ -160,7 +227,7 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>) {
 /// # Errors
 /// `ENODEV`: the caller is of another ISA than the machine; `ENOTTY`; `EINVAL`: there is no such core, or it is not stopped, or no such line; `EFAULT`; `ENOSPC`: it has all cores that it can have; `ENOMEM`; those of
 /// [`memory::add`] and [`run::run`].
-pub fn ioctl<M: Machine>(
+fn ioctl<M: Machine>(
     call: &Call<M>,
     vm: &'static VmRecord,
     (request, argument): (u32, u64),

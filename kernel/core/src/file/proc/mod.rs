@@ -4,6 +4,7 @@
 mod cores;
 mod machine;
 mod motet;
+mod open;
 mod process;
 mod text;
 mod tree;
@@ -19,7 +20,6 @@ use motet_layout::{CORES_MAX, FileRecord, FilesRecord, GROUPS_MAX, Isa, ProcessR
 use motet_protocol::{Context, hand, threads};
 
 use super::{
-    description::{Anonymous, Kind},
     dir::{Records, path_or_last},
     node::{self, Node},
     table,
@@ -34,6 +34,7 @@ use crate::{
     permission::{self, FileRights, Identity},
     random, realtime, tree as processes, vm,
 };
+pub use open::open;
 use text::{LineStart, Text};
 use tree::{DIRECTORY, Entry, Entry as E, TABLE};
 pub use tree::{ProcNode, ROOT, SYSFS_ROOT};
@@ -238,23 +239,7 @@ fn target_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) -> R
     let target = follow(call, link)?.ok_or(Errno::EINVAL)?;
     if let Node::Open(file) = &target {
         let mut line = Line { bytes: into, len: 0 };
-        let number = call.cpu.raw(file.record()) >> 6;
-        let written = match file.kind() {
-            Kind::Anonymous(Anonymous::Event(_)) => write!(line, "anon_inode:[eventfd]"),
-            Kind::Anonymous(Anonymous::Epoll(_)) => write!(line, "anon_inode:[eventpoll]"),
-            Kind::Anonymous(Anonymous::Timer(_)) => write!(line, "anon_inode:[timerfd]"),
-            Kind::Anonymous(Anonymous::Signals(_)) => write!(line, "anon_inode:[signalfd]"),
-            Kind::Anonymous(Anonymous::Dma(_)) => write!(line, "/dev/dma"),
-            Kind::Anonymous(Anonymous::Service(_)) => write!(line, "/dev/service"),
-            Kind::Anonymous(Anonymous::Accel(_)) => write!(line, "/dev/accel"),
-            Kind::Anonymous(Anonymous::Late(_)) => write!(line, "/dev/late"),
-            Kind::Anonymous(Anonymous::Vm(_)) => write!(line, "/dev/vm"),
-            Kind::Anonymous(Anonymous::Socket(_)) => write!(line, "socket:[{number}]"),
-            Kind::Device(device) => write!(line, "device:[{}:{}]", device.major, device.minor),
-            Kind::Pipe(ends) => write!(line, "pipe:[{}]", call.cpu.raw(ends) >> 6),
-            Kind::Inode(_) | Kind::Proc(_) => write!(line, "file:[{number}]"),
-        };
-        written.map_err(|_| Errno::ENAMETOOLONG)?;
+        file.write_name(&mut line).map_err(|_| Errno::ENAMETOOLONG)?;
         return Ok(line.len);
     }
     let mut path = [0; PATH_MAX];
@@ -292,7 +277,7 @@ pub fn path_text(node: ProcNode, into: &mut [u8]) -> usize {
 }
 
 /// Reads from a file at `position`, by an open file, which keeps where that was; returns the bytes read.
-pub fn read<M: Machine>(
+fn read<M: Machine>(
     call: &Call<M>,
     node: ProcNode,
     file: &FileRecord,
@@ -321,7 +306,7 @@ pub fn read<M: Machine>(
 
 /// Writes to a file: a process's name, the instruction set that its programs start on, whether a core is in use, the limit of real-time
 /// threads, and whether programs are placed at random, can be written.
-pub fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -> SysResult {
+fn write<M: Machine>(call: &Call<M>, node: ProcNode, from: &mut Cursor<M>) -> SysResult {
     let len = from.remaining();
     let mut line = [0; 16];
     let read = from.read(&mut line[..15])?;

@@ -9,18 +9,20 @@
 mod calls;
 mod message;
 
+use core::fmt::{self, Write};
+
 use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*, signal::SIGPIPE, terminal::*};
 use motet_hal::Machine;
 use motet_layout::{
-    CoreId, FILE_SOCKET, ISLAND_RECLAIMING, InodeRecord, IslandId, PipeRecord, PoolAddr, RESET_IS, RESET_NOT,
-    RESET_TOLD, SOCKET_CONNECTED, SOCKET_LISTENING, SocketRecord, WaitQueue, in_order,
+    CoreId, FILE_SOCKET, FileRecord, ISLAND_RECLAIMING, InodeRecord, IslandId, PipeRecord, PoolAddr, RESET_IS,
+    RESET_NOT, RESET_TOLD, SOCKET_CONNECTED, SOCKET_LISTENING, SocketRecord, in_order,
 };
 use motet_protocol::{Context, bound, fs, lock::lock, pipe, slab, wait};
 
 use super::{
-    description::{self, Anonymous, Kind, OpenFile},
+    description::OpenFile,
     pipe::{peek_pipe, read_pipe, read_pipe_full, write_pipe},
     table,
 };
@@ -28,7 +30,10 @@ use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
     cursor::Cursor,
-    description::Parts,
+    description::{
+        self, Parts,
+        kind::{Facts, INPUT, Kind, OUTPUT, Outlet, Queues, Transfer, if_so},
+    },
     signal,
 };
 
@@ -62,17 +67,15 @@ fn own_pipes<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<[&'stati
 /// `EBADF`, `ENOTSOCK`.
 fn get<'c, M: Machine>(call: &Call<'c, M>, fd: u64) -> Result<(OpenFile<'c, M>, &'static SocketRecord), Errno> {
     let file = table::get(call, fd as i32)?;
-    match file.kind() {
-        Kind::Anonymous(Anonymous::Socket(socket)) => Ok((file, socket)),
-        Kind::Inode(_) | Kind::Pipe(_) | Kind::Device(_) | Kind::Proc(_) | Kind::Anonymous(_) => Err(Errno::ENOTSOCK),
-    }
+    let Socket(socket) = file.as_kind().ok_or(Errno::ENOTSOCK)?;
+    Ok((file, socket))
 }
 
 /// The pipe that a connected socket writes to.
 ///
 /// # Errors
 /// `ENOTCONN`; `EPIPE`: it writes no more.
-pub fn outgoing<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Result<&'static PipeRecord, Errno> {
+fn outgoing<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Result<&'static PipeRecord, Errno> {
     let [_, outgoing] = pipes(cpu, socket).ok_or(Errno::ENOTCONN)?;
     if socket.shut.load(Ordering::Acquire) & SHUT_WRITE == 0 { Ok(outgoing) } else { Err(Errno::EPIPE) }
 }
@@ -137,7 +140,7 @@ fn shut<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, [incoming, outgoing]: [
 }
 
 /// Ends a socket whose last descriptor was closed: nobody finds it any more, and its peer is told. May be done twice.
-pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
+fn end<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     unbind(cpu, socket);
     let listens = socket.state.load(Ordering::Acquire) == SOCKET_LISTENING;
     let first = if listens { cpu.object(socket.pending[0].get()) } else { None };
@@ -278,14 +281,90 @@ enum Amount {
     Peek,
 }
 
-/// Reads from a connection.
-pub fn read<M: Machine>(
-    call: &Call<M>,
-    socket: &'static SocketRecord,
-    nonblocking: bool,
-    into: &mut Cursor<M>,
-) -> SysResult {
-    receive(call, socket, nonblocking, Amount::Some, into)
+/// A socket.
+#[derive(Clone, Copy)]
+pub struct Socket(&'static SocketRecord);
+
+impl Kind for Socket {
+    const CODES: &'static [u32] = &[FILE_SOCKET];
+    const FACTS: Facts = Facts {
+        mode: S_IFSOCK | 0o777,
+        file_system: SOCKFS_MAGIC,
+        spares_waiting: true,
+        // Nobody is told by a signal.
+        refused_flags: O_ASYNC,
+        ..Facts::ANONYMOUS
+    };
+
+    fn of<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {
+        cpu.object(file.object.get()).map(Self)
+    }
+
+    fn write_name(self, number: u64, into: &mut impl Write) -> fmt::Result {
+        write!(into, "socket:[{number}]")
+    }
+
+    fn read<M: Machine>(
+        self,
+        call: &Call<M>,
+        _file: &'static FileRecord,
+        how: Transfer,
+        into: &mut Cursor<M>,
+    ) -> SysResult {
+        receive(call, self.0, how.nonblocking(), Amount::Some, into)
+    }
+
+    fn write<M: Machine>(
+        self,
+        call: &Call<M>,
+        _file: &'static FileRecord,
+        how: Transfer,
+        from: &mut Cursor<M>,
+    ) -> SysResult {
+        write(call, self.0, how.nonblocking(), true, from)
+    }
+
+    fn readiness<M: Machine>(self, call: &Call<M>, _file: &FileRecord) -> u16 {
+        readiness(call.cpu, self.0)
+    }
+
+    /// Those who wait to read or accept, and to write.
+    fn queues<M: Machine>(self, cpu: &Cpu<M>, _file: &FileRecord) -> Queues {
+        match pipes(cpu, self.0) {
+            Some([incoming, outgoing]) => {
+                [(Some(&incoming.read_waiters), u16::MAX), (Some(&outgoing.write_waiters), OUTPUT)]
+            }
+            None => [(Some(&self.0.acceptors), u16::MAX), (None, OUTPUT)],
+        }
+    }
+
+    fn arrivals<M: Machine>(self, cpu: &Cpu<M>) -> [Option<u64>; 2] {
+        let pipes = pipes(cpu, self.0);
+        pipes.map_or([None; 2], |[incoming, outgoing]| {
+            [Some(pipe::arrivals(incoming)[0]), Some(pipe::arrivals(outgoing)[1])]
+        })
+    }
+
+    fn bytes_ready<M: Machine>(self, cpu: &Cpu<M>, _file: &FileRecord) -> Result<u64, Errno> {
+        Ok(pipes(cpu, self.0).map_or(0, |[incoming, _]| pipe::used(incoming) as u64))
+    }
+
+    fn outlet<M: Machine>(self, call: &Call<M>) -> Result<Outlet, Errno> {
+        let outgoing = outgoing(call.cpu, self.0).inspect_err(|&errno| {
+            if errno == Errno::EPIPE {
+                signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
+            }
+        });
+        outgoing.map(Outlet::Pipe)
+    }
+
+    fn end<M: Machine>(self, cpu: &Cpu<M>, _file: &'static FileRecord) {
+        end(cpu, self.0);
+    }
+
+    fn close<M: Machine>(self, cpu: &Cpu<M>, _file: &'static FileRecord) {
+        close(cpu, self.0);
+    }
 }
 
 /// Receives from a connection.
@@ -312,7 +391,7 @@ fn receive<M: Machine>(
 }
 
 /// Writes to a connection. `signals`: whether the thread gets `SIGPIPE` when nobody reads any more.
-pub fn write<M: Machine>(
+fn write<M: Machine>(
     call: &Call<M>,
     socket: &'static SocketRecord,
     nonblocking: bool,
@@ -336,10 +415,8 @@ pub fn write<M: Machine>(
 }
 
 /// The events (`POLL*`) for which a socket is ready.
-pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
-    const INPUT: u16 = POLLIN | POLLRDNORM;
-    const OUTPUT: u16 = POLLOUT | POLLWRNORM | POLLWRBAND;
-    let if_so = |condition, bits| if condition { bits } else { 0 };
+fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
+    const OUTPUT_AND_BAND: u16 = OUTPUT | POLLWRBAND;
     let Some([incoming, outgoing]) = pipes(cpu, socket) else {
         return match socket.state.load(Ordering::Acquire) {
             SOCKET_LISTENING => {
@@ -348,7 +425,7 @@ pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
                     | if_so(shut & SHUT_READ != 0, POLLRDHUP)
                     | if_so(shut & (SHUT_READ | SHUT_WRITE) == SHUT_READ | SHUT_WRITE, POLLHUP)
             }
-            _ => OUTPUT | POLLHUP,
+            _ => OUTPUT_AND_BAND | POLLHUP,
         };
     };
     let shut = socket.shut.load(Ordering::Acquire);
@@ -360,26 +437,5 @@ pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
         | if_so(is_reset, POLLERR)
         | if_so(no_more, POLLRDHUP)
         | if_so(hung_up, POLLHUP)
-        | if_so(output.writable || output.no_reader, OUTPUT)
-}
-
-/// The queues of those who wait to read or accept, and to write.
-pub fn queues<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> [Option<&'static WaitQueue>; 2] {
-    match pipes(cpu, socket) {
-        Some([incoming, outgoing]) => [Some(&incoming.read_waiters), Some(&outgoing.write_waiters)],
-        None => [Some(&socket.acceptors), None],
-    }
-}
-
-/// Counts that change when something has come to be read, and when room has.
-pub fn arrivals<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> [Option<u64>; 2] {
-    let pipes = pipes(cpu, socket);
-    pipes.map_or([None; 2], |[incoming, outgoing]| {
-        [Some(pipe::arrivals(incoming)[0]), Some(pipe::arrivals(outgoing)[1])]
-    })
-}
-
-/// Bytes that can be read without waiting.
-pub fn bytes_ready<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u64 {
-    pipes(cpu, socket).map_or(0, |[incoming, _]| pipe::used(incoming) as u64)
+        | if_so(output.writable || output.no_reader, OUTPUT_AND_BAND)
 }

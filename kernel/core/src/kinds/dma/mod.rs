@@ -6,15 +6,18 @@
 
 mod transfer;
 
+use core::fmt::{self, Write};
+
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
     DMA_BAD_LENGTH, DMA_BYTES_MAX, DMA_FILE_TRANSFERS, DMA_LIST, DMA_OK, DMA_RINGS, DmaEngine, DmaFile, DmaList,
-    PoolAddr, SpaceRecord, in_order,
+    FILE_DMA, FileRecord, PoolAddr, SpaceRecord, in_order,
 };
 use motet_protocol::{
     Context,
     engine::{self, Completion, Transfer},
+    fs,
     lock::lock,
     slab, wait,
 };
@@ -23,6 +26,10 @@ use crate::cursor::{Cursor, partial};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
+    description::{
+        self, Parts,
+        kind::{self, Facts, Kind, Queues, Transfer as How},
+    },
     mm,
 };
 
@@ -57,16 +64,80 @@ impl Asked {
     }
 }
 
-/// A file that was opened just now.
+/// Opens the device, for itself.
 ///
 /// # Errors
-/// `ENOMEM`.
-pub fn create<M: Machine>(cpu: &Cpu<M>) -> Result<&'static DmaFile, Errno> {
-    slab::alloc::<DmaFile>(cpu).ok_or(Errno::ENOMEM)
+/// `ENOMEM`, `ENFILE`.
+pub fn open<M: Machine>(call: &Call<M>, inode: fs::Held<'_, Cpu<M>>, flags: u32) -> Result<&'static FileRecord, Errno> {
+    let transfers = slab::alloc::<DmaFile>(call.cpu).ok_or(Errno::ENOMEM)?;
+    let parts = Parts { kind: FILE_DMA, flags, inode: Some(inode.inode()), object: call.cpu.raw(transfers) };
+    let record = description::create(call.cpu, &parts).inspect_err(|_| close(call.cpu, transfers))?;
+    // The description has taken over the reference.
+    inode.release();
+    Ok(record)
+}
+
+/// Transfers.
+#[derive(Clone, Copy)]
+pub struct Dma(&'static DmaFile);
+
+impl Kind for Dma {
+    const CODES: &'static [u32] = &[FILE_DMA];
+    const FACTS: Facts = Facts { is_asked: true, ..Facts::ANONYMOUS };
+
+    fn of<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {
+        cpu.object(file.object.get()).map(Self)
+    }
+
+    fn write_name(self, _number: u64, into: &mut impl Write) -> fmt::Result {
+        write!(into, "/dev/dma")
+    }
+
+    #[inline(never)]
+    fn read<M: Machine>(self, call: &Call<M>, _file: &'static FileRecord, how: How, into: &mut Cursor<M>) -> SysResult {
+        read(call, self.0, how.nonblocking(), into)
+    }
+
+    #[inline(never)]
+    fn write<M: Machine>(
+        self,
+        call: &Call<M>,
+        _file: &'static FileRecord,
+        how: How,
+        from: &mut Cursor<M>,
+    ) -> SysResult {
+        write(call, self.0, how.nonblocking(), from)
+    }
+
+    /// Whether a read, and a write, would not wait.
+    fn readiness<M: Machine>(self, call: &Call<M>, _file: &FileRecord) -> u16 {
+        let Self(file) = self;
+        collect_all(call.cpu);
+        let _guard = lock(call.cpu, &file.lock);
+        kind::ready((ready(file, call.cpu.reading_ns()) != 0, file.used.get() < DMA_FILE_TRANSFERS as u32))
+    }
+
+    fn queues<M: Machine>(self, _cpu: &Cpu<M>, _file: &FileRecord) -> Queues {
+        kind::queues(Some(&self.0.read_waiters), Some(&self.0.write_waiters))
+    }
+
+    fn arrivals<M: Machine>(self, cpu: &Cpu<M>) -> [Option<u64>; 2] {
+        let _guard = lock(cpu, &self.0.lock);
+        let read = self.0.read.get();
+        [read.wrapping_add(ready(self.0, cpu.reading_ns())), read].map(|count| Some(u64::from(count)))
+    }
+
+    fn ready_ns<M: Machine>(self, call: &Call<M>) -> u64 {
+        next_ns(call.cpu, self.0)
+    }
+
+    fn close<M: Machine>(self, cpu: &Cpu<M>, _file: &'static FileRecord) {
+        close(cpu, self.0);
+    }
 }
 
 /// Starts the transfers that the descriptors say, one after the other. Waits for room for the first.
-pub fn write<M: Machine>(call: &Call<M>, file: &'static DmaFile, nonblocking: bool, from: &mut Cursor<M>) -> SysResult {
+fn write<M: Machine>(call: &Call<M>, file: &'static DmaFile, nonblocking: bool, from: &mut Cursor<M>) -> SysResult {
     if from.remaining() < RECORD_LEN {
         return Err(Errno::EINVAL.into());
     }
@@ -167,7 +238,7 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, file: &'static DmaFile) {
 }
 
 /// Reads completions, as many as there are and there is room for. Waits for the first.
-pub fn read<M: Machine>(call: &Call<M>, file: &'static DmaFile, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
+fn read<M: Machine>(call: &Call<M>, file: &'static DmaFile, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
     if into.remaining() < RECORD_LEN {
         return Err(Errno::EINVAL.into());
     }
@@ -227,27 +298,13 @@ fn at(file: &DmaFile, number: u32) -> &motet_layout::DmaCompletion {
 }
 
 /// When the next completion's time comes, in machine time (`u64::MAX`: it is not known).
-pub fn next_ns<M: Machine>(cpu: &Cpu<M>, file: &DmaFile) -> u64 {
+fn next_ns<M: Machine>(cpu: &Cpu<M>, file: &DmaFile) -> u64 {
     let _guard = lock(cpu, &file.lock);
     if file.came.get() == file.read.get() { u64::MAX } else { at(file, file.read.get()).ended_ns.get() }
 }
 
-/// Whether a read, and a write, would not wait.
-pub fn readiness<M: Machine>(cpu: &Cpu<M>, file: &'static DmaFile) -> (bool, bool) {
-    collect_all(cpu);
-    let _guard = lock(cpu, &file.lock);
-    (ready(file, cpu.reading_ns()) != 0, file.used.get() < DMA_FILE_TRANSFERS as u32)
-}
-
-/// Counts that change when something comes to be read, and when room comes.
-pub fn arrivals<M: Machine>(cpu: &Cpu<M>, file: &DmaFile) -> [u64; 2] {
-    let _guard = lock(cpu, &file.lock);
-    let read = file.read.get();
-    [u64::from(read.wrapping_add(ready(file, cpu.reading_ns()))), u64::from(read)]
-}
-
 /// Ends a file whose last descriptor was closed. Its transfers go on, and the file is freed with the last one.
-pub fn close<M: Machine>(cpu: &Cpu<M>, file: &'static DmaFile) {
+fn close<M: Machine>(cpu: &Cpu<M>, file: &'static DmaFile) {
     collect_all(cpu);
     // Nodes of threads that still wait must not stay linked in memory that becomes another file.
     wait::wake(cpu, &file.read_waiters);
