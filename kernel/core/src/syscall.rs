@@ -61,7 +61,6 @@ fn serve_own<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
 /// moved. Each is one match, which compiles to a jump table; calls that Motet does not have share the last arm.
 macro_rules! table {
     ($call:ident: $($($name:ident)|+ => $serve:expr $(, $elsewhere:ident $(if $condition:expr)?)?;)*) => {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "several hundred calls of Linux are not implemented")]
         fn serve<M: Machine>($call: &Call<M>, name: Syscall) -> SysResult {
             match name {
                 $($(Syscall::$name)|+ => $serve,)*
@@ -70,7 +69,6 @@ macro_rules! table {
         }
 
         // A function of its own: as a second caller of the first one it would make every other call slower.
-        #[expect(clippy::wildcard_enum_match_arm, reason = "as above")]
         fn serve_reading<M: Machine>($call: &Call<M>, name: Syscall) -> Option<SysResult> {
             match name {
                 $($(Syscall::$name)|+ => table!(@row ($serve) $($elsewhere $(if $condition)?)?),)*

@@ -33,8 +33,8 @@ pub fn ready((readable, writable): (bool, bool)) -> u16 {
     if_so(readable, INPUT) | if_so(writable, OUTPUT)
 }
 
-/// Queues of those who wait for a file to become readable, and writable, each with the events that it tells of. Hang-ups and errors are told to
-/// the side that waits, so a queue that is its file's only one tells of everything: `u16::MAX`.
+/// Queues of those who wait for a file to become readable, and writable, each with the events that it tells of. If hang-ups and
+/// errors wake one of them only, that one tells of everything: `u16::MAX`.
 pub type Queues = [(Option<&'static WaitQueue>, u16); 2];
 
 /// Queues of which one tells of input, and one of room for output.
@@ -52,7 +52,7 @@ pub struct Facts {
     /// Calls may say where they read and write (`pread64`); otherwise `ESPIPE`.
     pub has_offsets: bool,
     /// A call may ask not to wait (`RWF_NOWAIT`); otherwise `EOPNOTSUPP`.
-    pub spares_waiting: bool,
+    pub supports_nowait: bool,
     /// Flags that `F_SETFL` refuses.
     pub refused_flags: u32,
     /// Its readiness may change, or show, without its queues being woken: `epoll` asks it each time.
@@ -66,7 +66,7 @@ impl Facts {
         mode: 0o600,
         file_system: ANON_INODE_FS_MAGIC,
         has_offsets: false,
-        spares_waiting: false,
+        supports_nowait: false,
         refused_flags: 0,
         is_asked: false,
     };
@@ -225,7 +225,7 @@ pub trait Kind: Copy {
         u64::MAX
     }
 
-    /// `ioctl`. `memory` is what [`Self::memory`] is of the file behind a descriptor, with a reference; it gets a range of it: offset and bytes.
+    /// `ioctl`. `memory(fd, (offset, bytes))` returns the pages that the file behind a descriptor has for a virtual machine ([`Self::memory`]), with a reference.
     ///
     /// # Errors
     /// `ENOTTY`.

@@ -1,7 +1,7 @@
 //! The list of all kinds of files, and the one match over it.
 //!
 //! Who adds a kind writes its file, in which a type implements [`Kind`], and adds a row here. All that calls ask of an open file goes through this
-//! match, so no other code asks which kind a file is, unless it is about one kind alone ([`OpenFile::as_kind`]).
+//! match, so no other code asks which kind a file is, unless it is about one kind alone ([`OpenFile::as_kind`]; short messages through pipes).
 
 use core::fmt;
 

@@ -42,7 +42,7 @@ impl Kind for Pipe {
     const FACTS: Facts = Facts {
         mode: S_IFIFO | 0o600,
         file_system: PIPEFS_MAGIC,
-        spares_waiting: true,
+        supports_nowait: true,
         // Nobody is told by a signal, and packets are not offered.
         refused_flags: O_ASYNC | O_DIRECT,
         ..Facts::ANONYMOUS
@@ -121,6 +121,10 @@ impl Kind for Pipe {
     }
 
     fn reopen<M: Machine>(self, cpu: &Cpu<M>, _file: &FileRecord, flags: u32) -> Result<&'static FileRecord, Errno> {
+        // As a mere place, it would count as one that is open for reading.
+        if flags & O_PATH != 0 {
+            return Err(Errno::ENXIO);
+        }
         open_ends(cpu, self.0, None, flags)
     }
 

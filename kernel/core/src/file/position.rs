@@ -22,8 +22,8 @@ pub fn own_position<'f, M: Machine>(call: &Call<M>, file: &'f FileRecord, at: Op
     }
 }
 
-/// Moves the position of a file (`lseek`), to an offset from a place. `size` says how long the file is; `region`, from an offset on and with that
-/// size, where the next hole or the next data (`false`) is.
+/// Moves the position of a file (`lseek`), to an offset from a place. `size` says how long the file is; `region(offset,
+/// size, is_hole)` finds the next hole, or the next data, from an offset on.
 ///
 /// # Errors
 /// `EINVAL`: there is no such place, or it is before the beginning; those of `region`.

@@ -145,7 +145,7 @@ fn check_transfer_flags<M: Machine>(file: &OpenFile<M>, flags: u32) -> Result<()
     if flags & RWF_APPEND != 0 && flags & RWF_NOAPPEND != 0 {
         return Err(Errno::EINVAL);
     }
-    if flags & RWF_NOWAIT != 0 && !file.facts().spares_waiting { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
+    if flags & RWF_NOWAIT != 0 && !file.facts().supports_nowait { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
 }
 
 /// [`motet_layout::ThreadRecord::scratch`] 1: a transfer has paused; 0 and 2 are the kind's, 3 is its file, with a reference.

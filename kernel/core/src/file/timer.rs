@@ -103,6 +103,7 @@ pub struct Timer(&'static ClockRecord);
 
 impl Kind for Timer {
     const CODES: &'static [u32] = &[FILE_TIMER];
+    // Time alone makes it ready.
     const FACTS: Facts = Facts { is_asked: true, ..Facts::ANONYMOUS };
 
     fn of<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {

@@ -290,7 +290,7 @@ impl Kind for Socket {
     const FACTS: Facts = Facts {
         mode: S_IFSOCK | 0o777,
         file_system: SOCKFS_MAGIC,
-        spares_waiting: true,
+        supports_nowait: true,
         // Nobody is told by a signal.
         refused_flags: O_ASYNC,
         ..Facts::ANONYMOUS

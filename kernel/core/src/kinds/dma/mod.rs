@@ -83,6 +83,7 @@ pub struct Dma(&'static DmaFile);
 
 impl Kind for Dma {
     const CODES: &'static [u32] = &[FILE_DMA];
+    // Time alone may make it ready.
     const FACTS: Facts = Facts { is_asked: true, ..Facts::ANONYMOUS };
 
     fn of<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {
