@@ -9,6 +9,8 @@ grep '^isa' /proc/cpuinfo | sort | uniq -c | awk '{ print $1, $NF }'
 for file in cpuinfo filesystems mounts version sys/kernel/hostname; do
     for isa in x86_64 aarch64 riscv64; do on $isa md5sum /proc/$file; done | sort -u | wc -l
 done
+taskset 1 grep '^Cpus_allowed' /proc/self/status
+on riscv64 taskset 200000000 grep '^Cpus_allowed' /proc/self/status
 # One process table.
 [ "$(on riscv64 sh -c 'echo $PPID')" = $$ ] && echo "a parent on another island"
 sh -c 'echo $$; exec on aarch64 sh -c "echo \$\$; exec on riscv64 sh -c \"echo \\\$\\\$\""' | sort -u | wc -l
