@@ -20,7 +20,7 @@ const WHOLE: [(&str, Part); 14] = [
     ("kernel/core/src/chain/", Part::Calls),
     ("kernel/core/src/cpu/crossing.rs", Part::Calls),
     ("kernel/core/src/mm/view.rs", Part::Calls),
-    ("fused/protocol/src/direct.rs", Part::Calls),
+    ("fused/protocol/src/direct/", Part::Calls),
     ("fused/protocol/src/noncoherent.rs", Part::Calls),
     ("fused/protocol/src/message.rs", Part::Calls),
     ("kernel/core/src/process/fat.rs", Part::Executables),

@@ -25,27 +25,50 @@
 //! answer, too: the thread goes on with that function on the caller's core, and when it returns, the called core is called again to go on
 //! with the first. No island dies there (timed runs end when one does).
 //!
+//! What differs is a [`Transport`], of which there is an implementation for each design: [`coherent`], and [`link`] with its two. Who has a [`Reach`], which says the
+//! machine's, asks the functions here, with the one match over designs. Where it is a constant, nothing of that match is left in the code.
+//!
 //! While a function runs in this way, the thread's record belongs to the caller's core, which has stored there which core runs
 //! the thread. So signals find it: whoever wants its attention marks the call and rings.
 //!
 //! Protocol page: `docs/protocols/crossing.md`.
 
-use motet_layout::{handshake::then_look, sync::Ordering};
+mod coherent;
+mod link;
 
-use motet_layout::{
-    CALL_ATTENTION, CALL_BACK, CALL_GIVEN, CALL_LEFT, CALL_LOOKED, CALL_NONE, CALL_POLLED, CALL_RETURNED,
-    CALL_WITHDRAWN, CORE_AWAKE, CORE_CALLED, CORE_CLAIMED, CORE_IDLE, CORE_POLLING, Cell64, CoreId, CoreRecord,
-    CrossingRecord,
-};
+use motet_layout::sync::Ordering;
+
+use motet_layout::{CALL_GIVEN, CORE_AWAKE, CORE_IDLE, CORE_POLLING, Cell64, CoreId, CoreRecord, CrossingRecord};
 
 use crate::{
     Context,
     cores::core_record,
     count,
     message::{CallState, phase},
-    noncoherent,
-    run_queue::{Wake, end_idle, has_ready},
 };
+
+pub use coherent::{mark_attention, stop_polling};
+pub use link::{answer, answer_by_engine, has_answer, is_taken};
+
+use coherent::Coherent;
+use link::Link;
+
+/// How calls get to another core, and their answers back: what a design does. The functions of this module with the same names say what each is.
+trait Transport {
+    fn claim(context: &impl Context, core: CoreId) -> Option<Claim>;
+    fn message(record: &'static CoreRecord, caller: CoreId) -> Message;
+    fn prepare(context: &impl Context, claim: &Claim, polled: bool);
+    fn publish(context: &impl Context, claim: Claim);
+    fn withdraw(context: &impl Context, claim: Claim);
+    fn is_disturbed(context: &impl Context, caller: Option<CoreId>) -> bool;
+    fn reply(context: &impl Context, caller: CoreId) -> &'static [Cell64; 6];
+    fn reply_of(context: &impl Context, callee: CoreId) -> &'static [Cell64; 6];
+    fn give_back(context: &impl Context, caller: CoreId, state: u32) -> bool;
+    fn end_call(context: &impl Context, caller: Option<CoreId>);
+    fn outcome(context: &impl Context, callee: CoreId) -> Outcome;
+    fn has_outcome(context: &impl Context, callee: CoreId) -> bool;
+    fn release(context: &impl Context, callee: CoreId);
+}
 
 /// How far a core is from the one that it calls, and so where that one says what has become of the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +79,26 @@ pub enum Reach {
     Noncoherent,
     /// Not coherent, and this core's engine carries messages, of a length from which on that is faster than stores ([`crate::dma::words_from`]).
     Engine,
+}
+
+/// The one match over designs.
+macro_rules! by {
+    ($reach:expr, $design:ident => $then:expr) => {
+        match $reach {
+            Reach::Coherent => {
+                type $design = Coherent;
+                $then
+            }
+            Reach::Noncoherent => {
+                type $design = Link<false>;
+                $then
+            }
+            Reach::Engine => {
+                type $design = Link<true>;
+                $then
+            }
+        }
+    };
 }
 
 impl Reach {
@@ -93,11 +136,7 @@ impl Message {
     /// In the record of the core that is called, by a core of `caller`'s island.
     #[inline(always)]
     pub fn of(record: &'static CoreRecord, caller: CoreId, reach: Reach) -> Self {
-        if reach.is_noncoherent() {
-            let slot = &record.calls[caller.island().index()];
-            return Self { message: &slot.message, words: &slot.words, floats: &slot.floats };
-        }
-        Self { message: &record.message, words: &record.message_words, floats: &record.message_floats }
+        by!(reach, Design => Design::message(record, caller))
     }
 
     /// In the caller's own record, for its engine.
@@ -140,6 +179,7 @@ impl Reply {
 pub struct Claim {
     core: CoreId,
     record: &'static CoreRecord,
+    /// It polls.
     polls: bool,
     reach: Reach,
     /// This core's engine carries the call.
@@ -150,44 +190,7 @@ pub struct Claim {
 /// core of this island has that.
 #[inline(always)]
 pub fn claim(context: &impl Context, core: CoreId, reach: Reach) -> Option<Claim> {
-    let record = core_record(context, core);
-    if reach.is_noncoherent() {
-        return noncoherent::reserve(context, core).map(|_| Claim {
-            core,
-            record,
-            polls: false,
-            reach,
-            by_engine: false,
-        });
-    }
-    let claimed = CORE_CLAIMED | u32::from(context.core().0) << 8;
-    let claims = |state| record.state.compare_exchange(state, claimed, Ordering::SeqCst, Ordering::Relaxed);
-    let state = match claims(CORE_IDLE) {
-        Err(CORE_POLLING) => claims(CORE_POLLING),
-        other => other,
-    };
-    let claim = Claim { core, record, polls: state.ok()? == CORE_POLLING, reach, by_engine: false };
-    // After the claim: only a claimer moves the word away from none.
-    if phase(record.call.load(Ordering::Acquire)) != CALL_NONE {
-        // The word is not touched: it may be this core's own earlier call, which is being answered just now.
-        claim.finish(context, CORE_AWAKE);
-        return None;
-    }
-    Some(claim)
-}
-
-/// Whether a core sleeps, or polls (approximate).
-pub fn sleeps(context: &impl Context, core: CoreId) -> bool {
-    matches!(core_record(context, core).state.load(Ordering::Relaxed), CORE_IDLE | CORE_POLLING)
-}
-
-/// Whether a core is awake and has nothing to run (approximate).
-pub fn is_about_to_sleep(context: &impl Context, core: CoreId) -> bool {
-    let record = core_record(context, core);
-    record.state.load(Ordering::Relaxed) == CORE_AWAKE
-        && record.current_thread.load(Ordering::Relaxed) == 0
-        && record.inbox.load(Ordering::Relaxed) == 0
-        && record.ready_count.load(Ordering::Relaxed) == 0
+    by!(reach, Design => Design::claim(context, core))
 }
 
 impl Claim {
@@ -210,39 +213,33 @@ impl Claim {
     /// now on, whoever wants the thread's attention can mark the call.
     #[inline(always)]
     pub fn prepare(&self, context: &impl Context, polled: bool) {
-        if self.reach.is_noncoherent() {
-            return; // the slot can be marked
-        }
-        let polled = if polled { CALL_POLLED } else { 0 };
-        self.record.call.store(CallState::Given(context.core()).word() | polled, Ordering::Release);
+        by!(self.reach, Design => Design::prepare(context, self, polled));
     }
 
     /// Publishes the call, which is prepared and written; rings the core unless it polls.
     #[inline(always)]
     pub fn publish(self, context: &impl Context) {
-        if self.by_engine {
-            return noncoherent::ask_by_engine(context, self.core);
-        }
-        if self.reach.is_noncoherent() {
-            return noncoherent::ask(context, self.core);
-        }
-        self.finish(context, CORE_CALLED);
+        by!(self.reach, Design => Design::publish(context, self));
     }
 
     /// Withdraws the claim without a call: the core wakes and looks for work, which may have come meanwhile.
     pub fn withdraw(self, context: &impl Context) {
-        if self.reach.is_noncoherent() {
-            return noncoherent::free(context, self.core);
-        }
-        self.record.call.store(CALL_NONE, Ordering::Relaxed);
-        self.finish(context, CORE_AWAKE);
+        by!(self.reach, Design => Design::withdraw(context, self));
     }
+}
 
-    #[inline(always)]
-    fn finish(self, context: &impl Context, state: u32) {
-        self.record.state.store(state, Ordering::Release);
-        wake(context, self.core, self.polls);
-    }
+/// Whether a core sleeps, or polls (approximate).
+pub fn sleeps(context: &impl Context, core: CoreId) -> bool {
+    matches!(core_record(context, core).state.load(Ordering::Relaxed), CORE_IDLE | CORE_POLLING)
+}
+
+/// Whether a core is awake and has nothing to run (approximate).
+pub fn is_about_to_sleep(context: &impl Context, core: CoreId) -> bool {
+    let record = core_record(context, core);
+    record.state.load(Ordering::Relaxed) == CORE_AWAKE
+        && record.current_thread.load(Ordering::Relaxed) == 0
+        && record.inbox.load(Ordering::Relaxed) == 0
+        && record.ready_count.load(Ordering::Relaxed) == 0
 }
 
 /// The core that has called this one, which has read the message. `None`: the record is damaged.
@@ -257,126 +254,36 @@ pub fn caller(context: &impl Context) -> Option<CoreId> {
 /// thread's attention, or another thread waits for this core.
 #[inline(always)]
 pub fn is_disturbed(context: &impl Context, caller: Option<CoreId>, reach: Reach) -> bool {
-    let record = context.own_record();
-    if reach.is_noncoherent() {
-        return caller.is_some_and(|caller| noncoherent::is_wanted(context, caller)) || has_ready(record);
-    }
-    // Whoever pushes a thread, or marks the call, looks at the state afterwards, and rings; this core looks after the fence of
-    // `end_idle`.
-    record.call.load(Ordering::Relaxed) & CALL_ATTENTION != 0 || has_ready(record)
+    by!(reach, Design => Design::is_disturbed(context, caller))
 }
 
 /// Where this core, called by `caller`, writes results.
 #[inline(always)]
 pub fn reply(context: &impl Context, caller: CoreId, reach: Reach) -> &'static [Cell64; 6] {
-    match reach {
-        Reach::Coherent => &context.own_record().message,
-        Reach::Noncoherent | Reach::Engine => &core_record(context, caller).answer_message,
-    }
+    by!(reach, Design => Design::reply(context, caller))
 }
 
 /// Where `callee`, called by this core, has written results.
 #[inline(always)]
 pub fn reply_of(context: &impl Context, callee: CoreId, reach: Reach) -> &'static [Cell64; 6] {
-    match reach {
-        Reach::Coherent => &core_record(context, callee).message,
-        Reach::Noncoherent | Reach::Engine => &context.own_record().answer_message,
-    }
+    by!(reach, Design => Design::reply_of(context, callee))
 }
 
 /// Gives `caller` the results of the called function, which are in the [`reply`], and announces that this
-/// core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). The core runs no thread before [`end_idle`]. Rings the
+/// core is about to sleep (or to poll, if `state` is [`CORE_POLLING`]). The core runs no thread before [`end_idle`](crate::run_queue::end_idle). Rings the
 /// caller's core unless that polls.
 ///
 /// `false`: somebody has marked the call, and this core still has the thread, and is awake.
 #[must_use]
 #[inline(always)]
 pub fn give_back(context: &impl Context, caller: CoreId, state: u32, reach: Reach) -> bool {
-    if reach.is_noncoherent() {
-        return answer(context, caller, CALL_RETURNED, state);
-    }
-    let record = context.own_record();
-    // First that it sleeps: the caller may claim it as soon as it has taken the results.
-    record.state.store(state, Ordering::Release);
-    let given = record.call.swap(CallState::Returned(caller).word(), Ordering::SeqCst);
-    if given & CALL_ATTENTION != 0 && take_back(context, caller, state) {
-        return false;
-    }
-    wake(context, caller, given & CALL_POLLED != 0);
-    true
-}
-
-/// As [`give_back`], where islands do not cache each other's memory: stores the kind of the answer, which lies in the caller's record.
-#[must_use]
-#[inline(always)]
-pub fn answer(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> bool {
-    if !ends_call(context, caller, state) {
-        return false;
-    }
-    // From here on the slot is the caller's.
-    core_record(context, caller).answer.store(kind, Ordering::Release);
-    noncoherent::tell(context, caller);
-    true
-}
-
-/// As [`answer`], of what is in the [outgoing](Reply::outgoing) reply: this core's engine carries it.
-#[must_use]
-pub fn answer_by_engine(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> bool {
-    let ends = ends_call(context, caller, state);
-    if ends {
-        noncoherent::answer_by_engine(context, caller, kind);
-    }
-    ends
-}
-
-/// Not coherent: the function that `caller` has called is over, and this core is about to sleep. `false`: somebody wants the thread here.
-#[inline(always)]
-fn ends_call(context: &impl Context, caller: CoreId, state: u32) -> bool {
-    if noncoherent::is_wanted(context, caller) {
-        return false;
-    }
-    let record = context.own_record();
-    record.call.store(CALL_NONE, Ordering::Relaxed);
-    record.state.store(state, Ordering::Release);
-    true
-}
-
-/// This core takes back results that it has just given, unless the caller has them already.
-#[cold]
-fn take_back(context: &impl Context, caller: CoreId, state: u32) -> bool {
-    let record = context.own_record();
-    // So that nobody claims it; whoever has done that finds results and gives up, unless they are taken.
-    let woken = end_idle(context);
-    let taken = CallState::Returned(caller).change(record, CallState::None).is_ok();
-    if !taken && woken == Wake::Look {
-        record.state.store(state, Ordering::Release);
-        then_look();
-    }
-    taken
-}
-
-/// A core is to look at what was written for it.
-#[inline(always)]
-fn wake(context: &impl Context, core: CoreId, polls: bool) {
-    if polls {
-        context.wrote(core);
-    } else {
-        context.ring(core);
-        count(&context.counters().doorbells_rung);
-    }
+    by!(reach, Design => Design::give_back(context, caller, state))
 }
 
 /// Ends a call whose function goes on as an ordinary thread of this core: `caller` no longer waits
 /// for results.
 pub fn end_call(context: &impl Context, caller: Option<CoreId>, reach: Reach) {
-    let record = context.own_record();
-    record.call.store(CALL_NONE, Ordering::Release);
-    if let Some(caller) = caller.filter(|_| reach.is_noncoherent()) {
-        noncoherent::take_attention(context, caller);
-        core_record(context, caller).answer.store(CALL_LEFT, Ordering::Release);
-    }
-    record.state.store(CORE_AWAKE, Ordering::Release);
-    then_look(); // whether a shoot-down was asked, and whether somebody wants the thread
+    by!(reach, Design => Design::end_call(context, caller));
 }
 
 /// What has become of a call that this core has made.
@@ -397,76 +304,33 @@ pub enum Outcome {
 /// What has become of the call that this core has made to `callee`. If it has returned, this core has taken the thread.
 #[inline(always)]
 pub fn outcome(context: &impl Context, callee: CoreId, reach: Reach) -> Outcome {
-    if reach.is_noncoherent() {
-        let answer = context.own_record().answer.load(Ordering::Acquire);
-        if reach.has_engine() && !matches!(answer, CALL_NONE | CALL_GIVEN) {
-            // The last one that an engine has carried: this one, or one that is over.
-            context.await_transfer(context.own_record().answer_arrives_ns.get());
-        }
-        return match answer {
-            CALL_NONE | CALL_GIVEN => Outcome::Runs,
-            CALL_RETURNED => Outcome::Returned,
-            CALL_BACK => Outcome::Calls,
-            CALL_WITHDRAWN => Outcome::Withdrawn,
-            _ => Outcome::Left,
-        };
-    }
-    let (record, me) = (core_record(context, callee), context.core());
-    // Means nothing, but is one instruction that makes the line this core's: RISC-V's compare-and-swap reads first, and
-    // would wait for the line twice.
-    record.call.fetch_add(CALL_LOOKED, Ordering::Relaxed);
-    match CallState::Returned(me).change(record, CallState::Taken(me)) {
-        Ok(()) => Outcome::Returned,
-        Err(Some(CallState::Given(caller))) if caller == me => Outcome::Runs,
-        Err(_) => Outcome::Left,
-    }
-}
-
-/// Not coherent: whether the callee of this core's call has said what has become of it.
-#[inline(always)]
-pub fn has_answer(context: &impl Context) -> bool {
-    !matches!(context.own_record().answer.load(Ordering::Relaxed), CALL_NONE | CALL_GIVEN)
+    by!(reach, Design => Design::outcome(context, callee))
 }
 
 /// Whether a core that polls should look at the call that it has made to `callee` with [`outcome`].
 #[inline(always)]
 pub fn has_outcome(context: &impl Context, callee: CoreId, reach: Reach) -> bool {
-    if reach.is_noncoherent() {
-        return has_answer(context);
-    }
-    !CallState::Given(context.core()).is_in(core_record(context, callee).call.load(Ordering::Relaxed))
-}
-
-/// Not coherent: whether the callee has taken the call that this core has made, or has even answered it.
-pub fn is_taken(context: &impl Context) -> bool {
-    context.own_record().answer.load(Ordering::Relaxed) != CALL_NONE
-}
-
-/// Coherent: stores that this core stops polling for the end of its call to `callee`, and is to be rung. `false`: the call has ended. (Not coherent, a core
-/// stores that for all its calls: [`noncoherent::look_no_longer`].)
-pub fn stop_polling(context: &impl Context, callee: CoreId) -> bool {
-    let call = core_record(context, callee).call.fetch_and(!CALL_POLLED, Ordering::SeqCst);
-    CallState::Given(context.core()).is_in(call)
+    by!(reach, Design => Design::has_outcome(context, callee))
 }
 
 /// Releases the call to `callee`: this core has read the answer and recorded that the thread is here; or it has nothing to wait for.
 #[inline(always)]
 pub fn release(context: &impl Context, callee: CoreId, reach: Reach) {
-    match reach {
-        Reach::Coherent => core_record(context, callee).call.store(CALL_NONE, Ordering::Release),
-        Reach::Noncoherent | Reach::Engine => {
-            context.own_record().answer.store(CALL_NONE, Ordering::Relaxed);
-            noncoherent::free(context, callee);
-        }
-    }
-}
-
-/// Coherent: makes the core that is called to run a thread look at the thread's attention word: to be rung after it.
-pub fn mark_attention(context: &impl Context, core: CoreId) {
-    core_record(context, core).call.fetch_or(CALL_ATTENTION, Ordering::SeqCst);
+    by!(reach, Design => Design::release(context, callee));
 }
 
 /// Whether a core is given a call, or runs one.
 pub fn is_called(record: &CoreRecord) -> bool {
     phase(record.call.load(Ordering::SeqCst)) == CALL_GIVEN
+}
+
+/// A core is to look at what was written for it.
+#[inline(always)]
+fn wake(context: &impl Context, core: CoreId, polls: bool) {
+    if polls {
+        context.wrote(core);
+    } else {
+        context.ring(core);
+        count(&context.counters().doorbells_rung);
+    }
 }
