@@ -7,7 +7,7 @@ use motet_layout::{
     CALL_BACK, CALL_GIVEN, CALL_LEFT, CALL_NONE, CALL_RETURNED, CALL_WITHDRAWN, CORE_AWAKE, Cell64, CoreId, CoreRecord,
 };
 
-use super::{Claim, Message, Outcome, Reach, Reply, Transport};
+use super::{Claim, Message, Outcome, Reach, Transport};
 use crate::{Context, cores::core_record, noncoherent, run_queue::has_ready};
 
 /// `ENGINE`: this core's engine carries messages of a length from which on that is faster than stores.
@@ -116,7 +116,7 @@ pub fn answer(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> 
     true
 }
 
-/// As [`answer`], of what is in the [outgoing](Reply::outgoing) reply: this core's engine carries it.
+/// As [`answer`], of what is in the [outgoing](super::Reply::outgoing) reply: this core's engine carries it.
 #[must_use]
 pub fn answer_by_engine(context: &impl Context, caller: CoreId, kind: u32, state: u32) -> bool {
     let ends = ends_call(context, caller, state);

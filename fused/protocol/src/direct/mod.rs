@@ -9,9 +9,9 @@
 //!
 //! | word `call` | who moves it there | what may happen next |
 //! |---|---|---|
-//! | [`CALL_NONE`] | the caller, having taken the results; the callee, when the function goes on as an ordinary thread | a claim |
+//! | [`CALL_NONE`](motet_layout::CALL_NONE) | the caller, having taken the results; the callee, when the function goes on as an ordinary thread | a claim |
 //! | [`CALL_GIVEN`] | the caller, before it publishes | the callee answers, or adopts the thread |
-//! | [`CALL_RETURNED`] | the callee | the caller takes the results; or the callee takes them back |
+//! | [`CALL_RETURNED`](motet_layout::CALL_RETURNED) | the callee | the caller takes the results; or the callee takes them back |
 //! | [`CALL_TAKEN`](motet_layout::CALL_TAKEN) | the caller | it reads the results |
 //!
 //! In each state but one only one core moves the word; the others at most set or clear a mark in it. The core that moves it away from

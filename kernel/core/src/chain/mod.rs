@@ -14,7 +14,10 @@ use motet_hal::Machine;
 use motet_layout::{CrossingRecord, Isa, PoolAddr, ThreadRecord};
 use motet_protocol::{Context, slab};
 
-use crate::cpu::Cpu;
+use crate::{
+    cpu::{Cpu, cost},
+    due,
+};
 
 /// Notes in the record of a new call in which call of the thread it is made.
 #[inline(always)]
@@ -128,16 +131,17 @@ pub fn copy_chain<M: Machine>(
         to.owner.set(cpu.raw(child));
         slot.set(cpu.raw(to));
         slot = &to.outer;
+        due::spend_locked(cpu, cost::OBJECT);
     }
     Ok(())
 }
 
 /// Frees all records of a thread that ends, or executes another program.
 pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    let mut next = innermost(cpu, thread);
-    while let Some(record) = next {
-        next = outer_of(cpu, thread, record);
+    while let Some(record) = innermost(cpu, thread) {
+        thread.crossing.set(outer_of(cpu, thread, record).map_or(0, |outer| cpu.raw(outer)));
         free_record(cpu, record);
+        due::spend_locked(cpu, cost::OBJECT);
     }
     thread.crossing.set(0);
     free_spare(cpu, thread);

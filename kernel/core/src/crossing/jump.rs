@@ -21,10 +21,13 @@ use super::{
     report, stack,
 };
 use crate::{
-    call::{Call, Stop, SysResult, end_call},
+    call::{Call, Stop, SysResult, cost, end_call},
     cpu::Cpu,
-    handover, mm,
+    due, handover, mm,
 };
+
+/// What a look at a call costs, in instructions, roughly.
+const LOOKED: u64 = 100;
 
 /// `jump(isa, sp, function, first, second)`: the thread goes on in `function(first, second)`, in the call that has the stack pointer `sp` on an
 /// instruction set; calls that were made from there are over. 0: it is the innermost one, and the thread goes on where it is.
@@ -40,6 +43,7 @@ pub fn jump<M: Machine>(call: &Call<M>) -> SysResult {
     check(function)?;
     while let Some(record) = innermost(cpu, thread).filter(|record| !core::ptr::eq(*record, outermost)) {
         long::drop_last(cpu, thread, record);
+        due::spend_locked(cpu, cost::OBJECT);
     }
     go_on(call, outermost, function, &[first, second])
 }
@@ -126,6 +130,7 @@ fn last_over<M: Machine>(
         (isa, calls) = (record.caller_isa.get(), Some(record.caller_sp.get()));
         over = next;
         next = outer_of(cpu, thread, record);
+        due::spend_locked(cpu, LOOKED);
     }
 }
 
