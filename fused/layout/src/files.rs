@@ -51,7 +51,7 @@ pool_struct! {
         100 pub page_levels: Cell32,
         /// Pages present.
         104 pub page_count: Cell32,
-        /// What another file system shows here: `MOUNT_*`.
+        /// Of a directory that the root of a file system covers: which, `MOUNT_*`. The header's `mounts` says where that is.
         108 pub mount: Cell32,
         /// Pipe of a named pipe (pool address).
         112 pub pipe: AtomicU64,
@@ -116,7 +116,7 @@ pub const LATE_PAGES: u64 = 64;
 /// [`InodeRecord::flock`]: one open file holds the lock for itself.
 pub const FLOCK_EXCLUSIVE: u32 = u32::MAX;
 
-/// [`InodeRecord::mount`]: nothing mounted.
+/// [`InodeRecord::mount`]: it is not covered. As a file system's root: that of the ramfs, which covers nothing.
 pub const MOUNT_NONE: u32 = 0;
 /// [`InodeRecord::mount`]: procfs.
 pub const MOUNT_PROC: u32 = 1;

@@ -86,7 +86,10 @@ pool_struct! {
         /// The latest reading of the machine's clock that anyone was given, in nanoseconds (`motet_protocol::clock`). Raised
         /// by whoever reads. Alone in its cache line. Not used on timed machines.
         192 pub latest_reading_ns: AtomicU64,
-        200 _pad1: [Cell64; 167],
+        200 _pad1: [Cell64; 7],
+        /// The directory that is covered by each root of a file system (pool address), by [`InodeRecord::mount`](crate::InodeRecord); 0: none.
+        256 pub mounts: [Cell64; 8],
+        320 _pad6: [Cell64; 152],
         /// Console input, host to machine.
         1536 pub console_in: HostStream,
         /// Console (and the command's standard) output, machine to host.

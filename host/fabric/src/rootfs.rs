@@ -389,7 +389,7 @@ fn build_node(
         Entry::Directory | Entry::Mount(_) => {
             let inode = pool_fs::mkdir(pool, parent, name, attributes(node.mode, 0)).map_err(full)?;
             if let Entry::Mount(what) = node.entry {
-                inode.mount.set(what);
+                pool_fs::mount(pool, inode.inode(), what);
             }
             inode
         }

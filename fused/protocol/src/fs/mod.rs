@@ -120,6 +120,12 @@ impl<C: Context> Drop for Held<'_, C> {
     }
 }
 
+/// Covers a directory by the root of another file system (`MOUNT_*`), which covers no other. Called by the host, before boot.
+pub fn mount(context: &impl Context, dir: &'static InodeRecord, root: u32) {
+    dir.mount.set(root);
+    context.pool().header().mounts[root as usize].set(context.raw(dir));
+}
+
 /// Makes the root directory and enters it in the header. Called once by the host.
 ///
 /// # Errors
