@@ -25,6 +25,10 @@ calls! {
     Read 0 63;
     /// `write`
     Write 1 64;
+    /// `chdir`
+    Chdir 80 49;
+    /// `getcwd`
+    Getcwd 79 17;
     /// `pread64`
     Pread64 17 67;
     /// `pwrite64`

@@ -50,6 +50,8 @@ pub struct Scenario {
     pub is_terminal: bool,
     /// Calls cross instruction sets by Flick's protocol.
     pub migrates: bool,
+    /// The folder in the root directory that has `proc`; empty: the root itself.
+    pub proc_in: &'static str,
 }
 
 /// How a scenario ended.
@@ -235,10 +237,13 @@ fn prepare(pool: Pool, scenario: &Scenario) {
         let device = fs::Attributes { mode: fs::TYPE_CHARACTER | 0o666, rdev, ..fs::Attributes::default() };
         fs::create(&host, dev.inode(), name.as_bytes(), device).expect("room for a device");
     }
-    let proc = fs::mkdir(&host, root, b"proc", attributes).expect("room for a directory");
-    proc.inode().mount.set(MOUNT_PROC);
+    let make = || fs::mkdir(&host, root, scenario.proc_in.as_bytes(), attributes).expect("room for a directory");
+    let holder = (!scenario.proc_in.is_empty()).then(make);
+    let above = holder.as_ref().map_or(root, |folder| folder.inode());
+    let proc = fs::mkdir(&host, above, b"proc", attributes).expect("room for a directory");
+    fs::mount(&host, proc.inode(), MOUNT_PROC);
     let sys = fs::mkdir(&host, root, b"sys", attributes).expect("room for a directory");
-    sys.inode().mount.set(MOUNT_SYS);
+    fs::mount(&host, sys.inode(), MOUNT_SYS);
     for (name, contents) in &scenario.files {
         let attributes = fs::Attributes { mode: fs::TYPE_REGULAR | 0o755, ..fs::Attributes::default() };
         let file = fs::create(&host, root, name.as_bytes(), attributes).expect("room for a file");

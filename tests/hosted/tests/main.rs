@@ -25,6 +25,8 @@ mod documents;
 #[cfg(not(motet_model))]
 mod epoll;
 #[cfg(not(motet_model))]
+mod file_systems;
+#[cfg(not(motet_model))]
 mod fused;
 #[cfg(not(motet_model))]
 mod kinds_of_files;

@@ -12,7 +12,7 @@ use motet_hal::Machine;
 use motet_layout::InodeRecord;
 use motet_protocol::{fs, lock::lock};
 
-use super::{busy, inode, node::Node, path, pipe::Pipe, seals, table};
+use super::{inode, node::Node, path, pipe::Pipe, seals, table};
 use crate::{
     call::{BUDGET, Call, Stop, SysResult},
     cpu::Cpu,
@@ -28,19 +28,22 @@ const FALLOC_FL_ZERO_RANGE: u64 = 16;
 /// `chmod(path, mode)`.
 pub fn chmod<M: Machine>(call: &Call<M>) -> SysResult {
     let [path, mode, ..] = call.args;
-    set_mode(call, &path::resolve(call, AT_FDCWD, path, 0)?, mode as u32)
+    path::resolve(call, AT_FDCWD, path, 0)?.set_mode(call, mode as u32)?;
+    Ok(0)
 }
 
 /// `fchmod(fd, mode)`.
 pub fn fchmod<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, mode, ..] = call.args;
-    set_mode(call, &Node::of_file(call.cpu, table::get_opened(call, fd as i32)?), mode as u32)
+    Node::of_file(call.cpu, table::get_opened(call, fd as i32)?).set_mode(call, mode as u32)?;
+    Ok(0)
 }
 
 /// `fchmodat(dirfd, path, mode)`.
 pub fn fchmodat<M: Machine>(call: &Call<M>) -> SysResult {
     let [dirfd, path, mode, ..] = call.args;
-    set_mode(call, &path::resolve(call, dirfd as i32, path, 0)?, mode as u32)
+    path::resolve(call, dirfd as i32, path, 0)?.set_mode(call, mode as u32)?;
+    Ok(0)
 }
 
 /// `fchmodat2(dirfd, path, mode, flags)`.
@@ -51,32 +54,37 @@ pub fn fchmodat2<M: Machine>(call: &Call<M>) -> SysResult {
     if node.is_symlink() {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    set_mode(call, &node, mode as u32)
+    node.set_mode(call, mode as u32)?;
+    Ok(0)
 }
 
 /// `chown(path, uid, gid)`.
 pub fn chown<M: Machine>(call: &Call<M>) -> SysResult {
     let [path, uid, gid, ..] = call.args;
-    set_owner(call, &path::resolve(call, AT_FDCWD, path, 0)?, uid as u32, gid as u32)
+    path::resolve(call, AT_FDCWD, path, 0)?.set_owner(call, uid as u32, gid as u32)?;
+    Ok(0)
 }
 
 /// `lchown(path, uid, gid)`.
 pub fn lchown<M: Machine>(call: &Call<M>) -> SysResult {
     let [path, uid, gid, ..] = call.args;
-    set_owner(call, &path::resolve(call, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)?, uid as u32, gid as u32)
+    path::resolve(call, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW)?.set_owner(call, uid as u32, gid as u32)?;
+    Ok(0)
 }
 
 /// `fchown(fd, uid, gid)`.
 pub fn fchown<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, uid, gid, ..] = call.args;
-    set_owner(call, &Node::of_file(call.cpu, table::get_opened(call, fd as i32)?), uid as u32, gid as u32)
+    Node::of_file(call.cpu, table::get_opened(call, fd as i32)?).set_owner(call, uid as u32, gid as u32)?;
+    Ok(0)
 }
 
 /// `fchownat(dirfd, path, uid, gid, flags)`.
 pub fn fchownat<M: Machine>(call: &Call<M>) -> SysResult {
     let [dirfd, path, uid, gid, flags, _] = call.args;
     path::check_flags(flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
-    set_owner(call, &path::resolve(call, dirfd as i32, path, flags as u32)?, uid as u32, gid as u32)
+    path::resolve(call, dirfd as i32, path, flags as u32)?.set_owner(call, uid as u32, gid as u32)?;
+    Ok(0)
 }
 
 /// `umask(mask)`.
@@ -100,14 +108,14 @@ pub fn utimensat<M: Machine>(call: &Call<M>) -> SysResult {
     } else {
         path::resolve(call, dirfd as i32, path, flags as u32)?
     };
-    set_times(call, &node, times)
+    change_times(call, &node, times)
 }
 
 /// `utimes(path, times)`.
 pub fn utimes<M: Machine>(call: &Call<M>) -> SysResult {
     let [path, times, ..] = call.args;
     let times = read_timevals(call, times)?;
-    set_times(call, &path::resolve(call, AT_FDCWD, path, 0)?, times)
+    change_times(call, &path::resolve(call, AT_FDCWD, path, 0)?, times)
 }
 
 /// `futimesat(dirfd, path, times)`.
@@ -119,7 +127,7 @@ pub fn futimesat<M: Machine>(call: &Call<M>) -> SysResult {
     } else {
         path::resolve(call, dirfd as i32, path, 0)?
     };
-    set_times(call, &node, times)
+    change_times(call, &node, times)
 }
 
 /// `utime(path, times)`: whole seconds.
@@ -132,7 +140,7 @@ pub fn utime<M: Machine>(call: &Call<M>) -> SysResult {
             *time = Time::At(Timespec { tv_sec, tv_nsec: 0 }.to_signed_ns());
         }
     }
-    set_times(call, &path::resolve(call, AT_FDCWD, path, 0)?, times)
+    change_times(call, &path::resolve(call, AT_FDCWD, path, 0)?, times)
 }
 
 /// `truncate(path, length)`.
@@ -141,12 +149,8 @@ pub fn truncate<M: Machine>(call: &Call<M>) -> SysResult {
     if len > i64::MAX as u64 {
         return Err(Errno::EINVAL.into());
     }
-    let node = path::resolve(call, AT_FDCWD, path, 0)?;
-    let inode = node.inode_or(Errno::EINVAL)?;
-    check_has_length(inode)?;
-    node.check(call, W_OK)?;
-    busy::check_not_executed(call.cpu, inode)?;
-    set_length(call, inode, len)
+    path::resolve(call, AT_FDCWD, path, 0)?.truncate(call, len)?;
+    Ok(0)
 }
 
 /// `ftruncate(fd, length)`.
@@ -157,7 +161,8 @@ pub fn ftruncate<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let file = table::get_opened(call, fd as i32)?;
     file.check_writable().map_err(|_| Errno::EINVAL)?;
-    set_length(call, file.of_ramfs().ok_or(Errno::EINVAL)?, len)
+    set_length(call, file.of_ramfs().ok_or(Errno::EINVAL)?, len)?;
+    Ok(0)
 }
 
 /// `fallocate(fd, mode, offset, length)`. Memory is not reserved in advance.
@@ -211,9 +216,12 @@ pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
+/// Times of the last access and of the last change of contents that are to be set.
+pub type Times = [Time; 2];
+
 /// A time to be set.
 #[derive(Clone, Copy)]
-enum Time {
+pub enum Time {
     /// The present.
     Now,
     /// Not at all.
@@ -254,17 +262,24 @@ fn read_timevals<M: Machine>(call: &Call<M>, at: u64) -> Result<[Time; 2], Stop>
     Ok(times)
 }
 
-fn set_times<M: Machine>(call: &Call<M>, node: &Node<M>, times: [Time; 2]) -> SysResult {
-    if matches!(times, [Time::Keep, Time::Keep]) {
-        return Ok(0);
+fn change_times<M: Machine>(call: &Call<M>, node: &Node<M>, times: Times) -> SysResult {
+    if !matches!(times, [Time::Keep, Time::Keep]) {
+        node.set_times(call, times)?;
     }
-    let inode = node.inode_or(Errno::EPERM)?;
+    Ok(0)
+}
+
+/// Changes an inode's times, if the caller may.
+///
+/// # Errors
+/// `EPERM`, `EACCES`.
+pub fn set_times<M: Machine>(call: &Call<M>, inode: &InodeRecord, times: Times) -> Result<(), Errno> {
     let rights = FileRights::of(call.process);
     if !rights.owns(inode) {
         // Who may write a file may have it written now.
         match times {
             [Time::Now, Time::Now] => rights.check(inode, W_OK)?,
-            _ => return Err(Errno::EPERM.into()),
+            _ => return Err(Errno::EPERM),
         }
     }
     let now = call.cpu.realtime_ns();
@@ -276,25 +291,31 @@ fn set_times<M: Machine>(call: &Call<M>, node: &Node<M>, times: [Time; 2]) -> Sy
         }
     }
     inode.changed_ns.set(now);
-    Ok(0)
+    Ok(())
 }
 
-fn set_mode<M: Machine>(call: &Call<M>, node: &Node<M>, mode: u32) -> SysResult {
-    let inode = node.inode_or(Errno::EPERM)?;
+/// Changes an inode's permissions, if the caller may.
+///
+/// # Errors
+/// `EPERM`.
+pub fn set_mode<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, mode: u32) -> Result<(), Errno> {
     let rights = FileRights::of(call.process);
     let _guard = lock(call.cpu, &inode.lock);
     if !rights.owns(inode) {
-        return Err(Errno::EPERM.into());
+        return Err(Errno::EPERM);
     }
     let mode = rights.without_foreign_group(mode, GroupId(inode.gid.get()));
     seals::check_mode(inode, mode)?;
     inode.mode.set(inode.mode.get() & !PERMISSIONS | mode & PERMISSIONS);
     inode.changed_ns.set(call.cpu.realtime_ns());
-    Ok(0)
+    Ok(())
 }
 
-fn set_owner<M: Machine>(call: &Call<M>, node: &Node<M>, uid: u32, gid: u32) -> SysResult {
-    let inode = node.inode_or(Errno::EPERM)?;
+/// Changes an inode's owner and group, if the caller may.
+///
+/// # Errors
+/// `EPERM`.
+pub fn set_owner<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, uid: u32, gid: u32) -> Result<(), Errno> {
     let rights = FileRights::of(call.process);
     // Owner and mode change together: exec looks at both (`Owned::of`).
     let _guard = lock(call.cpu, &inode.lock);
@@ -306,7 +327,7 @@ fn set_owner<M: Machine>(call: &Call<M>, node: &Node<M>, uid: u32, gid: u32) -> 
         }
     }
     inode.changed_ns.set(call.cpu.realtime_ns());
-    Ok(0)
+    Ok(())
 }
 
 /// Clears the set-ID bits of a regular file that is about to be written or truncated, unless the caller may keep
@@ -357,7 +378,11 @@ pub fn cut<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) ->
     }
 }
 
-fn check_has_length(inode: &InodeRecord) -> Result<(), Errno> {
+/// Whether an inode can be cut.
+///
+/// # Errors
+/// `EISDIR`, `EINVAL`.
+pub fn check_has_length(inode: &InodeRecord) -> Result<(), Errno> {
     match fs::file_type(inode) {
         fs::TYPE_REGULAR => Ok(()),
         fs::TYPE_DIRECTORY => Err(Errno::EISDIR),
@@ -365,11 +390,15 @@ fn check_has_length(inode: &InodeRecord) -> Result<(), Errno> {
     }
 }
 
-fn set_length<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) -> SysResult {
+/// Cuts or extends an inode.
+///
+/// # Errors
+/// As [`check_has_length`]; `EFBIG`; [`Stop::Again`].
+pub fn set_length<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: u64) -> Result<(), Stop> {
     check_has_length(inode)?;
     inode::check_size_limit(call, inode, len)?;
     drop_privileges(call, inode);
     cut(call, inode, len)?;
     modified(call.cpu, inode);
-    Ok(0)
+    Ok(())
 }

@@ -1,6 +1,6 @@
-//! Files as programs see them: descriptors, paths, transfers, procfs, and the list of all kinds of files ([`kind`]).
+//! Files as programs see them: descriptors, paths, transfers, and the lists of all kinds of files ([`kind`]) and of all file systems ([`node`]).
 //!
-//! The file system itself is `motet_protocol::fs`. Locks, outermost first: process tree → open file (its position) →
+//! The ramfs itself is `motet_protocol::fs`. Locks, outermost first: process tree → open file (its position) →
 //! address space → directory or inode → pipe, terminal, stream → wait queue. Nothing here touches user memory while it
 //! holds the lock of an inode, pipe or terminal.
 
@@ -14,18 +14,22 @@ mod ends;
 pub mod epoll;
 mod event;
 mod fcntl;
+mod file_system;
 pub mod hands;
 mod inode;
 mod kind;
 mod lock;
+mod mount;
 mod names;
 mod node;
 mod open;
 mod path;
+mod path_text;
 mod pipe;
 mod poll;
 mod position;
 mod proc;
+mod ramfs;
 mod range_lock;
 mod rw;
 mod seals;
@@ -35,6 +39,7 @@ mod splice;
 mod stat;
 pub mod table;
 mod timer;
+mod unnamed;
 
 use motet_layout::sync::Ordering;
 

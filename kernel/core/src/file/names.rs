@@ -2,20 +2,16 @@
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::InodeRecord;
-use motet_protocol::fs::{self, Replace};
+use motet_protocol::fs::Replace;
 
 use super::{
-    attributes::accessed,
+    mount,
     node::Node,
-    open::attributes,
     path::{self, Follow, Found, Last, Path},
-    proc,
 };
 use crate::{
-    call::{Call, SysResult},
-    cpu::Cpu,
-    permission::{self, Capability, FileRights},
+    call::{Call, Stop, SysResult},
+    permission::{self, Capability},
 };
 
 /// `mkdir(path, mode)`.
@@ -118,46 +114,35 @@ pub fn renameat2<M: Machine>(call: &Call<M>) -> SysResult {
     change_name(call, (old_dirfd as i32, old), (new_dirfd as i32, new), flags as u32)
 }
 
-/// The directory of a name that is to be made, checked for write access.
-fn directory_for_new<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<&'static InodeRecord, Errno> {
+/// Checks that a name can be made, and that the caller may.
+fn check_new<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<(), Errno> {
     if found.node.is_some() {
         return Err(Errno::EEXIST);
     }
-    // procfs knows no other names than it has.
-    let dir = found.parent.inode_or(Errno::ENOENT)?;
-    found.parent.check(call, W_OK | X_OK)?;
-    Ok(dir)
+    found.parent.new_names()?;
+    found.parent.check(call, W_OK | X_OK)
 }
 
-/// The directory and the name of a new file that is no directory, as [`directory_for_new`].
-fn place_for_file<'p, M: Machine>(
-    call: &Call<M>,
-    found: &Found<'_, M>,
-    path: &'p Path,
-) -> Result<(&'static InodeRecord, &'p [u8]), Errno> {
-    let dir = directory_for_new(call, found)?;
+/// The name of a new file that is no directory, checked as [`check_new`] does.
+fn name_of_file<'p, M: Machine>(call: &Call<M>, found: &Found<'_, M>, path: &'p Path) -> Result<&'p [u8], Errno> {
+    check_new(call, found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
-    if found.directory { Err(Errno::ENOENT) } else { Ok((dir, name)) }
+    if found.directory { Err(Errno::ENOENT) } else { Ok(name) }
 }
 
-/// The directory of a name that is to be removed or moved away, checked for write access.
-fn directory_of<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<&'static InodeRecord, Errno> {
+/// Checks that a name is there, and that the caller may remove it or move it away.
+fn check_removal<M: Machine>(call: &Call<M>, found: &Found<'_, M>) -> Result<(), Errno> {
     found.node.as_ref().ok_or(Errno::ENOENT)?;
-    // As on Linux, whoever asks.
-    if matches!(found.parent, Node::Proc(node) if proc::is_of_process(node)) {
-        return Err(Errno::EPERM);
-    }
-    found.parent.check(call, W_OK | X_OK)?;
-    found.parent.inode_or(Errno::EPERM)
+    found.parent.check_removal(call)
 }
 
 fn make_directory<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, mode: u32) -> SysResult {
     let mut path = Path::new();
     path.read_user(call, path_at)?;
     let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
-    let dir = directory_for_new(call, &found)?;
+    check_new(call, &found)?;
     let name = path.name(&found.last, Errno::EEXIST)?;
-    fs::mkdir(call.cpu, dir, name, attributes(call, dir, S_IFDIR | mode & 0o1777))?;
+    found.parent.mkdir(call, name, S_IFDIR | mode & 0o1777)?;
     Ok(0)
 }
 
@@ -173,26 +158,25 @@ fn make_node<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, mode: u32, de
     let mut path = Path::new();
     path.read_user(call, path_at)?;
     let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
-    let (dir, name) = place_for_file(call, &found, &path)?;
+    let name = name_of_file(call, &found, &path)?;
     if is_device && !permission::has(call.process, Capability::MakeNode) {
         return Err(Errno::EPERM.into());
     }
-    let attributes = fs::Attributes { rdev: device, ..attributes(call, dir, mode) };
-    fs::create(call.cpu, dir, name, attributes)?;
+    found.parent.create(call, name, mode, device)?;
     Ok(0)
 }
 
-/// Makes a socket's name, with a reference for the caller.
+/// Makes a socket's name.
 ///
 /// # Errors
 /// `EEXIST`, and as for any file.
-pub fn make_socket<'c, M: Machine>(call: &Call<'c, M>, path: &[u8]) -> Result<fs::Held<'c, Cpu<M>>, Errno> {
+pub fn make_socket<'c, M: Machine>(call: &Call<'c, M>, path: &[u8]) -> Result<Node<'c, M>, Stop> {
     let mut room = Path::new();
     room.set(path)?;
     let path = &mut room;
     let found = path::walk(call, AT_FDCWD, path, Follow::Never)?;
-    let (dir, name) = place_for_file(call, &found, path)?;
-    fs::create(call.cpu, dir, name, attributes(call, dir, S_IFSOCK | 0o777))
+    let name = name_of_file(call, &found, path)?;
+    found.parent.create(call, name, S_IFSOCK | 0o777, 0)
 }
 
 fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, directory: bool) -> SysResult {
@@ -206,22 +190,15 @@ fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, directory: bool)
         (Last::DotDot, true) => return Err(Errno::ENOTEMPTY.into()),
         (Last::Dot | Last::DotDot, false) => return Err(Errno::EISDIR.into()),
     };
-    if matches!(found.node, Some(Node::Proc(proc::ROOT | proc::SYSFS_ROOT))) {
+    if found.node.as_ref().is_some_and(|node| mount::is_mounted(call.cpu, node)) {
         return Err(Errno::EBUSY.into());
     }
-    let dir = directory_of(call, &found)?;
+    check_removal(call, &found)?;
     if !directory && found.directory {
         let is_directory = found.node.as_ref().is_some_and(Node::is_directory);
         return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR }.into());
     }
-    let now = call.cpu.realtime_ns();
-    let rights = FileRights::of(call.process);
-    let may_remove = |inode: &InodeRecord| rights.may_remove(dir, inode);
-    if directory {
-        fs::rmdir(call.cpu, dir, name, now, may_remove)?
-    } else {
-        fs::unlink(call.cpu, dir, name, now, may_remove)?
-    }
+    found.parent.remove(call, name, directory)?;
     Ok(0)
 }
 
@@ -234,10 +211,8 @@ fn make_link<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), flags
     let mut path = Path::new();
     path.read_user(call, new.1)?;
     let found = path::walk(call, new.0, &mut path, Follow::Never)?;
-    let (dir, name) = place_for_file(call, &found, &path)?;
-    let inode = node.inode_or(Errno::EXDEV)?;
-    FileRights::of(call.process).may_link(inode)?;
-    fs::link(call.cpu, dir, name, inode, call.cpu.realtime_ns())?;
+    let name = name_of_file(call, &found, &path)?;
+    found.parent.link(&node, call, name)?;
     Ok(0)
 }
 
@@ -247,8 +222,8 @@ fn make_symlink<M: Machine>(call: &Call<M>, target_at: u64, dirfd: i32, path_at:
     let mut path = Path::new();
     path.read_user(call, path_at)?;
     let found = path::walk(call, dirfd, &mut path, Follow::Never)?;
-    let (dir, name) = place_for_file(call, &found, &path)?;
-    fs::symlink(call.cpu, dir, name, target.as_bytes(), attributes(call, dir, 0))?;
+    let name = name_of_file(call, &found, &path)?;
+    found.parent.symlink(call, name, target.as_bytes())?;
     Ok(0)
 }
 
@@ -265,14 +240,7 @@ fn read_link<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, buffer: u64, 
         return Err(if is_empty { Errno::ENOENT } else { Errno::EINVAL }.into());
     }
     let mut target = [0; PATH_MAX];
-    let target_len = match &node {
-        Node::Inode(inode) => {
-            accessed(call.cpu, inode, 0);
-            fs::read_bytes(call.cpu, inode.inode(), 0, &mut target)
-        }
-        Node::Proc(link) => proc::link_text(call, *link, &mut target)?,
-        Node::Open(_) => return Err(Errno::EINVAL.into()),
-    };
+    let target_len = node.link_text(call, &mut target)?;
     let len = target_len.min(len as i32 as usize);
     call.write_user(buffer, &target[..len])?;
     Ok(len as u64)
@@ -310,20 +278,18 @@ fn change_name<M: Machine>(call: &Call<M>, old: (i32, u64), new: (i32, u64), fla
     let mut new_path = Path::new();
     new_path.read_user(call, new.1)?;
     let target = path::walk(call, new.0, &mut new_path, Follow::Never)?;
-    if source.parent.inode_or(Errno::EXDEV).is_ok() != target.parent.inode_or(Errno::EXDEV).is_ok() {
+    if source.parent.mount() != target.parent.mount() {
         return Err(Errno::EXDEV.into());
     }
     let old_name = old_path.name(&source.last, Errno::EBUSY)?;
     let new_name =
         new_path.name(&target.last, if replace == Replace::Refuse { Errno::EEXIST } else { Errno::EBUSY })?;
     check_ends(&source, &target, replace)?;
-    let old_dir = directory_of(call, &source)?;
-    let new_dir = match target.node {
-        Some(_) => directory_of(call, &target)?,
-        None => directory_for_new(call, &target)?,
-    };
-    let rights = FileRights::of(call.process);
-    let may_move = |from: &_, to: &_, inode: &_| rights.may_move(from, to, inode);
-    fs::rename(call.cpu, (old_dir, old_name), (new_dir, new_name), replace, call.cpu.realtime_ns(), may_move)?;
+    check_removal(call, &source)?;
+    match target.node {
+        Some(_) => check_removal(call, &target)?,
+        None => check_new(call, &target)?,
+    }
+    source.parent.rename(&target.parent, call, (old_name, new_name), replace)?;
     Ok(0)
 }

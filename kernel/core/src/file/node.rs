@@ -1,61 +1,169 @@
-//! What a path can name, and the working, root and program references that processes keep.
+//! What a path can name: the list of all file systems, the one match over it, and the working, root and program references that processes keep.
+//!
+//! Who adds a file system writes its file, in which a type implements [`FileSystem`], and adds a row here. All that calls ask of a node goes through this
+//! match, so no other code asks which file system a node is of.
+
+use core::fmt;
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, file::*};
+use motet_abi::{
+    Errno,
+    file::{S_IFDIR, S_IFLNK, S_IFMT, Stat, Statfs},
+};
 use motet_hal::Machine;
 use motet_layout::{Cell64, InodeRecord, ProcessRecord};
 use motet_protocol::{
     Context,
-    fs::{self, Held},
+    fs::{self, Held, Replace},
 };
 
 use super::{
+    attributes::Times,
     description::OpenFile,
-    proc::{self, ProcNode},
+    dir::Records,
+    file_system::{FileSystem, Root},
+    mount,
+    path_text::PathText,
+    proc::ProcNode,
 };
-use crate::{call::Call, cpu::Cpu, permission::FileRights, tree};
+use crate::{
+    call::{Call, Stop, SysResult},
+    cpu::Cpu,
+    permission::FileRights,
+    tree,
+};
 
-/// What a path names.
-pub enum Node<'c, M: Machine> {
-    /// An inode of the ramfs.
-    Inode(Held<'c, Cpu<M>>),
-    /// A file of procfs.
-    Proc(ProcNode),
-    /// An open file without a name (a pipe behind `/proc/self/fd/0`, or a descriptor with an empty path).
-    Open(OpenFile<'c, M>),
+/// The list of all file systems, which a macro gets before what else it is given.
+macro_rules! file_systems {
+    ($then:ident $($rest:tt)*) => {
+        $then! {
+            [
+                /// A file of the ramfs.
+                Ramfs(Held<'c, Cpu<M>>),
+                /// A file of procfs or sysfs.
+                Proc(ProcNode),
+                /// An open file without a name (a pipe behind `/proc/self/fd/0`, or a descriptor with an empty path).
+                Open(OpenFile<'c, M>),
+            ]
+            $($rest)*
+        }
+    };
 }
+
+macro_rules! declare {
+    ([$($(#[$doc:meta])* $name:ident($type:ty),)+]) => {
+        /// What a path names.
+        pub enum Node<'c, M: Machine> {
+            $($(#[$doc])* $name($type),)+
+        }
+
+        impl<M: Machine> Clone for Node<'_, M> {
+            fn clone(&self) -> Self {
+                match self {
+                    $(Self::$name(node) => Self::$name(Clone::clone(node)),)+
+                }
+            }
+        }
+
+        $(impl<'c, M: Machine> From<$type> for Node<'c, M> {
+            #[inline(always)]
+            fn from(node: $type) -> Self {
+                Self::$name(node)
+            }
+        })+
+    };
+}
+
+/// Calls a method of a node's file system.
+macro_rules! of_node {
+    ($self:expr, $($call:tt)+) => { file_systems!(match_node $self, $($call)+) };
+}
+macro_rules! match_node {
+    ([$($(#[$doc:meta])* $name:ident($type:ty),)+] $self:expr, $node:ident => $method:ident $arguments:tt) => {
+        match $self {
+            $(Node::$name($node) => FileSystem::<'c, M>::$method $arguments,)+
+        }
+    };
+}
+
+/// Calls a method of two nodes' file system, if they are of the same one.
+macro_rules! of_two {
+    ($both:expr, $($call:tt)+) => { file_systems!(match_two $both, $($call)+) };
+}
+macro_rules! match_two {
+    (
+        [$($(#[$doc:meta])* $name:ident($type:ty),)+]
+        $both:expr, ($one:ident, $other:ident) => $method:ident $arguments:tt, $otherwise:expr
+    ) => {
+        match $both {
+            $((Node::$name($one), Node::$name($other)) => FileSystem::<'c, M>::$method $arguments,)+
+            _ => $otherwise,
+        }
+    };
+}
+
+/// Asks all file systems in turn for a node.
+macro_rules! first {
+    ([$($(#[$doc:meta])* $name:ident($type:ty),)+] $method:ident $arguments:tt) => {
+        None::<Node<'c, M>>
+            $(.or_else(|| <$type as FileSystem<'c, M>>::$method $arguments.map(Node::$name)))+
+    };
+}
+
+macro_rules! all_roots {
+    ([$($(#[$doc:meta])* $name:ident($type:ty),)+]) => {
+        [$(<$type as FileSystem<'c, M>>::ROOTS),+].into_iter().flatten()
+    };
+}
+
+/// A constant of a node's file system.
+macro_rules! constant {
+    ([$($(#[$doc:meta])* $name:ident($type:ty),)+] $self:expr, $constant:ident) => {
+        match $self {
+            $(Node::$name(_) => <$type as FileSystem<'c, M>>::$constant,)+
+        }
+    };
+}
+
+file_systems!(declare);
 
 impl<'c, M: Machine> Node<'c, M> {
     /// The node of an inode, which the caller knows to be alive.
     pub fn of_inode(cpu: &'c Cpu<M>, inode: &'static InodeRecord) -> Self {
-        Self::Inode(Held::new(cpu, inode))
+        Held::new(cpu, inode).into()
     }
 
-    /// The node an open file was opened from, or the file itself when it has none.
+    /// The node that an open file was opened from, or the file itself when it has none.
     pub fn of_file(cpu: &'c Cpu<M>, file: OpenFile<'c, M>) -> Self {
-        if let Some(inode) = file.inode() {
-            return Self::of_inode(cpu, inode);
-        }
-        match file.as_kind() {
-            Some(node) => Self::Proc(node),
-            None => Self::Open(file),
-        }
+        Self::opened_from(cpu, &file).unwrap_or(Self::Open(file))
     }
 
-    /// The root of the file system.
+    /// The node that an open file was opened from.
+    pub fn opened_from(cpu: &'c Cpu<M>, file: &OpenFile<'c, M>) -> Option<Self> {
+        file_systems!(first of_file(cpu, file))
+    }
+
+    /// The root of the file system that covers no directory.
     pub fn file_system_root(cpu: &'c Cpu<M>) -> Self {
         let root = cpu.object::<InodeRecord>(cpu.pool.header().root_inode.get());
         Self::of_inode(cpu, root.expect("the host made a root directory"))
     }
 
-    /// Type and permissions.
+    /// The root by which a directory is covered ([`InodeRecord::mount`]).
+    pub fn covering(cpu: &'c Cpu<M>, mount: u32) -> Option<Self> {
+        file_systems!(first root(cpu, mount))
+    }
+
+    /// The roots of all file systems.
+    pub fn roots() -> impl Iterator<Item = &'static Root> {
+        file_systems!(all_roots)
+    }
+
+    /// [`FileSystem::mode`].
+    #[inline]
     pub fn mode(&self) -> u32 {
-        match self {
-            Self::Inode(inode) => inode.mode.get(),
-            Self::Proc(node) => proc::mode(*node),
-            Self::Open(file) => file.facts().mode,
-        }
+        of_node!(self, node => mode(node))
     }
 
     /// Whether it is a directory.
@@ -68,34 +176,26 @@ impl<'c, M: Machine> Node<'c, M> {
         self.mode() & S_IFMT == S_IFLNK
     }
 
-    /// A number of the file system that it is in.
-    pub fn file_system(&self) -> u32 {
-        match self {
-            Self::Inode(_) => 0,
-            Self::Proc(node) if proc::is_of_sysfs(*node) => 1,
-            Self::Proc(_) => 2,
-            Self::Open(_) => 3,
-        }
+    /// [`FileSystem::mount`].
+    pub fn mount(&self) -> u32 {
+        of_node!(self, node => mount(node))
+    }
+
+    /// [`FileSystem::covered_by`].
+    #[inline]
+    pub fn covered_by(&self) -> u32 {
+        of_node!(self, node => covered_by(node))
     }
 
     /// Whether both are the same file.
+    #[inline]
     pub fn same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Inode(one), Self::Inode(other)) => core::ptr::eq(one.inode(), other.inode()),
-            (Self::Proc(one), Self::Proc(other)) => one == other,
-            _ => false,
-        }
+        of_two!((self, other), (one, other) => same(one, other), false)
     }
 
-    /// The inode.
-    ///
-    /// # Errors
-    /// `otherwise`, when it is none of the ramfs.
-    pub fn inode_or(&self, otherwise: Errno) -> Result<&'static InodeRecord, Errno> {
-        match self {
-            Self::Inode(inode) => Ok(inode.inode()),
-            Self::Proc(_) | Self::Open(_) => Err(otherwise),
-        }
+    /// [`FileSystem::as_inode`].
+    pub fn as_inode(&self) -> Option<&'static InodeRecord> {
+        of_node!(self, node => as_inode(node))
     }
 
     /// Fails with `EACCES` unless the caller may do all of `mask` (`R_OK`, `W_OK`, `X_OK`).
@@ -107,22 +207,186 @@ impl<'c, M: Machine> Node<'c, M> {
     /// As [`Self::check`], by other rights than those that the caller acts by.
     #[inline]
     pub fn check_for(&self, call: &Call<M>, rights: &FileRights, mask: u32) -> Result<(), Errno> {
-        match self {
-            Self::Inode(inode) => rights.check(inode, mask),
-            Self::Proc(node) => proc::check(call, *node, rights, mask),
-            // Whoever has it open may use it.
-            Self::Open(_) => Ok(()),
+        of_node!(self, node => check(node, call, rights, mask))
+    }
+
+    /// [`FileSystem::lookup`]; where a root covers what is found, that root.
+    #[inline]
+    pub fn lookup(&self, call: &Call<'c, M>, name: &[u8]) -> Result<Option<Self>, Stop> {
+        let found = of_node!(self, node => lookup(node, call, name))?;
+        Ok(found.map(|node| mount::cross_down(call.cpu, node)))
+    }
+
+    /// [`FileSystem::parent`].
+    pub fn parent_within(&self, cpu: &'c Cpu<M>) -> Option<Self> {
+        of_node!(self, node => parent(node, cpu))
+    }
+
+    /// The directory above; the root's is itself.
+    pub fn parent(&self, cpu: &'c Cpu<M>) -> Self {
+        self.parent_within(cpu).unwrap_or_else(|| self.above_root(cpu))
+    }
+
+    /// The directory above the root of a file system, which this is.
+    #[cold]
+    fn above_root(&self, cpu: &'c Cpu<M>) -> Self {
+        match mount::cross_up(cpu, self) {
+            Some(covered) => covered.parent(cpu),
+            None => self.clone(),
         }
     }
-}
 
-impl<M: Machine> Clone for Node<'_, M> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Inode(inode) => Self::Inode(inode.clone()),
-            Self::Proc(node) => Self::Proc(*node),
-            Self::Open(file) => Self::Open(file.clone()),
-        }
+    /// [`FileSystem::prepend_path`].
+    pub fn prepend_path(&self, call: &Call<'c, M>, root: &Self, text: &mut PathText) -> Result<bool, Errno> {
+        of_node!(self, node => prepend_path(node, call, root, text))
+    }
+
+    /// [`FileSystem::write_name`].
+    pub fn write_name(&self, into: &mut impl fmt::Write) -> Option<fmt::Result> {
+        of_node!(self, node => write_name(node, into))
+    }
+
+    /// [`FileSystem::check_follow`], of a link in this directory; of another file system's links anyone may follow.
+    pub fn check_follow(&self, link: &Self, rights: &FileRights) -> Result<(), Errno> {
+        of_two!((self, link), (one, other) => check_follow(one, other, rights), Ok(()))
+    }
+
+    /// [`FileSystem::follow`].
+    pub fn follow(&self, call: &Call<'c, M>) -> Result<Option<Self>, Stop> {
+        of_node!(self, node => follow(node, call))
+    }
+
+    /// [`FileSystem::link_room`].
+    pub fn link_room(&self) -> usize {
+        of_node!(self, node => link_room(node))
+    }
+
+    /// [`FileSystem::link_text`].
+    pub fn link_text(&self, call: &Call<M>, into: &mut [u8]) -> Result<usize, Stop> {
+        of_node!(self, node => link_text(node, call, into))
+    }
+
+    /// [`FileSystem::begin_list`].
+    pub fn begin_list(&self, call: &Call<M>, flags: u32) -> Result<(), Errno> {
+        of_node!(self, node => begin_list(node, call, flags))
+    }
+
+    /// [`FileSystem::list`].
+    pub fn list(&self, call: &Call<M>, records: &mut Records) -> Result<(), Stop> {
+        of_node!(self, node => list(node, call, records))
+    }
+
+    /// [`FileSystem::stat`].
+    pub fn stat(&self, call: &Call<M>) -> Result<Stat, Stop> {
+        of_node!(self, node => stat(node, call))
+    }
+
+    /// [`FileSystem::statfs`].
+    pub fn statfs(&self, call: &Call<M>, into: &mut Statfs) -> Result<(), Stop> {
+        of_node!(self, node => statfs(node, call, into))
+    }
+
+    /// [`FileSystem::check_open`].
+    pub fn check_open(&self, call: &Call<M>, rights: &FileRights, flags: u32) -> Result<(), Errno> {
+        of_node!(self, node => check_open(node, call, rights, flags))
+    }
+
+    /// [`FileSystem::clear`].
+    pub fn clear(&self, call: &Call<M>) -> Result<(), Stop> {
+        of_node!(self, node => clear(node, call))
+    }
+
+    /// [`FileSystem::open`].
+    pub fn open(self, call: &Call<M>, flags: u32) -> SysResult {
+        of_node!(self, node => open(node, call, flags))
+    }
+
+    /// [`FileSystem::executable`].
+    pub fn executable(self, call: &Call<M>) -> Result<Held<'c, Cpu<M>>, Stop> {
+        of_node!(self, node => executable(node, call))
+    }
+
+    /// [`FileSystem::NEW_NAMES`].
+    pub fn new_names(&self) -> Result<(), Errno> {
+        file_systems!(constant self, NEW_NAMES)
+    }
+
+    /// [`FileSystem::create`].
+    pub fn create(&self, call: &Call<'c, M>, name: &[u8], mode: u32, device: u32) -> Result<Self, Stop> {
+        of_node!(self, node => create(node, call, name, mode, device))
+    }
+
+    /// [`FileSystem::create_unnamed`].
+    pub fn create_unnamed(&self, call: &Call<'c, M>, mode: u32, may_be_named: bool) -> Result<Self, Stop> {
+        of_node!(self, node => create_unnamed(node, call, mode, may_be_named))
+    }
+
+    /// [`FileSystem::mkdir`].
+    pub fn mkdir(&self, call: &Call<M>, name: &[u8], mode: u32) -> Result<(), Stop> {
+        of_node!(self, node => mkdir(node, call, name, mode))
+    }
+
+    /// [`FileSystem::symlink`].
+    pub fn symlink(&self, call: &Call<M>, name: &[u8], target: &[u8]) -> Result<(), Stop> {
+        of_node!(self, node => symlink(node, call, name, target))
+    }
+
+    /// [`FileSystem::link`], in this directory; `EXDEV` for a file of another file system.
+    pub fn link(&self, node: &Self, call: &Call<M>, name: &[u8]) -> Result<(), Stop> {
+        of_two!((self, node), (one, other) => link(one, other, call, name), Err(Errno::EXDEV.into()))
+    }
+
+    /// [`FileSystem::check_removal`].
+    pub fn check_removal(&self, call: &Call<M>) -> Result<(), Errno> {
+        of_node!(self, node => check_removal(node, call))
+    }
+
+    /// [`FileSystem::remove`].
+    pub fn remove(&self, call: &Call<M>, name: &[u8], directory: bool) -> Result<(), Stop> {
+        of_node!(self, node => remove(node, call, name, directory))
+    }
+
+    /// [`FileSystem::rename`], to another directory; `EXDEV` for one of another file system.
+    pub fn rename(
+        &self,
+        to: &Self,
+        call: &Call<M>,
+        (old_name, new_name): (&[u8], &[u8]),
+        replace: Replace,
+    ) -> Result<(), Stop> {
+        of_two!(
+            (self, to),
+            (from, to) => rename(from, to, call, old_name, new_name, replace),
+            Err(Errno::EXDEV.into())
+        )
+    }
+
+    /// [`FileSystem::set_mode`].
+    pub fn set_mode(&self, call: &Call<M>, mode: u32) -> Result<(), Stop> {
+        of_node!(self, node => set_mode(node, call, mode))
+    }
+
+    /// [`FileSystem::set_owner`].
+    pub fn set_owner(&self, call: &Call<M>, uid: u32, gid: u32) -> Result<(), Stop> {
+        of_node!(self, node => set_owner(node, call, uid, gid))
+    }
+
+    /// [`FileSystem::set_times`].
+    pub fn set_times(&self, call: &Call<M>, times: Times) -> Result<(), Stop> {
+        of_node!(self, node => set_times(node, call, times))
+    }
+
+    /// [`FileSystem::truncate`].
+    pub fn truncate(&self, call: &Call<M>, len: u64) -> Result<(), Stop> {
+        of_node!(self, node => truncate(node, call, len))
+    }
+
+    fn of_reference(cpu: &'c Cpu<M>, words: [u64; 2]) -> Option<Self> {
+        file_systems!(first of_reference(cpu, words))
+    }
+
+    fn into_reference(self, cpu: &Cpu<M>) -> [u64; 2] {
+        of_node!(self, node => into_reference(node, cpu))
     }
 }
 
@@ -131,11 +395,8 @@ impl<M: Machine> Clone for Node<'_, M> {
 /// Only the process's own threads change its references, and they hold the process-tree lock if they are several; the
 /// caller is the only thread of the process or holds that lock.
 pub fn load<'c, M: Machine>(cpu: &'c Cpu<M>, cells: &[Cell64; 2]) -> Node<'c, M> {
-    match (cpu.object::<InodeRecord>(cells[0].get()), cells[1].get()) {
-        (Some(inode), _) => Node::of_inode(cpu, inode),
-        (None, 0) => Node::file_system_root(cpu),
-        (None, raw) => Node::Proc(ProcNode::from_raw(raw)),
-    }
+    let words = cells.each_ref().map(Cell64::get);
+    Node::of_reference(cpu, words).unwrap_or_else(|| Node::file_system_root(cpu))
 }
 
 /// The node in one of the calling process's references.
@@ -150,16 +411,11 @@ pub fn of_process<'c, M: Machine>(
 
 /// Replaces a reference of a process. `None` clears it.
 pub fn store<M: Machine>(cpu: &Cpu<M>, cells: &'static [Cell64; 2], node: Option<Node<M>>) {
-    let (inode, raw) = match node {
-        Some(Node::Inode(inode)) => (cpu.raw(inode.release()), 0),
-        Some(Node::Proc(node)) => (0, node.raw()),
-        Some(Node::Open(_)) | None => (0, 0),
-    };
+    let words = node.map_or([0; 2], |node| node.into_reference(cpu));
     let before = {
         let _tree = tree::lock_tree(cpu);
         let before = cells[0].get();
-        cells[0].set(inode);
-        cells[1].set(raw);
+        set(cells, words);
         before
     };
     if let Some(before) = cpu.object::<InodeRecord>(before) {
@@ -169,18 +425,20 @@ pub fn store<M: Machine>(cpu: &Cpu<M>, cells: &'static [Cell64; 2], node: Option
 
 /// Copies a reference of a process to a new one, which nobody else knows yet.
 pub fn inherit<M: Machine>(from: &Node<M>, to: &'static [Cell64; 2], cpu: &Cpu<M>) {
-    match from {
-        Node::Inode(inode) => to[0].set(cpu.raw(inode.clone().release())),
-        Node::Proc(node) => to[1].set(node.raw()),
-        Node::Open(_) => {}
+    set(to, from.clone().into_reference(cpu));
+}
+
+fn set(cells: &[Cell64; 2], words: [u64; 2]) {
+    for (cell, word) in cells.iter().zip(words) {
+        cell.set(word);
     }
 }
 
-/// Whether a description is a directory that paths can start from, and which.
+/// The directory that an open file is, from which paths can start.
+///
+/// # Errors
+/// `ENOTDIR`.
 pub fn directory_of<'c, M: Machine>(cpu: &'c Cpu<M>, file: OpenFile<'c, M>) -> Result<Node<'c, M>, Errno> {
-    if file.of_ramfs().is_none() && file.as_kind::<ProcNode>().is_none() {
-        return Err(Errno::ENOTDIR);
-    }
     let node = Node::of_file(cpu, file);
     if node.is_directory() { Ok(node) } else { Err(Errno::ENOTDIR) }
 }

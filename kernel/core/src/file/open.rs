@@ -1,24 +1,20 @@
 //! `open` and its relatives: from a path, or from nothing, to a descriptor.
 
-use motet_layout::sync::Ordering;
-
 use motet_abi::{
     Errno,
     file::*,
     process::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC, MFD_NOEXEC_SEAL},
 };
 use motet_hal::Machine;
-use motet_layout::{FileRecord, InodeRecord};
 use motet_protocol::fs::{self, Attributes, Held};
 
 use super::{
-    attributes::{accessed, cut, drop_privileges, modified},
-    busy, device,
-    ends::{open_fifo, take_pending, wait_for_partner},
+    busy,
+    ends::{take_pending, wait_for_partner},
     inode,
     node::Node,
     path::{self, Follow, Found, Last, Path},
-    proc, seals, table,
+    seals, table,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
@@ -109,15 +105,7 @@ fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, (flags, limits)
     check_making(flags)?;
     let mut path = Path::new();
     path.read_user(call, path_at)?;
-    let node = locate(call, dirfd, &mut path, (flags, limits), mode)?;
-    if flags & O_PATH == 0
-        && let Node::Inode(inode) = &node
-        && fs::file_type(inode) == fs::TYPE_PIPE
-    {
-        return open_fifo(call, inode.inode(), flags);
-    }
-    let record = open_node(call, node, flags)?;
-    table::install(call, record, flags & O_CLOEXEC != 0, 0).map_err(Stop::from)
+    locate(call, dirfd, &mut path, (flags, limits), mode)?.open(call, flags)
 }
 
 /// Checks flags about a file that is made: `open` makes no directory, and what is made without a name has one flag of its own.
@@ -152,28 +140,14 @@ fn locate<'c, M: Machine>(
         Some(_) if exclusive && !unnamed => return Err(Errno::EEXIST.into()),
         Some(node) => node,
         None if flags & O_CREAT == 0 || unnamed => return Err(Errno::ENOENT.into()),
-        None => return create(call, path, &found, flags, mode).map_err(Stop::from),
+        None => return create(call, path, &found, flags, mode),
     };
     if unnamed {
-        let dir = node.inode_or(Errno::EOPNOTSUPP)?;
-        if !fs::is_directory(dir) {
-            return Err(Errno::ENOTDIR.into());
-        }
-        node.check(call, W_OK | X_OK)?;
-        let inode = fs::new_inode(call.cpu, attributes(call, dir, S_IFREG | mode & 0o7777))?;
-        inode.may_be_named.store(u32::from(flags & O_EXCL == 0), Ordering::Relaxed);
-        return Ok(Node::Inode(Held::adopt(call.cpu, inode)));
+        return node.create_unnamed(call, S_IFREG | mode & 0o7777, flags & O_EXCL == 0);
     }
     check_existing(call, &node, flags)?;
-    if flags & O_TRUNC != 0
-        && flags & O_PATH == 0
-        && let Node::Inode(inode) = &node
-        && fs::file_type(inode) == fs::TYPE_REGULAR
-    {
-        node.check(call, W_OK)?;
-        drop_privileges(call, inode.inode());
-        cut(call, inode.inode(), 0)?;
-        modified(call.cpu, inode);
+    if flags & O_TRUNC != 0 && flags & O_PATH == 0 {
+        node.clear(call)?;
     }
     Ok(node)
 }
@@ -184,23 +158,22 @@ fn create<'c, M: Machine>(
     found: &Found<'c, M>,
     flags: u32,
     mode: u32,
-) -> Result<Node<'c, M>, Errno> {
-    // procfs knows no other names than it has.
-    let dir = found.parent.inode_or(Errno::ENOENT)?;
+) -> Result<Node<'c, M>, Stop> {
+    let dir = &found.parent;
+    dir.new_names()?;
     let name = path.name(&found.last, Errno::EISDIR)?;
     if found.directory {
-        return Err(Errno::EISDIR);
+        return Err(Errno::EISDIR.into());
     }
-    found.parent.check(call, W_OK | X_OK)?;
-    match fs::create(call.cpu, dir, name, attributes(call, dir, S_IFREG | mode & 0o7777)) {
-        Ok(inode) => Ok(Node::Inode(inode)),
+    dir.check(call, W_OK | X_OK)?;
+    match dir.create(call, name, S_IFREG | mode & 0o7777, 0) {
         // Someone else has just made it.
-        Err(Errno::EEXIST) if flags & O_EXCL == 0 => {
-            let node = Node::Inode(fs::lookup(call.cpu, dir, name)?);
+        Err(Stop::Error(Errno::EEXIST)) if flags & O_EXCL == 0 => {
+            let node = dir.lookup(call, name)?.ok_or(Errno::ENOENT)?;
             check_existing(call, &node, flags | O_NOFOLLOW)?;
             Ok(node)
         }
-        Err(errno) => Err(errno),
+        made => made,
     }
 }
 
@@ -225,45 +198,7 @@ fn check_existing<M: Machine>(call: &Call<M>, node: &Node<M>, flags: u32) -> Res
     };
     let rights = FileRights::of(call.process);
     node.check_for(call, &rights, mask)?;
-    match node {
-        // That a file has been read is its owner's to hide.
-        Node::Inode(inode) if flags & O_NOATIME != 0 && !rights.owns(inode) => Err(Errno::EPERM),
-        Node::Inode(inode) if writes || flags & O_TRUNC != 0 => busy::check_not_executed(call.cpu, inode.inode()),
-        Node::Proc(node) => proc::check_open(call, *node),
-        Node::Inode(_) | Node::Open(_) => Ok(()),
-    }
-}
-
-/// A description of a node that is not a named pipe.
-fn open_node<M: Machine>(call: &Call<M>, node: Node<M>, flags: u32) -> Result<&'static FileRecord, Stop> {
-    match node {
-        Node::Inode(inode) => open_inode(call, inode, flags),
-        Node::Proc(node) => {
-            if flags & O_ACCMODE != O_RDONLY && !proc::writable(node) {
-                return Err(Errno::EACCES.into());
-            }
-            Ok(proc::open(call.cpu, node, flags)?)
-        }
-        Node::Open(file) => Ok(file.reopen(flags)?),
-    }
-}
-
-fn open_inode<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -> Result<&'static FileRecord, Stop> {
-    if flags & O_PATH == 0 {
-        match fs::file_type(&inode) {
-            fs::TYPE_CHARACTER => return device::open(call, inode, flags),
-            fs::TYPE_BLOCK | fs::TYPE_SOCKET => return Err(Errno::ENXIO.into()),
-            _ => {}
-        }
-    }
-    Ok(inode::open(call, inode, flags)?)
-}
-
-/// The attributes with which a new file of the calling process in `dir` starts.
-pub fn attributes<M: Machine>(call: &Call<M>, dir: &InodeRecord, mode: u32) -> Attributes {
-    let (uid, gid, mode) = FileRights::of(call.process).of_new_file(dir, mode);
-    let mode = mode & !(call.process.umask.get() & 0o777);
-    Attributes { mode, uid, gid, rdev: 0, now_ns: call.cpu.realtime_ns() }
+    node.check_open(call, &rights, flags)
 }
 
 /// Opens a program for exec: a regular file that may be executed.
@@ -275,22 +210,15 @@ pub fn open_executable<'c, M: Machine>(
     dirfd: i32,
     path: &[u8],
     flags: u64,
-) -> Result<Held<'c, Cpu<M>>, Errno> {
+) -> Result<Held<'c, Cpu<M>>, Stop> {
     let mut room = Path::new();
     room.set(path)?;
     let node = path::resolve_path(call, dirfd, &mut room, flags as u32)?;
     if node.is_symlink() {
-        return Err(Errno::ELOOP);
+        return Err(Errno::ELOOP.into());
     }
     node.check(call, X_OK)?;
-    match node {
-        Node::Inode(inode) if fs::file_type(&inode) == fs::TYPE_REGULAR => {
-            busy::check_not_written(call.cpu, inode.inode())?;
-            accessed(call.cpu, &inode, 0);
-            Ok(inode)
-        }
-        Node::Inode(_) | Node::Proc(_) | Node::Open(_) => Err(Errno::EACCES),
-    }
+    node.executable(call)
 }
 
 /// The file to map for `mmap`; `None` for memory without a file (`/dev/zero`).
@@ -331,7 +259,7 @@ pub fn memfd_create<M: Machine>(call: &Call<M>) -> SysResult {
     let inode = Held::adopt(call.cpu, fs::new_inode(call.cpu, attributes)?);
     fs::name_once(call.cpu, inode.inode(), b"memfd:", &name_bytes[..name_len])?;
     seals::prepare(&inode, flags);
-    let record = open_inode(call, inode, O_RDWR)?;
+    let record = inode::open(call, inode, O_RDWR)?;
     busy::made(call.cpu, record);
     Ok(table::install(call, record, flags & MFD_CLOEXEC != 0, 0)?)
 }

@@ -7,13 +7,11 @@ use core::ops::Range;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{MOUNT_PROC, MOUNT_SYS, NAME_MAX};
-use motet_protocol::fs;
+use motet_layout::NAME_MAX;
 
 use super::{
-    attributes::accessed,
     node::{self, Node},
-    proc, table,
+    table,
 };
 use crate::{
     call::{BUDGET, Call, PATH_MAX, Stop, cost},
@@ -193,24 +191,31 @@ impl Path {
         if len > SHORT_MAX { self.long_bytes_mut() } else { self.bytes_mut() }
     }
 
-    /// Puts a link's target in place of everything before `rest`; `target` fills the buffer it is given and returns the
-    /// target's length.
-    fn replace_head(&mut self, rest: usize, len: usize, target: impl FnOnce(&mut [u8]) -> usize) -> Result<(), Errno> {
+    /// Puts a link's target in place of everything before `rest`; `target` fills the buffer it is given, of `room` bytes if there are so many, and
+    /// returns the target's length.
+    fn replace_head(
+        &mut self,
+        rest: usize,
+        room: usize,
+        target: impl FnOnce(&mut [u8]) -> Result<usize, Stop>,
+    ) -> Result<(), Stop> {
         let rest_len = self.len - rest;
         let separator = usize::from(rest_len > 0);
-        if len + separator + rest_len >= PATH_MAX {
-            return Err(Errno::ENAMETOOLONG);
-        }
-        let (old_len, new_len) = (self.len, len + separator + rest_len);
-        let bytes = self.room_for(new_len);
-        bytes.copy_within(rest..old_len, len + separator);
-        let filled = target(&mut bytes[..len]);
+        let room = room.min((PATH_MAX - 1).saturating_sub(separator + rest_len));
+        let (old_len, behind) = (self.len, room + separator);
+        let bytes = self.room_for(behind + rest_len);
+        bytes.copy_within(rest..old_len, behind);
+        let filled = target(&mut bytes[..room])?;
         if filled == 0 {
-            return Err(Errno::ENOENT);
+            return Err(Errno::ENOENT.into());
         }
-        // The target may have shrunk meanwhile; more slashes than one mean the same.
-        bytes[filled..len + separator].fill(b'/');
-        self.len = new_len;
+        if separator > 0 {
+            bytes[filled] = b'/';
+        }
+        if filled < room {
+            bytes.copy_within(behind..behind + rest_len, filled + separator);
+        }
+        self.len = filled + separator + rest_len;
         Ok(())
     }
 }
@@ -230,7 +235,7 @@ pub fn check_flags(flags: u64, known: u32) -> Result<(), Errno> {
 pub fn resolve<'c, M: Machine>(call: &Call<'c, M>, dirfd: i32, address: u64, flags: u32) -> Result<Node<'c, M>, Stop> {
     let mut path = Path::new();
     path.read_user(call, address)?;
-    Ok(resolve_path(call, dirfd, &mut path, flags)?)
+    resolve_path(call, dirfd, &mut path, flags)
 }
 
 /// As [`resolve`], by other rights than those that the caller acts by.
@@ -246,7 +251,7 @@ pub fn resolve_for<'c, M: Machine>(
 ) -> Result<Node<'c, M>, Stop> {
     let mut path = Path::new();
     path.read_user(call, address)?;
-    Ok(resolve_path_for(call, rights, dirfd, &mut path, flags)?)
+    resolve_path_for(call, rights, dirfd, &mut path, flags)
 }
 
 /// What a path names, from `dirfd`.
@@ -258,7 +263,7 @@ pub fn resolve_path<'c, M: Machine>(
     dirfd: i32,
     path: &mut Path,
     flags: u32,
-) -> Result<Node<'c, M>, Errno> {
+) -> Result<Node<'c, M>, Stop> {
     resolve_path_for(call, &FileRights::of(call.process), dirfd, path, flags)
 }
 
@@ -268,7 +273,7 @@ fn resolve_path_for<'c, M: Machine>(
     dirfd: i32,
     path: &mut Path,
     flags: u32,
-) -> Result<Node<'c, M>, Errno> {
+) -> Result<Node<'c, M>, Stop> {
     if path.is_empty() && flags & AT_EMPTY_PATH != 0 {
         return match dirfd {
             AT_FDCWD => Ok(node::of_process(call, |process| &process.cwd)),
@@ -276,7 +281,7 @@ fn resolve_path_for<'c, M: Machine>(
         };
     }
     let follow = if flags & AT_SYMLINK_NOFOLLOW == 0 { Follow::Always } else { Follow::UnlessLast };
-    walk_for(call, rights, dirfd, path, (follow, 0))?.node.ok_or(Errno::ENOENT)
+    Ok(walk_for(call, rights, dirfd, path, (follow, 0))?.node.ok_or(Errno::ENOENT)?)
 }
 
 /// Walks a path from `dirfd` up to its last component, which need not exist.
@@ -288,7 +293,7 @@ pub fn walk<'c, M: Machine>(
     dirfd: i32,
     path: &mut Path,
     follow: Follow,
-) -> Result<Found<'c, M>, Errno> {
+) -> Result<Found<'c, M>, Stop> {
     walk_for(call, &FileRights::of(call.process), dirfd, path, (follow, 0))
 }
 
@@ -302,7 +307,7 @@ pub fn walk_within<'c, M: Machine>(
     path: &mut Path,
     follow: Follow,
     limits: u32,
-) -> Result<Found<'c, M>, Errno> {
+) -> Result<Found<'c, M>, Stop> {
     walk_for(call, &FileRights::of(call.process), dirfd, path, (follow, limits))
 }
 
@@ -339,7 +344,7 @@ fn check_link(limits: u32, is_direct: bool) -> Result<(), Errno> {
 
 /// Checks that a step from one file to another stays in its file system, if it must.
 fn check_step<M: Machine>(limits: u32, from: &Node<M>, to: &Node<M>) -> Result<(), Errno> {
-    if limits & RESOLVE_NO_XDEV != 0 && from.file_system() != to.file_system() { Err(Errno::EXDEV) } else { Ok(()) }
+    if limits & RESOLVE_NO_XDEV != 0 && from.mount() != to.mount() { Err(Errno::EXDEV) } else { Ok(()) }
 }
 
 fn walk_for<'c, M: Machine>(
@@ -348,9 +353,9 @@ fn walk_for<'c, M: Machine>(
     dirfd: i32,
     path: &mut Path,
     (follow, limits): (Follow, u32),
-) -> Result<Found<'c, M>, Errno> {
+) -> Result<Found<'c, M>, Stop> {
     if path.is_empty() {
-        return Err(Errno::ENOENT);
+        return Err(Errno::ENOENT.into());
     }
     let (mut current, root) = beginning(call, dirfd, path, limits)?;
     let mut found = Found { parent: current.clone(), node: None, last: Last::Dot, directory: false };
@@ -361,26 +366,26 @@ fn walk_for<'c, M: Machine>(
         // Symbolic links make a path of 40 times the longest one.
         due::spend_locked(call.cpu, cost::OBJECT);
         if !current.is_directory() {
-            return Err(Errno::ENOTDIR);
+            return Err(Errno::ENOTDIR.into());
         }
         current.check_for(call, rights, X_OK)?;
         if component.name.len() > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG);
+            return Err(Errno::ENAMETOOLONG.into());
         }
         found.directory = component.ends_in_slash;
         let (last, next) = match &path.as_bytes()[component.name.clone()] {
             b"." => (Last::Dot, Some(current.clone())),
             b".." => match root.as_ref().filter(|root| current.same(root)) {
-                Some(_) if limits & RESOLVE_BENEATH != 0 => return Err(Errno::EXDEV),
+                Some(_) if limits & RESOLVE_BENEATH != 0 => return Err(Errno::EXDEV.into()),
                 Some(root) => (Last::DotDot, Some(root.clone())),
                 None => (Last::DotDot, Some(parent(call, &current))),
             },
-            name => (Last::Name(component.name.clone()), child(call, &current, name)?),
+            name => (Last::Name(component.name.clone()), current.lookup(call, name)?),
         };
         found.last = last;
         let Some(next) = next else {
             if !is_last {
-                return Err(Errno::ENOENT);
+                return Err(Errno::ENOENT.into());
             }
             found.parent = current;
             return Ok(found);
@@ -389,30 +394,27 @@ fn walk_for<'c, M: Machine>(
         if next.is_symlink() && follow.covers(&component) {
             symlinks += 1;
             if symlinks > SYMLINKS_MAX {
-                return Err(Errno::ELOOP);
+                return Err(Errno::ELOOP.into());
             }
-            if let (true, Node::Inode(dir), Node::Inode(link)) = (is_last, &current, &next) {
-                rights.may_follow(dir, link)?;
+            if is_last {
+                current.check_follow(&next, rights)?;
             }
-            if let Node::Inode(link) = &next {
-                accessed(call.cpu, link, 0);
-            }
-            let direct = follow_direct(call, &next)?;
+            let direct = next.follow(call)?;
             check_link(limits, direct.is_some())?;
             if let Some(direct) = &direct {
                 check_step(limits, &next, direct)?;
             }
             match direct {
                 Some(direct) if is_last => {
-                    return finish(Found { parent: current, node: Some(direct), ..found }, follow);
+                    return Ok(finish(Found { parent: current, node: Some(direct), ..found }, follow)?);
                 }
                 Some(direct) => (current, at) = (direct, end),
                 None => {
-                    expand(call, path, end, &next)?;
+                    path.replace_head(end, next.link_room(), |into| next.link_text(call, into))?;
                     due::spend_locked(call.cpu, BUDGET);
                     if path.as_bytes().first() == Some(&b'/') {
                         if limits & RESOLVE_BENEATH != 0 {
-                            return Err(Errno::EXDEV);
+                            return Err(Errno::EXDEV.into());
                         }
                         let top = root.clone().unwrap_or_else(|| node::of_process(call, |process| &process.root));
                         check_step(limits, &current, &top)?;
@@ -422,7 +424,7 @@ fn walk_for<'c, M: Machine>(
                 }
             }
         } else if is_last {
-            return finish(Found { parent: current, node: Some(next), ..found }, follow);
+            return Ok(finish(Found { parent: current, node: Some(next), ..found }, follow)?);
         } else {
             (current, at) = (next, end);
         }
@@ -441,59 +443,7 @@ fn finish<M: Machine>(found: Found<M>, follow: Follow) -> Result<Found<M>, Errno
 }
 
 /// The directory above; the process's root is its own.
-pub fn parent<'c, M: Machine>(call: &Call<'c, M>, dir: &Node<'c, M>) -> Node<'c, M> {
+fn parent<'c, M: Machine>(call: &Call<'c, M>, dir: &Node<'c, M>) -> Node<'c, M> {
     let root = node::of_process(call, |process| &process.root);
-    if dir.same(&root) {
-        return root;
-    }
-    match dir {
-        Node::Inode(inode) => Node::Inode(fs::parent(call.cpu, inode.inode())),
-        Node::Proc(node) => match proc::parent(*node) {
-            Some(above) => Node::Proc(above),
-            None => Node::file_system_root(call.cpu),
-        },
-        Node::Open(_) => root,
-    }
-}
-
-/// What `name` names in a directory, `None` if nothing.
-fn child<'c, M: Machine>(call: &Call<'c, M>, dir: &Node<'c, M>, name: &[u8]) -> Result<Option<Node<'c, M>>, Errno> {
-    match dir {
-        Node::Inode(dir) => match fs::lookup(call.cpu, dir.inode(), name) {
-            Ok(inode) if inode.mount.get() == MOUNT_PROC => Ok(Some(Node::Proc(proc::ROOT))),
-            Ok(inode) if inode.mount.get() == MOUNT_SYS => Ok(Some(Node::Proc(proc::SYSFS_ROOT))),
-            Ok(inode) => Ok(Some(Node::Inode(inode))),
-            Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(errno),
-        },
-        Node::Proc(dir) => Ok(proc::lookup(call, *dir, name).map(Node::Proc)),
-        Node::Open(_) => Err(Errno::ENOTDIR),
-    }
-}
-
-/// Where a link of procfs leads without a path (an open file, a working directory), `None` for ordinary links.
-fn follow_direct<'c, M: Machine>(call: &Call<'c, M>, link: &Node<'c, M>) -> Result<Option<Node<'c, M>>, Errno> {
-    match link {
-        Node::Proc(link) => proc::follow(call, *link),
-        Node::Inode(_) | Node::Open(_) => Ok(None),
-    }
-}
-
-/// Replaces the walked part of the path (up to `rest`) by the link's target.
-fn expand<M: Machine>(call: &Call<M>, path: &mut Path, rest: usize, link: &Node<M>) -> Result<(), Errno> {
-    match link {
-        Node::Inode(link) => {
-            let len = link.size.load(motet_layout::sync::Ordering::Relaxed) as usize;
-            path.replace_head(rest, len, |into| fs::read_bytes(call.cpu, link.inode(), 0, into))
-        }
-        Node::Proc(link) => {
-            let mut text = [0; 64];
-            let len = proc::link_text(call, *link, &mut text)?;
-            path.replace_head(rest, len, |into| {
-                into.copy_from_slice(&text[..len]);
-                len
-            })
-        }
-        Node::Open(_) => Err(Errno::EINVAL),
-    }
+    if dir.same(&root) { root } else { dir.parent(call.cpu) }
 }

@@ -138,7 +138,7 @@ pub fn start_first<M: Machine>(
     let path_len = command.string(0, &mut path).ok_or(Errno::ENOENT)?;
     let path = &path[..path_len];
     let mut prefix = Prefix::new();
-    let program = find_program(&call, AT_FDCWD, path, 0, &mut prefix)?;
+    let program = find_program(&call, AT_FDCWD, path, 0, &mut prefix).map_err(Stop::unless_waiting)?;
     let refuse = |refusal: Refusal| refusal.say(cpu, prefix.program(path));
     let mut headers = NO_HEADERS;
     let executable = Executable::read(cpu, program.inode(), None, &mut headers).map_err(refuse)?;
@@ -161,7 +161,7 @@ fn find_program<'c, M: Machine>(
     path: &[u8],
     flags: u64,
     prefix: &mut Prefix,
-) -> Result<fs::Held<'c, Cpu<M>>, Errno> {
+) -> Result<fs::Held<'c, Cpu<M>>, Stop> {
     let mut program = file::open_executable(call, dirfd, path, flags)?;
     call.serve_due(cost::STEP);
     for _ in 0..=SCRIPTS_MAX {
@@ -176,7 +176,7 @@ fn find_program<'c, M: Machine>(
         let cut = line.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(line.len());
         let (interpreter, argument) = (&line[..cut], line[cut..].trim_ascii());
         if interpreter.is_empty() {
-            return Err(Errno::ENOEXEC);
+            return Err(Errno::ENOEXEC.into());
         }
         if prefix.count == 0 {
             prefix.prepend(&ToldName::of(dirfd, path).parts())?;
@@ -187,7 +187,7 @@ fn find_program<'c, M: Machine>(
         prefix.prepend(&[interpreter])?;
         program = file::open_executable(call, AT_FDCWD, interpreter, 0)?;
     }
-    Err(Errno::ELOOP)
+    Err(Errno::ELOOP.into())
 }
 
 /// The island to run a program of `isa` on: this one if it can and the thread's affinity has this core, otherwise the least loaded that can, of

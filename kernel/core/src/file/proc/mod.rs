@@ -4,8 +4,10 @@
 mod cores;
 mod machine;
 mod motet;
+mod mounts;
 mod open;
 mod process;
+mod system;
 mod text;
 mod tree;
 mod vectors;
@@ -20,8 +22,9 @@ use motet_layout::{CORES_MAX, FileRecord, FilesRecord, GROUPS_MAX, Isa, ProcessR
 use motet_protocol::{Context, hand, threads};
 
 use super::{
-    dir::{Records, path_or_last},
+    dir::Records,
     node::{self, Node},
+    path_text::path_or_last,
     table,
 };
 use crate::{
@@ -76,7 +79,7 @@ pub fn check<M: Machine>(call: &Call<M>, node: ProcNode, rights: &FileRights, ma
 }
 
 /// Fails with `EACCES` unless the caller may open a file: what shows a process's memory is for those who may look into it.
-pub fn check_open<M: Machine>(call: &Call<M>, node: ProcNode) -> Result<(), Errno> {
+pub fn check_inspected<M: Machine>(call: &Call<M>, node: ProcNode) -> Result<(), Errno> {
     match node.entry {
         E::ProcessMaps | E::ProcessEnviron | E::ProcessCrossings | E::ProcessVectors => check_inspection(call, node),
         _ => Ok(()),
@@ -197,6 +200,9 @@ fn next_numbered<M: Machine>(call: &Call<M>, dir: ProcNode, from: u32) -> Option
     }
 }
 
+/// Bytes that the text of a link has at most, if that is where it leads.
+const LINK_MAX: usize = 64;
+
 /// Where a link leads directly, `None` for links that are paths.
 pub fn follow<'c, M: Machine>(call: &Call<'c, M>, link: ProcNode) -> Result<Option<Node<'c, M>>, Errno> {
     let cells = |choose: fn(&'static ProcessRecord) -> &'static [motet_layout::Cell64; 2]| {
@@ -237,9 +243,9 @@ pub fn link_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) ->
 
 fn target_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) -> Result<usize, Errno> {
     let target = follow(call, link)?.ok_or(Errno::EINVAL)?;
-    if let Node::Open(file) = &target {
-        let mut line = Line { bytes: into, len: 0 };
-        file.write_name(&mut line).map_err(|_| Errno::ENAMETOOLONG)?;
+    let mut line = Line { bytes: &mut *into, len: 0 };
+    if let Some(written) = target.write_name(&mut line) {
+        written.map_err(|_| Errno::ENAMETOOLONG)?;
         return Ok(line.len);
     }
     let mut path = [0; PATH_MAX];
@@ -248,32 +254,6 @@ fn target_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) -> R
     let into = into.get_mut(..path.len()).ok_or(Errno::ENAMETOOLONG)?;
     into.copy_from_slice(path);
     Ok(path.len())
-}
-
-/// Writes the absolute path of a node; returns its length.
-pub fn path_text(node: ProcNode, into: &mut [u8]) -> usize {
-    let mut chain = [ROOT; 8];
-    let mut depth = 0;
-    let mut at = Some(node);
-    while let Some(node) = at.filter(|_| depth < chain.len()) {
-        chain[depth] = node;
-        depth += 1;
-        at = parent(node);
-    }
-    let mut line = Line { bytes: into, len: 0 };
-    for node in chain[..depth].iter().rev() {
-        // The buffer is a page, far longer than any path here.
-        let _ = match node.entry {
-            E::Root => write!(line, "/proc"),
-            E::SysfsRoot => write!(line, "/sys"),
-            E::Core => write!(line, "/cpu{}", node.tasks_of),
-            E::HiddenHart => write!(line, "/hart{}", node.tasks_of),
-            E::Process => write!(line, "/{}", node.id),
-            E::ProcessFdLink => write!(line, "/{}", node.fd),
-            entry => write!(line, "/{}", TABLE.iter().find(|row| row.2 == entry).map_or("", |row| row.1)),
-        };
-    }
-    line.len
 }
 
 /// Reads from a file at `position`, by an open file, which keeps where that was; returns the bytes read.
@@ -288,7 +268,7 @@ fn read<M: Machine>(
         return Err(Errno::EISDIR.into());
     }
     // It may have become another's since it was opened.
-    check_open(call, node)?;
+    check_inspected(call, node)?;
     match node.entry {
         E::ProcessCmdline => return process::read_memory(call, node.id, position, into, |p| &p.arguments),
         E::ProcessEnviron => return process::read_memory(call, node.id, position, into, |p| &p.environment),
@@ -364,7 +344,7 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::Stat => machine::stat(call.cpu, out),
         E::Interrupts => machine::interrupts(call.cpu, out),
         E::Version => machine::version(out),
-        E::Filesystems => out.write_str("nodev\tramfs\nnodev\tproc\nnodev\tsysfs\n"),
+        E::Filesystems => mounts::file_systems(out),
         E::Cmdline => out.write_str("motet\n"),
         E::Hostname => out.write_str("motet\n"),
         E::Ostype => out.write_str("Linux\n"),
@@ -404,11 +384,8 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
             let chosen = with_thread(call.cpu, node.id, |_, process| process.start_isa.load(Ordering::Relaxed));
             writeln!(out, "{}", chosen.and_then(Isa::from_raw).map_or("none", Isa::name))
         }
-        E::ProcessMounts => out.write_str("ramfs / ramfs rw 0 0\nproc /proc proc rw 0 0\nsysfs /sys sysfs rw 0 0\n"),
-        // Numbers of the mount and the one it is on, device, root in it, place; then kind, source and options.
-        E::ProcessMountinfo => out.write_str(
-            "1 1 0:2 / / rw - ramfs ramfs rw\n2 1 0:3 / /proc rw - proc proc rw\n3 1 0:3 / /sys rw - sysfs sysfs rw\n",
-        ),
+        E::ProcessMounts => mounts::mounts(call, out),
+        E::ProcessMountinfo => mounts::mountinfo(call, out),
         E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink => Ok(()),
         E::CoresOnline => cores::write_set(call.cpu, cores::Kind::Core, Some(true), out),
         E::CoresOffline => cores::write_set(call.cpu, cores::Kind::Core, Some(false), out),

@@ -22,7 +22,7 @@ use motet_protocol::{
 };
 
 use super::{
-    super::{device, dir::path_or_last, node::Node},
+    super::{device, path_text::path_or_last},
     Text, cores,
     machine::NS_PER_TICK,
     with_thread,
@@ -241,7 +241,7 @@ pub fn maps<M: Machine>(call: &Call<M>, id: u32, out: &mut Text<M>) -> FmtResult
         let name: &[u8] = match &line.inode {
             Some(inode) => {
                 write!(out, "{} ", inode.number.get())?;
-                path_or_last(call, &Node::Inode(inode.clone()), &mut path).unwrap_or(b" (deleted)")
+                path_or_last(call, &inode.clone().into(), &mut path).unwrap_or(b" (deleted)")
             }
             None => {
                 out.write_str("0 ")?;

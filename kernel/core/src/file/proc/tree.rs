@@ -243,6 +243,15 @@ impl ProcNode {
         1 << 56 | self.raw()
     }
 
+    /// The number that names it in the directory above it, if a number does.
+    pub(super) fn place(self) -> u32 {
+        match self.entry {
+            E::Core | E::HiddenHart => self.tasks_of,
+            E::ProcessFdLink => self.fd,
+            _ => self.id,
+        }
+    }
+
     pub(super) fn of(self, entry: Entry) -> Self {
         Self { entry, fd: 0, ..self }
     }

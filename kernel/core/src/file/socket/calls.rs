@@ -7,14 +7,14 @@ use motet_hal::Machine;
 use motet_layout::{
     AtomicByte, ProcessRecord, SOCKET_CONNECTED, SOCKET_LISTENING, SOCKET_NAME_MAX, SOCKET_NEW, SocketRecord, in_order,
 };
-use motet_protocol::{Context, bound, lock::lock, slab, wait};
+use motet_protocol::{Context, bound, fs::Held, lock::lock, slab, wait};
 
 use super::{SHUT_READ, close, connect_pair, get, open, pipes, set_connected, shut, take_pending, waits_no_more};
 use crate::{
     call::{Call, Stop, SysResult},
+    cpu::Cpu,
     file::{
         names,
-        node::Node,
         path::{self, Path},
         table,
     },
@@ -173,10 +173,7 @@ pub fn bind<M: Machine>(call: &Call<M>) -> SysResult {
     // Before the lock: it may wait for others' directories.
     let inode = match name.is_abstract() {
         true => None,
-        false => Some(
-            names::make_socket(call, name.bytes())
-                .map_err(|errno| if errno == Errno::EEXIST { Errno::EADDRINUSE } else { errno })?,
-        ),
+        false => Some(make_name(call, name.bytes())?),
     };
     let _all = lock(cpu, &cpu.pool.header().socket_lock);
     if name.is_abstract() && bound::find(cpu, 0, name.bytes()).is_some() {
@@ -189,6 +186,14 @@ pub fn bind<M: Machine>(call: &Call<M>) -> SysResult {
     socket.inode.set(inode.map_or(0, |inode| cpu.raw(inode.release())));
     bound::enter(cpu, socket);
     Ok(0)
+}
+
+/// Makes a socket's name, with a reference for the caller.
+fn make_name<'c, M: Machine>(call: &Call<'c, M>, path: &[u8]) -> Result<Held<'c, Cpu<M>>, Stop> {
+    let in_use = |stop: Stop| if stop == Stop::Error(Errno::EEXIST) { Errno::EADDRINUSE.into() } else { stop };
+    let node = names::make_socket(call, path).map_err(in_use)?;
+    let inode = node.as_inode().ok_or(Errno::EPERM)?;
+    Ok(Held::new(call.cpu, inode))
 }
 
 /// `listen(fd, backlog)`.
@@ -228,10 +233,8 @@ pub fn connect<M: Machine>(call: &Call<M>) -> SysResult {
         None => 0,
         Some(node) => {
             node.check(call, W_OK)?;
-            match node {
-                Node::Inode(inode) if inode.mode.get() & S_IFMT == S_IFSOCK => cpu.raw(inode.inode()),
-                Node::Inode(_) | Node::Proc(_) | Node::Open(_) => return Err(Errno::ECONNREFUSED.into()),
-            }
+            let socket = node.as_inode().filter(|inode| inode.mode.get() & S_IFMT == S_IFSOCK);
+            cpu.raw(socket.ok_or(Errno::ECONNREFUSED)?)
         }
     };
     let header = cpu.pool.header();

@@ -1,0 +1,120 @@
+//! Absolute paths of nodes.
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+
+use super::{
+    mount,
+    node::{self, Node},
+};
+use crate::call::{Call, PATH_MAX};
+
+/// What stands before a path to which the caller's root does not lead (getcwd(2)), so that it is not taken for one that does.
+const UNREACHABLE: &[u8] = b"(unreachable)";
+
+/// A path that grows at its front.
+pub struct PathText<'b> {
+    bytes: &'b mut [u8; PATH_MAX],
+    start: usize,
+    /// Of what was removed it has the names that were, and says so.
+    pub also_removed: bool,
+}
+
+impl<'b> PathText<'b> {
+    fn new(bytes: &'b mut [u8; PATH_MAX], also_removed: bool) -> Self {
+        Self { start: bytes.len(), bytes, also_removed }
+    }
+
+    /// Puts something in front.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG`.
+    pub fn prepend(&mut self, text: &[u8]) -> Result<(), Errno> {
+        let at = self.start.checked_sub(text.len()).ok_or(Errno::ENAMETOOLONG)?;
+        self.bytes[at..self.start].copy_from_slice(text);
+        self.start = at;
+        Ok(())
+    }
+
+    /// Puts a slash and a name in front.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG`.
+    pub fn prepend_name(&mut self, name: &[u8]) -> Result<(), Errno> {
+        self.prepend(name)?;
+        self.prepend(b"/")
+    }
+
+    /// Adds what leads from `root` to a node. `false`: the way up does not come by `root`, and ends above all.
+    fn add<'c, M: Machine>(
+        &mut self,
+        call: &Call<'c, M>,
+        node: &Node<'c, M>,
+        root: &Node<'c, M>,
+    ) -> Result<bool, Errno> {
+        let mut at = node.clone();
+        let mut is_reached = at.prepend_path(call, root, self)?;
+        while !is_reached && let Some(covered) = mount::cross_up(call.cpu, &at) {
+            at = covered;
+            is_reached = at.prepend_path(call, root, self)?;
+        }
+        if self.start == self.bytes.len() {
+            self.prepend(b"/")?;
+        }
+        Ok(is_reached)
+    }
+
+    fn finish(self) -> &'b [u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+/// The absolute path of a file. (Of several names of a file that is no directory, one; others are not known.)
+///
+/// # Errors
+/// `ENAMETOOLONG`; `ENOENT` when it, or a directory above, was removed.
+pub fn path_of<'b, 'c, M: Machine>(
+    call: &Call<'c, M>,
+    node: &Node<'c, M>,
+    into: &'b mut [u8; PATH_MAX],
+) -> Result<&'b [u8], Errno> {
+    seen_by_caller(call, node, PathText::new(into, false))
+}
+
+/// As [`path_of`], for those who only want to be told: of what was removed the path that it had, with ` (deleted)` behind it.
+///
+/// # Errors
+/// `ENAMETOOLONG`; `ENOENT` when the path is not known.
+pub fn path_or_last<'b, 'c, M: Machine>(
+    call: &Call<'c, M>,
+    node: &Node<'c, M>,
+    into: &'b mut [u8; PATH_MAX],
+) -> Result<&'b [u8], Errno> {
+    seen_by_caller(call, node, PathText::new(into, true))
+}
+
+/// As [`path_of`], from the root above all, whatever the caller's is.
+///
+/// # Errors
+/// As [`path_of`].
+pub fn whole_path_of<'b, 'c, M: Machine>(
+    call: &Call<'c, M>,
+    node: &Node<'c, M>,
+    into: &'b mut [u8; PATH_MAX],
+) -> Result<&'b [u8], Errno> {
+    let mut text = PathText::new(into, false);
+    text.add(call, node, &Node::file_system_root(call.cpu))?;
+    Ok(text.finish())
+}
+
+fn seen_by_caller<'b, 'c, M: Machine>(
+    call: &Call<'c, M>,
+    node: &Node<'c, M>,
+    mut text: PathText<'b>,
+) -> Result<&'b [u8], Errno> {
+    let root = node::of_process(call, |process| &process.root);
+    if !text.add(call, node, &root)? {
+        text.prepend(UNREACHABLE)?;
+    }
+    Ok(text.finish())
+}
