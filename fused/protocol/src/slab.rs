@@ -29,7 +29,7 @@ pub const RETURNED_AT_ONCE: u32 = if cfg!(motet_model) { 1 } else { 32 };
 /// And so many, that a core does whose thread is about to return to its program.
 pub const RETURNED_IN_BETWEEN: u32 = if cfg!(motet_model) { 2 } else { 512 };
 /// Frames that go back while the class is locked once.
-const RELEASED_AT_ONCE: u32 = 16;
+pub const RELEASED_AT_ONCE: u32 = 16;
 
 /// A type with a cache of its own.
 pub trait SlabObject: PoolSafe {
@@ -220,15 +220,16 @@ pub fn has_retired(context: &impl Context) -> bool {
     context.pool().header().slabs_retired.load(Ordering::Relaxed) != 0
 }
 
-/// Gives retired frames back, of all classes, when all cores have passed. This core is at such a place, too. `true`: there were some.
+/// Gives retired frames back, of all classes, when all cores have passed. This core is at such a place, too. `is_due` is asked after every few frames, with no lock held:
+/// `true` leaves the rest for this core's next call. `false`: there is such a rest.
 #[inline(always)]
-pub fn return_retired(context: &impl Context) -> bool {
-    has_retired(context) && return_all(context)
+pub fn return_retired(context: &impl Context, is_due: impl FnMut() -> bool) -> bool {
+    !has_retired(context) || return_all(context, is_due)
 }
 
 #[cold]
 #[inline(never)]
-fn return_all(context: &impl Context) -> bool {
+fn return_all(context: &impl Context, mut is_due: impl FnMut() -> bool) -> bool {
     let header = context.pool().header();
     header.slabs_retired.store(0, Ordering::Relaxed);
     let mut taken = 0_u32;
@@ -238,23 +239,25 @@ fn return_all(context: &impl Context) -> bool {
         }
     }
     if taken == 0 {
-        return false;
+        return true;
     }
     pass_all(context);
-    header
-        .slabs
-        .iter()
-        .enumerate()
-        .filter(|(class, _)| taken >> class & 1 != 0)
-        .for_each(|(_, cache)| while release_some(context, cache) {});
+    for (_, cache) in header.slabs.iter().enumerate().filter(|(class, _)| taken >> class & 1 != 0) {
+        while release_some(context, cache) {
+            if is_due() {
+                header.slabs_retired.store(1, Ordering::Relaxed);
+                return false;
+            }
+        }
+    }
     true
 }
 
-/// From now on this core waits for what is retired. `false`: another one that lives waits for others.
+/// From now on this core waits for what is retired, or goes on with what it has waited for before. `false`: another one that lives waits for others.
 fn begin_waiting(context: &impl Context, cache: &SlabCache) -> bool {
     let _guard = lock(context, &cache.lock);
-    let is_new = cache.waiting.get() == 0;
-    if !is_new && !has_died(context, cache.waiter.get()) {
+    let (is_new, waiter) = (cache.waiting.get() == 0, cache.waiter.get());
+    if !is_new && waiter != holder_word(context) && !has_died(context, waiter) {
         return false;
     }
     // First: what waits belongs to whom this names.

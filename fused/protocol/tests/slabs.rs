@@ -6,7 +6,7 @@ use files_support::Actor;
 use motet_layout::{EntryRecord, InodeRecord, PAGE_SIZE, RangeRecord, SlabCache, ThreadRecord};
 use motet_protocol::{
     Context, memory,
-    slab::{self, KEPT, SlabObject, alloc, free},
+    slab::{self, KEPT, RELEASED_AT_ONCE, SlabObject, alloc, free},
 };
 use proptest::prelude::*;
 
@@ -34,7 +34,8 @@ fn all_go_back<T: SlabObject>(frames: usize, order: impl Fn(usize, usize) -> usi
         assert!(!std::mem::replace(&mut is_free[index], true), "the order names one twice");
         free(&actor, objects[index]);
     }
-    assert!(slab::return_retired(&actor), "nothing goes back");
+    assert!(slab::has_retired(&actor), "nothing goes back");
+    assert!(slab::return_retired(&actor, || false));
     assert_eq!((cache::<T>(&actor).in_use.get(), cut::<T>(&actor)), (0, KEPT));
     assert_eq!(memory::usage(actor.pool()).0, free_before + (frames as u64 - u64::from(KEPT)) * PAGE_SIZE);
     assert_eq!(actor.frames_in_use(), 0);
@@ -49,13 +50,30 @@ fn what_many_objects_took_goes_back_in_any_order() {
     all_go_back::<ThreadRecord>(1000, |step, _| step);
 }
 
+/// Who has something else to do leaves the rest, which its next call finds.
+#[test]
+fn giving_back_stops_for_what_is_due_and_goes_on_later() {
+    let actor = Actor::new(POOL);
+    let frames = 4 * RELEASED_AT_ONCE + KEPT;
+    let count = frames as usize * (PAGE_SIZE as usize / size_of::<InodeRecord>());
+    let inodes: Vec<&'static InodeRecord> = (0..count).map(|_| alloc(&actor).unwrap()).collect();
+    let free_before = memory::usage(actor.pool()).0;
+    inodes.into_iter().for_each(|inode| free(&actor, inode));
+    let gone_back = || (memory::usage(actor.pool()).0 - free_before) / PAGE_SIZE;
+    assert!(!slab::return_retired(&actor, || true), "all has gone back at once");
+    assert_eq!(gone_back(), u64::from(RELEASED_AT_ONCE));
+    assert!(slab::return_retired(&actor, || false), "the rest is forgotten");
+    assert_eq!(gone_back(), u64::from(frames - KEPT));
+    assert!(!slab::has_retired(&actor));
+}
+
 /// Whoever takes and gives back objects in turn takes and gives back no frames.
 #[test]
 fn taking_and_giving_back_in_turn_costs_no_frames() {
     let actor = Actor::new(POOL);
     let some: Vec<&'static ThreadRecord> = (0..40).map(|_| alloc(&actor).unwrap()).collect();
     some.into_iter().for_each(|thread| free(&actor, thread));
-    slab::return_retired(&actor);
+    slab::return_retired(&actor, || false);
     let before = (cut::<ThreadRecord>(&actor), cache::<ThreadRecord>(&actor).retired_count.get());
     for _ in 0..100 {
         let some: Vec<&'static ThreadRecord> = (0..KEPT).map(|_| alloc(&actor).unwrap()).collect();
@@ -87,7 +105,7 @@ proptest! {
             prop_assert_eq!(cache::<EntryRecord>(&actor).in_use.get() as usize, given.len());
         }
         given.into_iter().for_each(|entry| free(&actor, entry));
-        slab::return_retired(&actor);
+        slab::return_retired(&actor, || false);
         prop_assert!(cut::<EntryRecord>(&actor) <= KEPT);
     }
 }

@@ -124,6 +124,18 @@ pub fn is_anything_due<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool 
     is_due || thread.attention.load(Ordering::Relaxed) != 0
 }
 
+/// Whether an interrupt has come for this core, between threads or before one returns to its program. It waits, and so does what it is for: the timer asks for
+/// that.
+#[cold]
+pub fn has_come<M: Machine>(cpu: &Cpu<M>) -> bool {
+    begin_budget(cpu);
+    cpu.due.defer(poll(cpu));
+    if cpu.due.has_deferred() {
+        alarm::set_timer(cpu, cpu.now_ns());
+    }
+    cpu.is_due(Causes::SHOOTDOWN.union(Causes::INTERRUPTS))
+}
+
 /// This core works on until so much is done again.
 pub fn begin_budget<M: Machine>(cpu: &Cpu<M>) {
     if cpu.due.is_urgent_expected() {

@@ -13,8 +13,8 @@ use motet_protocol::{groups, threads, wait};
 
 use super::deliver;
 use crate::{
-    call::{Call, Stop, SysResult, deliverable},
-    permission,
+    call::{Call, Stop, SysResult, cost, deliverable},
+    due, permission,
     signal::{
         Origin, action_of, begin_temporary_mask, discard_everywhere, is_pending, send_locked, send_to_member,
         send_to_thread_locked, set_mask, take_pending,
@@ -242,15 +242,18 @@ fn kill_several<M: Machine>(
     let sender = Origin::sent_by(abi::SI_USER, call.process);
     let mut result = Err(Errno::ESRCH.into());
     // A zombie is a member like any other.
-    for_each(&mut |process| match permission::may_signal(call.process, process, signal) {
-        Ok(()) => {
-            result = Ok(0);
-            if signal != 0 {
-                send_to_member(call.cpu, process, signal, sender);
+    for_each(&mut |process| {
+        due::spend_locked(call.cpu, cost::OBJECT);
+        match permission::may_signal(call.process, process, signal) {
+            Ok(()) => {
+                result = Ok(0);
+                if signal != 0 {
+                    send_to_member(call.cpu, process, signal, sender);
+                }
             }
+            Err(errno) if result.is_err() => result = Err(errno.into()),
+            Err(_) => {}
         }
-        Err(errno) if result.is_err() => result = Err(errno.into()),
-        Err(_) => {}
     });
     result
 }

@@ -364,7 +364,7 @@ fn walk_for<'c, M: Machine>(
     while let Some(component) = path.component_from(at) {
         let (is_last, end) = (component.is_last, component.name.end);
         // Symbolic links make a path of 40 times the longest one.
-        due::spend_locked(call.cpu, cost::OBJECT);
+        due::spend_locked(call.cpu, cost::OBJECT + cost::bytes(component.name.len() as u64));
         if !current.is_directory() {
             return Err(Errno::ENOTDIR.into());
         }

@@ -18,7 +18,10 @@ use crate::{
 };
 
 /// What looking at a lock costs.
-const RANGE_COST: u64 = 25;
+const RANGE_COST: u64 = 30;
+
+/// What taking a lock out of its tree costs, and giving its record back.
+const LEAVE_COST: u64 = 600;
 
 /// Locked ranges of a file. Linux has no such limit, but looks at all of them: there, a hundred thousand locks take minutes.
 const RANGES_MAX: u32 = 4096;
@@ -225,6 +228,7 @@ fn cut<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, wanted: Wanted) {
         } else {
             ranges::leave(cpu, inode, range);
             slab::free(cpu, range);
+            due::spend_locked(cpu, LEAVE_COST);
         }
     }
 }

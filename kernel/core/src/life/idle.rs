@@ -38,7 +38,9 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         // Time that nobody waits for: memory this island no longer needs goes back to all. Flick's scheduler does nothing but poll (section
         // IV-B): what keeps its part goes back when it no longer does.
         if !is_awaiting_migrations(cpu) {
-            mm::return_slabs(cpu);
+            if !mm::return_slabs(cpu) {
+                return;
+            }
             memory::trim(cpu);
         }
         set_timer(cpu, timer::next_deadline_ns(cpu).min(extension::hidden::deadline_ns(cpu)));

@@ -29,7 +29,9 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
     if interrupts != Interrupts::EMPTY {
         take_interrupts(cpu, interrupts);
     }
-    mm::return_slabs(cpu);
+    if !mm::return_slabs(cpu) {
+        take_interrupts(cpu, cpu.due.take_deferred());
+    }
     cpu.pass();
 }
 

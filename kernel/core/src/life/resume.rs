@@ -62,7 +62,8 @@ pub fn resume<M: Machine>(
         thread.wake_reason.store(WAKE_TOLD, Ordering::Relaxed);
     }
     if is_wanted && !looks_before_signals(thread) {
-        mm::return_slabs(cpu);
+        // What is left goes back when the core is idle, or looks what is due.
+        let _ = mm::return_slabs(cpu);
         if realtime::gives_way(cpu, thread) {
             return Resume::Gone;
         }

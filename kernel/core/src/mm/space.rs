@@ -24,6 +24,9 @@ use crate::{
     due, registers,
 };
 
+/// What frames cost that go back at once.
+const RELEASED: u64 = slab::RELEASED_AT_ONCE as u64 * cost::FRAME;
+
 /// What a new VMA costs.
 const ADDED: u64 = 400;
 
@@ -216,12 +219,13 @@ pub fn leave_before_waiting<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// Gives frames of kernel objects back that nobody uses any more, if there are some: all cores are waited for.
+/// Gives frames of kernel objects back that nobody uses any more, if there are some: all cores are waited for. `false`: something else is due
+/// before all have gone back; this core's next call goes on.
 #[inline(always)]
-pub fn return_slabs<M: Machine>(cpu: &Cpu<M>) {
-    if slab::has_retired(cpu) {
+pub fn return_slabs<M: Machine>(cpu: &Cpu<M>) -> bool {
+    !slab::has_retired(cpu) || {
         leave_before_waiting(cpu);
-        slab::return_retired(cpu);
+        slab::return_retired(cpu, || cpu.spend(RELEASED) && due::has_come(cpu))
     }
 }
 
