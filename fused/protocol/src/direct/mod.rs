@@ -25,7 +25,7 @@
 //! answer, too: the thread goes on with that function on the caller's core, and when it returns, the called core is called again to go on
 //! with the first. No island dies there (timed runs end when one does).
 //!
-//! What differs is a [`Transport`], of which there is an implementation for each design: [`coherent`], and [`link`] with its two. Who has a [`Reach`], which says the
+//! What differs is a `Transport`, of which there is an implementation for each design: `coherent`, and `link` with its two. Who has a [`Reach`], which says the
 //! machine's, asks the functions here, with the one match over designs. Where it is a constant, nothing of that match is left in the code.
 //!
 //! While a function runs in this way, the thread's record belongs to the caller's core, which has stored there which core runs
@@ -297,7 +297,7 @@ pub enum Outcome {
     Calls,
     /// It has become an ordinary thread: this core has nothing to wait for.
     Left,
-    /// Not coherent: the call has not been taken, and the thread is this core's again ([`noncoherent::withdraw`]).
+    /// Not coherent: the call has not been taken, and the thread is this core's again ([`withdraw`](crate::noncoherent::withdraw)).
     Withdrawn,
 }
 

@@ -7,7 +7,9 @@ use motet_protocol::{Context, lock::lock};
 
 use super::chain;
 use crate::{
+    call::cost,
     cpu::Cpu,
+    due,
     mm::{self, View, VmaSpec},
 };
 
@@ -59,8 +61,11 @@ fn make<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, node: u32) -> Res
 
 /// Frees the stacks for other ISAs of a thread that ends while others of its process stay, and ends the calls that it is in.
 pub fn release_stacks<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, space: &'static SpaceRecord) {
-    for record in chain(cpu, thread).filter(|record| record.is_local.get() != 0) {
-        mm::end_local_call(cpu, space, record.function.get());
+    for record in chain(cpu, thread) {
+        if record.is_local.get() != 0 {
+            mm::end_local_call(cpu, space, record.function.get());
+        }
+        due::spend_locked(cpu, cost::OBJECT);
     }
     for top in thread.stack_top.iter().map(|top| top.get()).filter(|&top| top != 0) {
         let _guard = lock(cpu, &space.lock);

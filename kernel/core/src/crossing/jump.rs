@@ -13,7 +13,7 @@ use motet_abi::{
     convention::{self, Results},
 };
 use motet_hal::Machine;
-use motet_layout::{BY_SYSTEM_CALL, CrossingRecord, Isa, ThreadRecord, USER_END};
+use motet_layout::{BY_SYSTEM_CALL, CrossingRecord, Isa, USER_END};
 
 use super::{
     long,
@@ -22,8 +22,7 @@ use super::{
 };
 use crate::{
     call::{Call, Stop, SysResult, cost, end_call},
-    cpu::Cpu,
-    due, handover, mm,
+    handover, mm,
 };
 
 /// What a look at a call costs, in instructions, roughly.
@@ -39,11 +38,11 @@ pub fn jump<M: Machine>(call: &Call<M>) -> SysResult {
     let (cpu, thread) = (call.cpu, call.thread);
     let isa = u32::try_from(isa).ok().and_then(Isa::from_raw).ok_or(Errno::EINVAL)?;
     let stack = mm::area_at(cpu, mm::space_of(cpu, call.process), sp.wrapping_sub(1));
-    let Some(outermost) = last_over(cpu, thread, &Target { isa, sp, stack })? else { return Ok(0) };
+    let Some(outermost) = last_over(call, &Target { isa, sp, stack })? else { return Ok(0) };
     check(function)?;
     while let Some(record) = innermost(cpu, thread).filter(|record| !core::ptr::eq(*record, outermost)) {
         long::drop_last(cpu, thread, record);
-        due::spend_locked(cpu, cost::OBJECT);
+        call.serve_due(cost::OBJECT);
     }
     go_on(call, outermost, function, &[first, second])
 }
@@ -110,11 +109,8 @@ enum Fit {
 ///
 /// # Errors
 /// `EINVAL`: the target is nowhere.
-fn last_over<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    target: &Target,
-) -> Result<Option<&'static CrossingRecord>, Errno> {
+fn last_over<M: Machine>(call: &Call<M>, target: &Target) -> Result<Option<&'static CrossingRecord>, Errno> {
+    let (cpu, thread) = (call.cpu, call.thread);
     let (mut over, mut on_other_stack) = (None, None);
     let (mut isa, mut calls) = (M::ISA as u32, None);
     let mut next = innermost(cpu, thread);
@@ -130,7 +126,7 @@ fn last_over<M: Machine>(
         (isa, calls) = (record.caller_isa.get(), Some(record.caller_sp.get()));
         over = next;
         next = outer_of(cpu, thread, record);
-        due::spend_locked(cpu, LOOKED);
+        call.serve_due(LOOKED);
     }
 }
 

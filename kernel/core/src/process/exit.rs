@@ -161,6 +161,8 @@ fn leave_others<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process
 
 /// Completes the end of a thread that a dead core had begun to end. Frees what is left of its process's memory.
 pub fn finish<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
+    chain::forget(cpu, thread);
+    ability::release_area(cpu, thread);
     if leave_others(cpu, thread, process) {
         return;
     }
