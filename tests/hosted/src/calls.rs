@@ -27,6 +27,8 @@ calls! {
     Write 1 64;
     /// `chdir`
     Chdir 80 49;
+    /// `chroot`
+    Chroot 161 51;
     /// `getcwd`
     Getcwd 79 17;
     /// `pread64`

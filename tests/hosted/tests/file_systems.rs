@@ -105,10 +105,27 @@ fn print_directory(program: &mut Program, len: u64) {
     program.print(1, "\n");
 }
 
+/// Prints a file that says `told`.
+fn print_file(program: &mut Program, path: &str, told: &str) {
+    const AT_FDCWD: u64 = -100_i64 as u64;
+    program.arg(0, AT_FDCWD);
+    program.arg_string(1, path);
+    program.arg(2, 0);
+    program.call_as_is(Sys::Openat);
+    program.or_exit(2);
+    let [file, ..] = program.asm.roles.saved;
+    program.result_to(file);
+    program.arg_from(0, file);
+    program.arg(1, DATA);
+    program.arg(2, 512);
+    program.call_as_is(Sys::Read);
+    program.or_exit_unless(told.len() as u64, 3);
+    program.call(Sys::Write, &[1, DATA, told.len() as u64]);
+}
+
 /// The way up from a root, paths, and what is told of mounts come by where they are, not by what they are.
 #[test]
 fn what_is_mounted_anywhere_leads_back_there() {
-    const AT_FDCWD: u64 = -100_i64 as u64;
     let told = "ramfs / ramfs rw 0 0\nproc /away/proc proc rw 0 0\nsysfs /sys sysfs rw 0 0\n";
     let program = Program::build(Isa::RiscV64, |program| {
         for (step, len) in [("/away/proc/self/task", 17), ("../..", 10), ("..", 5), ("proc/../..", 1)] {
@@ -117,25 +134,37 @@ fn what_is_mounted_anywhere_leads_back_there() {
             program.or_exit(1);
             print_directory(program, len);
         }
-        program.arg(0, AT_FDCWD);
-        program.arg_string(1, "away/proc/mounts");
-        program.arg(2, 0);
-        program.call_as_is(Sys::Openat);
-        program.or_exit(2);
-        let [file, ..] = program.asm.roles.saved;
-        program.result_to(file);
-        program.arg_from(0, file);
-        program.arg(1, DATA);
-        program.arg(2, 512);
-        program.call_as_is(Sys::Read);
-        program.or_exit_unless(told.len() as u64, 3);
-        program.call(Sys::Write, &[1, DATA, told.len() as u64]);
+        print_file(program, "away/proc/mounts", told);
         program.exit(0);
     });
     let files = vec![("goes", program)];
     let scenario = Scenario { files, command: vec!["/goes"], proc_in: "away", ..Scenario::default() };
     let ways = "/away/proc/1/task\n/away/proc\n/away\n/\n";
     everywhere(3, &scenario, 0, &format!("{ways}{told}"));
+}
+
+/// A process is told of what it reaches from its root, as its root makes the paths.
+#[test]
+fn a_process_is_told_of_the_mounts_below_its_root() {
+    let below = "proc /proc proc rw 0 0\n";
+    let program = Program::build(Isa::RiscV64, |program| {
+        for (sys, path) in [(Sys::Chroot, "/away"), (Sys::Chdir, "/")] {
+            program.arg_string(0, path);
+            program.call_as_is(sys);
+            program.or_exit(1);
+        }
+        print_file(program, "/proc/self/mounts", below);
+        for (sys, path) in [(Sys::Chroot, "/proc"), (Sys::Chdir, "/")] {
+            program.arg_string(0, path);
+            program.call_as_is(sys);
+            program.or_exit(1);
+        }
+        print_file(program, "/mounts", "proc / proc rw 0 0\n");
+        program.exit(0);
+    });
+    let scenario =
+        Scenario { files: vec![("goes", program)], command: vec!["/goes"], proc_in: "away", ..Scenario::default() };
+    everywhere(3, &scenario, 0, &format!("{below}proc / proc rw 0 0\n"));
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //! systems, and the one match over it.
 //!
 //! An operation that returns [`Stop`] may wait, for a page of a medium or for a reply: the call is made anew later, from its beginning on, so the
-//! operation has changed nothing yet. What the others are about is in memory while the node is.
+//! operation has changed nothing yet. What the others are about is in memory while the node is. Three callers cannot wait yet: `execve` (that it has waited means to it
+//! that other threads were asked to end), the start of the first process, and the open of a file that the same call has just made.
 
 use core::fmt;
 

@@ -13,10 +13,12 @@ use crate::cpu::Cpu;
 /// The root that covers a node, or the node itself.
 #[inline]
 pub fn cross_down<'c, M: Machine>(cpu: &'c Cpu<M>, node: Node<'c, M>) -> Node<'c, M> {
-    match node.covered_by() {
-        MOUNT_NONE => node,
-        mount => Node::covering(cpu, mount).unwrap_or(node),
-    }
+    if node.covered_by() == MOUNT_NONE { node } else { to_covering(cpu, node) }
+}
+
+#[cold]
+fn to_covering<'c, M: Machine>(cpu: &'c Cpu<M>, node: Node<'c, M>) -> Node<'c, M> {
+    Node::covering(cpu, node.covered_by()).unwrap_or(node)
 }
 
 /// The directory that the root of a node's file system covers.
@@ -29,14 +31,13 @@ pub fn is_mounted<'c, M: Machine>(cpu: &'c Cpu<M>, node: &Node<'c, M>) -> bool {
     node.mount() != MOUNT_NONE && node.parent_within(cpu).is_none()
 }
 
-/// All that is mounted, in the order of numbers: the root, and what it covers (`None`: it is what covers nothing, `/`).
-pub fn all<'c, M: Machine>(cpu: &'c Cpu<M>) -> impl Iterator<Item = (&'static Root, Option<Node<'c, M>>)> {
-    let known = Node::<'c, M>::roots().map(move |root| (root, covered(cpu, root.mount)));
-    known.filter(|(root, covered)| root.mount == MOUNT_NONE || covered.is_some())
+/// All that is mounted, in the order of numbers.
+pub fn all<'c, M: Machine>(cpu: &'c Cpu<M>) -> impl Iterator<Item = &'static Root> {
+    Node::<'c, M>::roots().filter(move |root| root.mount == MOUNT_NONE || covered(cpu, root.mount).is_some())
 }
 
-fn covered<M: Machine>(cpu: &Cpu<M>, mount: u32) -> Option<Node<'_, M>> {
-    // The root of the ramfs covers nothing.
+/// The directory that a root covers; `None`: it covers none, as the root above all does, or is not mounted.
+pub fn covered<M: Machine>(cpu: &Cpu<M>, mount: u32) -> Option<Node<'_, M>> {
     let place = cpu.pool.header().mounts.get(mount as usize).filter(|_| mount != MOUNT_NONE)?;
     cpu.object::<InodeRecord>(place.get()).map(|inode| Node::of_inode(cpu, inode))
 }

@@ -277,6 +277,7 @@ impl<'c, M: Machine> Node<'c, M> {
     }
 
     /// [`FileSystem::stat`].
+    #[inline]
     pub fn stat(&self, call: &Call<M>) -> Result<Stat, Stop> {
         of_node!(self, node => stat(node, call))
     }

@@ -171,6 +171,9 @@ fn create<'c, M: Machine>(
         Err(Stop::Error(Errno::EEXIST)) if flags & O_EXCL == 0 => {
             let node = dir.lookup(call, name)?.ok_or(Errno::ENOENT)?;
             check_existing(call, &node, flags | O_NOFOLLOW)?;
+            if flags & O_TRUNC != 0 {
+                node.clear(call)?;
+            }
             Ok(node)
         }
         made => made,

@@ -93,18 +93,19 @@ pub fn path_or_last<'b, 'c, M: Machine>(
     seen_by_caller(call, node, PathText::new(into, true))
 }
 
-/// As [`path_of`], from the root above all, whatever the caller's is.
+/// As [`path_of`], from a root that may be another than the caller's; `None`: it does not lead there.
 ///
 /// # Errors
 /// As [`path_of`].
-pub fn whole_path_of<'b, 'c, M: Machine>(
+pub fn path_below<'b, 'c, M: Machine>(
     call: &Call<'c, M>,
     node: &Node<'c, M>,
+    root: &Node<'c, M>,
     into: &'b mut [u8; PATH_MAX],
-) -> Result<&'b [u8], Errno> {
+) -> Result<Option<&'b [u8]>, Errno> {
     let mut text = PathText::new(into, false);
-    text.add(call, node, &Node::file_system_root(call.cpu))?;
-    Ok(text.finish())
+    let is_below = text.add(call, node, root)?;
+    Ok(is_below.then(|| text.finish()))
 }
 
 fn seen_by_caller<'b, 'c, M: Machine>(

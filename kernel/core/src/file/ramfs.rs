@@ -127,6 +127,7 @@ impl<'c, M: Machine> FileSystem<'c, M> for Held<'c, Cpu<M>> {
         Ok(())
     }
 
+    #[inline]
     fn stat(&self, _call: &Call<M>) -> Result<Stat, Stop> {
         Ok(stat(self))
     }
@@ -277,6 +278,7 @@ fn attributes_of_new<M: Machine>(call: &Call<M>, dir: &InodeRecord, mode: u32) -
     Attributes { mode, uid, gid, rdev: 0, now_ns: call.cpu.realtime_ns() }
 }
 
+#[inline]
 fn stat(inode: &InodeRecord) -> Stat {
     Stat {
         device: DEVICE,

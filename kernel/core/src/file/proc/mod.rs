@@ -384,8 +384,8 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
             let chosen = with_thread(call.cpu, node.id, |_, process| process.start_isa.load(Ordering::Relaxed));
             writeln!(out, "{}", chosen.and_then(Isa::from_raw).map_or("none", Isa::name))
         }
-        E::ProcessMounts => mounts::mounts(call, out),
-        E::ProcessMountinfo => mounts::mountinfo(call, out),
+        E::ProcessMounts => mounts::mounts(call, node.id, out),
+        E::ProcessMountinfo => mounts::mountinfo(call, node.id, out),
         E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink => Ok(()),
         E::CoresOnline => cores::write_set(call.cpu, cores::Kind::Core, Some(true), out),
         E::CoresOffline => cores::write_set(call.cpu, cores::Kind::Core, Some(false), out),
