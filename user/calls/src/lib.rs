@@ -5,7 +5,12 @@
 //! outside the kernel.
 #![no_std]
 
+#[cfg(feature = "counted")]
+extern crate std;
+
 pub mod cores;
+#[cfg(feature = "counted")]
+pub mod counted;
 pub use motet_layout::{Isa, marks};
 #[cfg(feature = "guest")]
 pub mod roi;
@@ -37,10 +42,40 @@ pub const PIPE_ROUND_TRIP: Operation =
     Operation { name: "pipe_round_trip", warm_up: 200, batches: 100, iterations: 20 };
 /// A child that exits at once, and waiting for it.
 pub const FORK_EXIT_WAIT: Operation = Operation { name: "fork_exit_wait", warm_up: 50, batches: 60, iterations: 10 };
+/// `openat` of `/dev/null`, and `close`.
+pub const OPEN_CLOSE: Operation = Operation { name: "open_close", warm_up: 1000, batches: 100, iterations: 50 };
+/// `newfstatat` of `/dev/null`.
+pub const STAT: Operation = Operation { name: "stat", warm_up: 1000, batches: 100, iterations: 50 };
+/// `pread64` of 4 KiB of a file in memory.
+pub const READ_PAGE: Operation = Operation { name: "read_page", warm_up: 1000, batches: 100, iterations: 50 };
+/// A page of anonymous memory: `mmap`, the first store to it, `munmap`.
+pub const MAP_TOUCH_UNMAP: Operation =
+    Operation { name: "map_touch_unmap", warm_up: 500, batches: 100, iterations: 20 };
+/// A signal that a process sends itself: `kill`, the handler, `rt_sigreturn`.
+pub const SIGNAL: Operation = Operation { name: "signal", warm_up: 500, batches: 100, iterations: 20 };
+/// A process wakes another that waits for a futex of both, and waits for the answer.
+pub const FUTEX_ROUND_TRIP: Operation =
+    Operation { name: "futex_round_trip", warm_up: 200, batches: 100, iterations: 20 };
+/// One byte to another process and one back, over a pair of stream sockets of the UNIX domain.
+pub const SOCKET_ROUND_TRIP: Operation =
+    Operation { name: "socket_round_trip", warm_up: 200, batches: 100, iterations: 20 };
 
 /// All operations, in the order in which `calls` executes them. The batches of operation `i` lie between mark `2 * i`
 /// and mark `2 * i + 1`.
-pub const OPERATIONS: [Operation; 5] = [GETPID, READ_NULL, PIPE_ROUND_TRIP, FORK_EXIT_WAIT, CLOCK_GETTIME];
+pub const OPERATIONS: [Operation; 12] = [
+    GETPID,
+    READ_NULL,
+    PIPE_ROUND_TRIP,
+    FORK_EXIT_WAIT,
+    CLOCK_GETTIME,
+    OPEN_CLOSE,
+    STAT,
+    READ_PAGE,
+    MAP_TOUCH_UNMAP,
+    SIGNAL,
+    FUTEX_ROUND_TRIP,
+    SOCKET_ROUND_TRIP,
+];
 const _: () = assert!(OPERATIONS.len() * 2 <= marks::MEASURED_MAX as usize);
 
 /// `stream` reads and writes this much at a time, in bytes.

@@ -31,6 +31,7 @@ mod guests;
 mod hardware_threads;
 mod hidden;
 mod hostile;
+mod hot_paths;
 mod hotplug;
 mod hthreads;
 mod late;
@@ -117,6 +118,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(guests::trials());
     trials.extend(hidden::trials());
     trials.extend(hostile::trials());
+    trials.extend(hot_paths::trials());
     trials.extend(hotplug::trials());
     trials.extend(hthreads::trials());
     trials.extend(hardware_threads::trials());

@@ -3,9 +3,12 @@
 #![no_std]
 #![no_main]
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use motet_calls::{
-    CLOCK_GETTIME, FORK_EXIT_WAIT, GETPID, OPERATIONS, Operation, PIPE_ROUND_TRIP, READ_NULL,
-    system::{self, Arguments, Failure, STDOUT, mark},
+    CLOCK_GETTIME, FORK_EXIT_WAIT, FUTEX_ROUND_TRIP, GETPID, MAP_TOUCH_UNMAP, OPEN_CLOSE, OPERATIONS, Operation,
+    PIPE_ROUND_TRIP, READ_NULL, READ_PAGE, SIGNAL, SOCKET_ROUND_TRIP, STAT,
+    system::{self, Arguments, Failure, STDOUT, machine, mark, measured},
 };
 
 motet_calls::program!(main);
@@ -18,14 +21,28 @@ fn main(arguments: Arguments) -> u8 {
     if linux {
         system::sleep(SETTLE_S);
     }
-    let done = getpid().and_then(|()| read_null()).and_then(|()| pipe_round_trip()).and_then(|()| fork_exit_wait());
-    let done = done.and_then(|()| clock_gettime());
+    let done = all();
     let message: &[u8] = if done.is_ok() { b"calls: ok\n" } else { b"calls: a system call failed\n" };
     let _ = system::write(STDOUT, message);
     if linux {
         system::power_off();
     }
     u8::from(done.is_err())
+}
+
+fn all() -> Result<(), Failure> {
+    getpid()?;
+    read_null()?;
+    pipe_round_trip()?;
+    fork_exit_wait()?;
+    clock_gettime()?;
+    open_close()?;
+    stat()?;
+    read_page()?;
+    map_touch_unmap()?;
+    signal()?;
+    futex_round_trip()?;
+    socket_round_trip()
 }
 
 fn getpid() -> Result<(), Failure> {
@@ -47,14 +64,7 @@ fn pipe_round_trip() -> Result<(), Failure> {
     const { assert!(is(2, PIPE_ROUND_TRIP)) };
     let [there_out, there_in] = system::pipe()?;
     let [back_out, back_in] = system::pipe()?;
-    let child = system::fork()?;
-    if child == 0 {
-        // The end of its input ends it.
-        system::close(there_in);
-        let mut byte = [0];
-        while system::read(there_out, &mut byte) == Ok(1) && system::write(back_in, &byte) == Ok(1) {}
-        system::exit(0);
-    }
+    let child = echo(there_in, (there_out, back_in))?;
     let mut byte = [0];
     measure::<4, 5>(PIPE_ROUND_TRIP, || {
         expect(system::write(there_in, &byte)?, 1)?;
@@ -62,6 +72,18 @@ fn pipe_round_trip() -> Result<(), Failure> {
     })?;
     system::close(there_in);
     expect(system::wait(child)?, child)
+}
+
+/// A child that writes to `to` what it reads from `from`; the end of its input ends it, so it does not keep `other_end`.
+fn echo(other_end: i32, (from, to): (i32, i32)) -> Result<usize, Failure> {
+    let child = system::fork()?;
+    if child == 0 {
+        system::close(other_end);
+        let mut byte = [0];
+        while system::read(from, &mut byte) == Ok(1) && system::write(to, &byte) == Ok(1) {}
+        system::exit(0);
+    }
+    Ok(child)
 }
 
 fn fork_exit_wait() -> Result<(), Failure> {
@@ -81,6 +103,104 @@ fn clock_gettime() -> Result<(), Failure> {
         system::now_ns();
         Ok(())
     })
+}
+
+fn open_close() -> Result<(), Failure> {
+    const { assert!(is(5, OPEN_CLOSE)) };
+    measure::<10, 11>(OPEN_CLOSE, || {
+        system::close(system::open(c"/dev/null")?);
+        Ok(())
+    })
+}
+
+fn stat() -> Result<(), Failure> {
+    const { assert!(is(6, STAT)) };
+    measure::<12, 13>(STAT, || measured::status(c"/dev/null").map(|_| ()))
+}
+
+/// With a stack of its own: what others measure must not find one more page on theirs.
+#[inline(never)]
+fn read_page() -> Result<(), Failure> {
+    const { assert!(is(7, READ_PAGE)) };
+    let file = machine::memory(4096)?;
+    let mut page = [1; 4096];
+    expect(system::write(file, &page)?, page.len())?;
+    measure::<14, 15>(READ_PAGE, || expect(machine::read_at(file, &mut page, 0)?, 4096))?;
+    system::close(file);
+    Ok(())
+}
+
+fn map_touch_unmap() -> Result<(), Failure> {
+    const { assert!(is(8, MAP_TOUCH_UNMAP)) };
+    // The next one lies beside it: the page that is measured needs no page tables of its own, wherever the kernel puts them.
+    system::zeroed::<u64>(512)[0] = 1;
+    measure::<16, 17>(MAP_TOUCH_UNMAP, || {
+        let page = system::zeroed::<u64>(512);
+        // SAFETY: its own memory; volatile, as nobody reads it.
+        unsafe { (&raw mut page[0]).write_volatile(1) };
+        system::unmap(page);
+        Ok(())
+    })
+}
+
+fn signal() -> Result<(), Failure> {
+    const { assert!(is(9, SIGNAL)) };
+    const SIGUSR1: usize = 10;
+    measured::handle(SIGUSR1)?;
+    let own = system::getpid();
+    measure::<18, 19>(SIGNAL, || measured::send(own, SIGUSR1))
+}
+
+fn futex_round_trip() -> Result<(), Failure> {
+    const { assert!(is(10, FUTEX_ROUND_TRIP)) };
+    // Turns that each side has had.
+    let [there, back] = measured::shared_words()?;
+    let child = system::fork()?;
+    if child == 0 {
+        let mut turn = 0;
+        while wait_while(there, turn) != u32::MAX {
+            turn += 1;
+            back.store(turn, Ordering::SeqCst);
+            let _ = measured::futex_wake(back);
+        }
+        system::exit(0);
+    }
+    let mut turn = 0;
+    measure::<20, 21>(FUTEX_ROUND_TRIP, || {
+        there.store(turn + 1, Ordering::SeqCst);
+        measured::futex_wake(there)?;
+        wait_while(back, turn);
+        turn += 1;
+        Ok(())
+    })?;
+    there.store(u32::MAX, Ordering::SeqCst);
+    measured::futex_wake(there)?;
+    expect(system::wait(child)?, child)
+}
+
+/// Waits until the word is another one, and returns that.
+fn wait_while(word: &AtomicU32, value: u32) -> u32 {
+    loop {
+        let now = word.load(Ordering::SeqCst);
+        if now != value {
+            return now;
+        }
+        let _ = measured::futex_wait(word, value);
+    }
+}
+
+fn socket_round_trip() -> Result<(), Failure> {
+    const { assert!(is(11, SOCKET_ROUND_TRIP)) };
+    let [own, other] = measured::socket_pair()?;
+    let child = echo(own, (other, other))?;
+    let mut byte = [0];
+    measure::<22, 23>(SOCKET_ROUND_TRIP, || {
+        expect(system::write(own, &byte)?, 1)?;
+        expect(system::read(own, &mut byte)?, 1)
+    })?;
+    system::close(other);
+    system::close(own);
+    expect(system::wait(child)?, child)
 }
 
 #[inline(always)]

@@ -23,7 +23,9 @@ mod generic {
     pub const PREAD64: usize = 67;
     pub const PWRITE64: usize = 68;
     pub const PPOLL: usize = 73;
+    pub const NEWFSTATAT: usize = 79;
     pub const EXIT_GROUP: usize = 94;
+    pub const FUTEX: usize = 98;
     pub const NANOSLEEP: usize = 101;
     pub const CLOCK_GETTIME: usize = 113;
     pub const SCHED_SETSCHEDULER: usize = 119;
@@ -35,6 +37,7 @@ mod generic {
     pub const REBOOT: usize = 142;
     pub const GETCPU: usize = 168;
     pub const GETPID: usize = 172;
+    pub const SOCKETPAIR: usize = 199;
     pub const CLONE: usize = 220;
     pub const EXECVE: usize = 221;
     pub const MUNMAP: usize = 215;
@@ -48,6 +51,7 @@ mod generic {
 #[cfg(feature = "heap")]
 mod heap;
 pub mod machine;
+pub mod measured;
 
 use core::{
     ffi::{CStr, c_char},

@@ -22,6 +22,11 @@ pub unsafe fn system_call(number: usize, args: [usize; 6]) -> isize {
     result
 }
 
+/// The kernel's `struct sigaction` with a handler, without flags and a mask. The kernel says where the handler returns to.
+pub fn action(handler: extern "C" fn(i32)) -> [usize; 4] {
+    [handler as usize, 0, 0, 0]
+}
+
 /// Executes mark `MARK`.
 #[inline(always)]
 pub fn mark<const MARK: u8>() {

@@ -28,6 +28,7 @@ pub mod number {
     pub const NANOSLEEP: usize = 35;
     pub const RT_SIGACTION: usize = 13;
     pub const GETPID: usize = 39;
+    pub const SOCKETPAIR: usize = 53;
     pub const CLONE: usize = 56;
     pub const EXECVE: usize = 59;
     pub const WAIT4: usize = 61;
@@ -38,11 +39,13 @@ pub mod number {
     pub const SCHED_GETAFFINITY: usize = 204;
     pub const SCHED_SETATTR: usize = 314;
     pub const SCHED_GETATTR: usize = 315;
+    pub const FUTEX: usize = 202;
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
     pub const OPENAT: usize = 257;
     pub const MKDIRAT: usize = 258;
     pub const MKNODAT: usize = 259;
+    pub const NEWFSTATAT: usize = 262;
     pub const PIPE2: usize = 293;
 }
 
@@ -57,6 +60,19 @@ pub unsafe fn system_call(number: usize, args: [usize; 6]) -> isize {
             in("r10") args[3], in("r8") args[4], in("r9") args[5], lateout("rcx") _, lateout("r11") _, options(nostack));
     }
     result
+}
+
+global_asm!(".globl motet_restorer", "motet_restorer:", "mov eax, 15", "syscall", "ud2");
+
+unsafe extern "C" {
+    /// `rt_sigreturn`, which a handler returns to.
+    fn motet_restorer();
+}
+
+/// The kernel's `struct sigaction` with a handler, without flags and a mask.
+pub fn action(handler: extern "C" fn(i32)) -> [usize; 4] {
+    const SA_RESTORER: usize = 0x0400_0000;
+    [handler as usize, SA_RESTORER, motet_restorer as *const () as usize, 0]
 }
 
 /// Executes mark `MARK`.
