@@ -29,7 +29,14 @@ Examples:
 
 Each experiment's figures go to docs/figures/EXPERIMENT.json, with the commit,
 the computer and the command, and all to the page docs/figures.md. Quotes in
-documents that are now different are listed at the end.";
+documents that are now different are listed at the end; ./motet bench quotes
+--write puts them right.";
+
+const QUOTE_EXAMPLES: &str = "\
+Examples:
+  ./motet bench quotes           list them, with file and line
+  ./motet bench quotes --write   put the recorded numbers in; read the sentences
+                                 around them afterwards";
 
 /// Options of `motet bench all`.
 #[derive(Args, Debug)]
@@ -41,6 +48,32 @@ pub struct Options {
     /// Options of the experiment
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, requires = "experiment")]
     options: Vec<String>,
+}
+
+/// Options of `motet bench quotes`.
+#[derive(Args, Debug)]
+#[command(after_help = QUOTE_EXAMPLES)]
+pub struct QuoteOptions {
+    /// Put the recorded numbers into the documents
+    #[arg(long)]
+    write: bool,
+}
+
+/// Lists quotes that are not the recorded figures, or puts them right.
+///
+/// # Errors
+/// Some are not right, or a file cannot be read or written.
+pub fn quotes(options: &QuoteOptions) -> Result<()> {
+    let project = Project::find()?;
+    let all = figures::load_all(&project.root.join("docs/figures"))?;
+    let mended = if options.write { figures::requote(&project.root, &all)? } else { Vec::new() };
+    mended.iter().for_each(|change| eprintln!("motet: {change}"));
+    let wrong = figures::differences(&project.root, &all)?;
+    wrong.iter().for_each(|difference| eprintln!("motet: {difference}"));
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Data, format!("{} quotes are not the recorded figures", wrong.len())))
 }
 
 /// Runs the experiments and records what they measured. Of one that fails, nothing is recorded; the others still run.

@@ -61,6 +61,8 @@ enum Experiment {
     KerOne(ker_one::Options),
     /// How much simulated time depends on how far cores may be apart
     Quantum(quantum::Options),
+    /// Numbers that documents quote otherwise than they are recorded
+    Quotes(all::QuoteOptions),
     /// How much headline figures depend on the numbers of a machine file that no paper has
     Sensitivity(sensitivity::Options),
     /// Hits and misses of the simulator's caches, beside QEMU's contrib plugin `cache` and Valgrind's cachegrind
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         Experiment::Hthreads(options) => hthreads::run(&options),
         Experiment::KerOne(options) => ker_one::run(&options),
         Experiment::Quantum(options) => quantum::run(&options),
+        Experiment::Quotes(options) => all::quotes(&options),
         Experiment::Sensitivity(options) => sensitivity::run(&options),
         Experiment::SimAccuracy(options) => sim::accuracy::run(&options),
         Experiment::SimSpeed(options) => sim::speed::run(&options),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::project::file_error;
 
-pub use self::quotes::differences;
+pub use self::quotes::{differences, requote};
 
 /// What one experiment measured, in one run or in several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

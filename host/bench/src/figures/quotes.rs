@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use motet_error::Result;
 
-use super::Recorded;
+use super::{Recorded, write_whole};
 use crate::project::file_error;
 
 const BEGIN: &str = "<!-- =";
@@ -31,6 +31,24 @@ pub fn differences(project: &Path, all: &[(String, Recorded)]) -> Result<Vec<Str
                 .into_iter()
                 .map(|(line, what)| format!("{name}:{line}: {what}")),
         );
+    }
+    Ok(found)
+}
+
+/// Puts the recorded numbers into the documents' quotes, with as many digits as are quoted: what has changed, as `FILE:LINE: …`.
+///
+/// # Errors
+/// A document cannot be read or written.
+pub fn requote(project: &Path, all: &[(String, Recorded)]) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for path in documents(project)? {
+        let text = std::fs::read_to_string(&path).map_err(file_error(&path))?;
+        let (text, changes) = requoted(&text, all);
+        if !changes.is_empty() {
+            write_whole(&path, &text)?;
+        }
+        let name = path.strip_prefix(project).unwrap_or(&path).display();
+        found.extend(changes.into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
     }
     Ok(found)
 }
@@ -69,8 +87,43 @@ fn differences_in(text: &str, strict: bool, all: &[(String, Recorded)]) -> Vec<(
     found
 }
 
+/// A text with the recorded numbers; line numbers, and what has changed there.
+fn requoted(text: &str, all: &[(String, Recorded)]) -> (String, Vec<(usize, String)>) {
+    let (mut into, mut changes) = (String::new(), Vec::new());
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let mut copied = 0;
+        for quote in quotes_in(line) {
+            let Ok(recorded) = recorded(&quote, all) else { continue };
+            if recorded == quote.number.replace(',', "") {
+                continue;
+            }
+            let recorded = with_commas(&recorded);
+            changes.push((number + 1, format!("{} is {recorded} instead of {}", quote.name, quote.number)));
+            into += &line[copied..quote.at];
+            into += &recorded;
+            copied = quote.at + quote.number.len();
+        }
+        into += &line[copied..];
+    }
+    (into, changes)
+}
+
+/// A number with a comma before each three digits of its whole part.
+fn with_commas(number: &str) -> String {
+    let (whole, rest) = number.split_at(number.find('.').unwrap_or(number.len()));
+    let (sign, digits) = whole.split_at(whole.len() - whole.trim_start_matches('-').len());
+    let is_first_of_three = |index: usize| index != 0 && (digits.len() - index).is_multiple_of(3);
+    let digits = digits.char_indices().map(|(index, digit)| {
+        let comma = if is_first_of_three(index) { "," } else { "" };
+        format!("{comma}{digit}")
+    });
+    format!("{sign}{}{rest}", digits.collect::<String>())
+}
+
 struct Quote<'a> {
     number: &'a str,
+    /// Where the number is in its line.
+    at: usize,
     name: &'a str,
 }
 
@@ -82,16 +135,21 @@ fn quotes_in(line: &str) -> Vec<Quote<'_>> {
         let name = &name[..name.find(END).unwrap_or(name.len())];
         // In a code span it is an example.
         if line[..begin].matches('`').count() % 2 == 0 {
-            quotes.push(Quote { number: number_at_end(&line[at..begin]), name });
+            let before = line[..begin].trim_end_matches(is_of_unit).trim_end().len();
+            let number = number_at_end(&line[at..before.max(at)]);
+            quotes.push(Quote { number, at: before.max(at) - number.len(), name });
         }
         at = begin + BEGIN.len();
     }
     quotes
 }
 
-/// The number before an optional unit at the end of a text; empty if there is none.
+fn is_of_unit(character: char) -> bool {
+    character.is_alphabetic() || character == '%'
+}
+
+/// The number at the end of a text; empty if there is none.
 fn number_at_end(text: &str) -> &str {
-    let text = text.trim_end_matches(|character: char| character.is_alphabetic() || character == '%').trim_end();
     let is_digit = |character: char| character.is_ascii_digit() || ".,-".contains(character);
     text.rfind(|character| !is_digit(character)).map_or(text, |last| {
         let after = last + text[last..].chars().next().map_or(0, char::len_utf8);
@@ -100,9 +158,18 @@ fn number_at_end(text: &str) -> &str {
 }
 
 fn check(quote: &Quote<'_>, all: &[(String, Recorded)]) -> Option<String> {
+    match recorded(quote, all) {
+        Ok(recorded) if recorded == quote.number.replace(',', "") => None,
+        Ok(recorded) => Some(format!("quotes {:?} for {}, which is {recorded}", quote.number, quote.name)),
+        Err(what) => Some(what),
+    }
+}
+
+/// What a quote should say, or what is wrong with its name.
+fn recorded(quote: &Quote<'_>, all: &[(String, Recorded)]) -> std::result::Result<String, String> {
     let (metric, of) = quote.name.split_once('.').unwrap_or((quote.name, "value"));
     let Some(figure) = all.iter().flat_map(|(_, each)| &each.figures).find(|figure| figure.metric == metric) else {
-        return Some(format!("no recorded figure is called {metric}"));
+        return Err(format!("no recorded figure is called {metric}"));
     };
     let value = match of {
         "value" => Some(figure.value),
@@ -110,11 +177,9 @@ fn check(quote: &Quote<'_>, all: &[(String, Recorded)]) -> Option<String> {
         "target" => figure.target,
         _ => None,
     };
-    let Some(value) = value else { return Some(format!("{metric} has no {of}")) };
-    let plain = quote.number.replace(',', "");
-    let decimals = plain.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-    let recorded = format!("{value:.decimals$}");
-    (plain != recorded).then(|| format!("quotes {:?} for {}, which is {recorded}", quote.number, quote.name))
+    let value = value.ok_or_else(|| format!("{metric} has no {of}"))?;
+    let decimals = quote.number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    Ok(format!("{value:.decimals$}"))
 }
 
 /// Numbers with units that are not quotes.
@@ -160,6 +225,22 @@ mod tests {
     fn rounded_values_and_references_may_be_quoted() {
         let text = "A call takes 9.20 us<!-- =call_us --> (9.2<!-- =call_us -->; Flick: 18.3 us<!-- =call_us.reference -->),\n-19,302<!-- =alone -->, as in `1<!-- =other -->`";
         assert_eq!(wrong(text), []);
+    }
+
+    #[test]
+    fn quotes_are_mended_where_they_are_wrong() {
+        let mut all = Recorded::default();
+        all.take(run("1"), vec![figure("call_us", 9.2049), figure("alone", -19302.4)], true);
+        let all = [("x".to_owned(), all)];
+        let text = "8.83 us<!-- =call_us --> and 9.2<!-- =call_us -->,\n-1 %<!-- =alone -->; `1<!-- =call_us -->`, 5 us<!-- =other -->\n";
+        let (mended, changes) = requoted(text, &all);
+        assert_eq!(
+            mended,
+            "9.20 us<!-- =call_us --> and 9.2<!-- =call_us -->,\n-19,302 %<!-- =alone -->; `1<!-- =call_us -->`, 5 us<!-- =other -->\n"
+        );
+        let changes: Vec<usize> = changes.into_iter().map(|(line, _)| line).collect();
+        assert_eq!(changes, [1, 2]);
+        assert_eq!(["1", "-123.5", "1234", "1234567.25"].map(with_commas), ["1", "-123.5", "1,234", "1,234,567.25"]);
     }
 
     #[test]
