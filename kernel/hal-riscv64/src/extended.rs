@@ -237,7 +237,7 @@ pub fn open_vectors(machine: &TheMachine, frame: &'static UserFrame) {
             core.vector_frame.store(0, Relaxed);
         }
     }
-    clean();
+    clean_vectors();
 }
 
 /// User code may not use the vector registers until they are opened again; their values are in `frame`'s area.
@@ -289,6 +289,13 @@ fn set_vectors(on: bool) {
 fn clean() {
     let dirty_not_initial = (STATUS_FS & !STATUS_FS_INITIAL) | (STATUS_VS & !STATUS_VS_INITIAL);
     // SAFETY: leaves both units on (a unit that is off has neither bit set); the kernel itself uses neither.
+    unsafe { asm!("csrc sstatus, {}", in(reg) dirty_not_initial, options(nomem, nostack)) };
+}
+
+/// As [`clean`], of vector registers alone: the floating-point ones may have been written since they were loaded.
+fn clean_vectors() {
+    let dirty_not_initial = STATUS_VS & !STATUS_VS_INITIAL;
+    // SAFETY: leaves the unit on; the kernel itself does not use it.
     unsafe { asm!("csrc sstatus, {}", in(reg) dirty_not_initial, options(nomem, nostack)) };
 }
 

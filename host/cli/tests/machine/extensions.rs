@@ -18,9 +18,10 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 19] = [
+    let tests: [(&str, Test); 20] = [
         ("extensions::vector_registers_survive_every_way_between_cores", ways),
         ("extensions::hints_move_a_thread_ahead_of_its_instructions", hints),
+        ("extensions::a_thread_that_is_handed_to_and_fro_loses_nothing", handed),
         ("extensions::what_a_thread_needs_comes_before_its_affinity", affinity),
         ("extensions::many_threads_share_one_core_with_vectors", crowd),
         ("extensions::an_instruction_that_no_core_has_is_named", nowhere),
@@ -230,6 +231,14 @@ fn crowd_of_two_lengths() -> Result<(), String> {
     let why =
         "/in/made2048: is made for vector registers of 2048 bits (zvl2048b), and no core of this machine has them";
     ended.expect_code(0)?.expect_output(wanted)?.expect_errors(&[why]).map(drop)
+}
+
+fn handed() -> Result<(), String> {
+    let wanted = "lost 0, signals 1\n";
+    for islands in [TWO_ISLANDS, ONE_ISLAND] {
+        Machine::with("handed", islands)?.run("/in/handed 3000").expect_code(0)?.expect_output(wanted)?;
+    }
+    Ok(())
 }
 
 fn hints() -> Result<(), String> {
