@@ -4,7 +4,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 
 use crate::{
     AtomicByte, Cell32, Cell64, ClockLock, DescriptorsLock, EventLock, FileLock, InodeLock, InterestsLock, PipeLock,
-    SocketLock, TreeLinks, WaitNode, WaitQueue, pool_struct,
+    TreeLinks, WaitNode, WaitQueue, pool_struct,
 };
 
 /// Buckets of a directory's index.
@@ -169,7 +169,7 @@ pub const FILE_EVENT: u32 = 7;
 pub const FILE_EPOLL: u32 = 8;
 /// [`FileRecord::kind`]: a timer (`timerfd`); `object` is a [`ClockRecord`].
 pub const FILE_TIMER: u32 = 9;
-/// [`FileRecord::kind`]: a socket; `object` is a [`SocketRecord`].
+/// [`FileRecord::kind`]: a socket; `object` is a [`SocketRecord`](crate::SocketRecord).
 pub const FILE_SOCKET: u32 = 10;
 /// [`FileRecord::kind`]: signals that are read (`signalfd`); `object` is the set, bit signal-1.
 pub const FILE_SIGNAL: u32 = 11;
@@ -327,8 +327,18 @@ pool_struct! {
         128 pub frames: [Cell32; 16],
         /// Of a connection: `RESET_*`, what its reader is told at the end.
         192 pub reset: AtomicU32,
-        196 _pad1: Cell32,
-        200 _pad2: [Cell64; 7],
+        /// Of a socket's queue of packets: how many may wait of those whom it has not connected to, 0: it is no such queue.
+        196 pub packets_max: Cell32,
+        /// First and last [`PacketRecord`](crate::PacketRecord) (pool addresses): packets, or what goes with bytes.
+        200 pub packets: [Cell64; 2],
+        /// Of a socket: the [`SocketRecord`](crate::SocketRecord) that reads it (pool address), 0: that was closed.
+        216 pub reader: AtomicU64,
+        /// Of datagrams: the queue of the only socket that may send there (pool address), 0: any may.
+        224 pub sender: AtomicU64,
+        /// What the packets that wait cost, in bytes.
+        232 pub cost: Cell32,
+        236 _pad1: Cell32,
+        240 _pad2: [Cell64; 2],
     }
 }
 
@@ -338,66 +348,6 @@ pub const RESET_NOT: u32 = 0;
 pub const RESET_IS: u32 = 1;
 /// [`PipeRecord::reset`]: as [`RESET_IS`], and the reader has been told.
 pub const RESET_TOLD: u32 = 2;
-
-/// Longest name in an address of a socket.
-pub const SOCKET_NAME_MAX: usize = 108;
-/// [`SocketRecord::state`]: neither listens nor is connected.
-pub const SOCKET_NEW: u32 = 0;
-/// [`SocketRecord::state`]: others connect to it.
-pub const SOCKET_LISTENING: u32 = 1;
-/// [`SocketRecord::state`]: has two pipes, for good.
-pub const SOCKET_CONNECTED: u32 = 2;
-
-pool_struct! {
-    /// A socket (`AF_UNIX`, stream).
-    pub struct SocketRecord: size 448, align 64 {
-        /// Guards what is pending and the change to listening; what is bound is under the header's `socket_lock`.
-        0 pub lock: SocketLock,
-        /// `SOCKET_*`.
-        8 pub state: AtomicU32,
-        /// Bit 0: it reads no more, bit 1: it writes no more.
-        12 pub shut: AtomicU32,
-        /// Connected: the [`PipeRecord`] that it reads from (pool address), with a reference.
-        16 pub incoming: AtomicU64,
-        /// Connected: the [`PipeRecord`] that it writes to (pool address), with a reference.
-        24 pub outgoing: AtomicU64,
-        /// Listening: first and last socket that was connected to it and has not been accepted (pool addresses).
-        32 pub pending: [Cell64; 2],
-        /// Next of those that wait to be accepted (pool address).
-        48 pub next: Cell64,
-        /// How many wait to be accepted.
-        56 pub pending_count: Cell32,
-        /// How many may wait before others wait to connect.
-        60 pub backlog: Cell32,
-        /// Threads waiting to accept.
-        64 pub acceptors: WaitQueue,
-        /// Which socket is to accept it (pool address).
-        96 pub listener: Cell64,
-        /// The inode of its name, with a reference (pool address), 0: the name is abstract.
-        104 pub inode: Cell64,
-        /// 1: it is bound. Set before it is in the tree of those, cleared when it is out.
-        112 pub is_bound: Cell32,
-        /// Process, user and group of whom it is connected to; listening: of whom listens.
-        116 pub peer: [Cell32; 3],
-        /// Its name: a path, or what begins with a zero.
-        128 pub name: [AtomicByte; 108],
-        /// Bytes of the name, 0: none.
-        236 pub name_len: Cell32,
-        /// The name of whom it is connected to.
-        240 pub peer_name: [AtomicByte; 108],
-        /// Bytes of that name, 0: none.
-        348 pub peer_name_len: Cell32,
-        /// 1 + the core that has accepted it and not given it a file yet, or 0.
-        352 pub acceptor: AtomicU32,
-        /// `SO_REUSEADDR`, `SO_KEEPALIVE` and `SO_BROADCAST`, which change nothing: a bit each, by the option's number.
-        356 pub options: AtomicU32,
-        /// Among those that are bound, by name.
-        360 pub links: TreeLinks,
-        /// Nanoseconds after which receiving (and accepting) and sending (and connecting) wait no longer, 0: they wait however long it takes.
-        384 pub timeouts_ns: [Cell64; 2],
-        400 _pad0: [Cell64; 6],
-    }
-}
 
 pool_struct! {
     /// An event counter (`eventfd`).

@@ -55,6 +55,8 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     FileRecord,
     FilesRecord,
     PipeRecord,
+    SocketRecord,
+    PacketRecord,
     EventRecord,
     EpollRecord,
     WatchRecord,

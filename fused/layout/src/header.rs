@@ -2,7 +2,7 @@
 
 use crate::{
     BoundLock, CORES_MAX, Cell32, Cell64, CoreRecord, DmaEngine, GuestsLock, HostStream, ISLANDS_MAX, IdsLock,
-    IslandRecord, MemoryState, RenameLock, SlabCache, TreeLock, Tty, WaitQueue, WatchesLock, pool_struct,
+    IslandRecord, MemoryState, RenameLock, RightsLock, SlabCache, TreeLock, Tty, WaitQueue, WatchesLock, pool_struct,
     sync::{AtomicU32, AtomicU64},
 };
 
@@ -168,7 +168,16 @@ pool_struct! {
         11728 pub lines_until_ns: AtomicU64,
         /// Processes by group: the top [`ProcessRecord`](crate::ProcessRecord) of a tree (pool address). Under the tree lock.
         11736 pub groups: Cell64,
-        11744 _pad2: [Cell64; 68],
+        /// Guards which sockets are in packets that wait, and which packets are to be freed.
+        11744 pub rights_lock: RightsLock,
+        /// The first [`PacketRecord`](crate::PacketRecord) with sockets that waits (pool address).
+        11752 pub in_flight: Cell64,
+        /// The first packet that nobody receives any more, and that is to be freed (pool address).
+        11760 pub dropped: AtomicU64,
+        /// How many sockets are in packets that wait.
+        11768 pub sockets_in_flight: AtomicU32,
+        11772 _pad3: Cell32,
+        11776 _pad2: [Cell64; 64],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are sixteen pages, in memory

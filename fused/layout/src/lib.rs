@@ -39,6 +39,7 @@ mod objects;
 #[allow(unsafe_code)]
 mod pool;
 mod service;
+mod sockets;
 mod space;
 mod stage;
 mod stream;
@@ -66,6 +67,7 @@ pub use memory::*;
 pub use objects::*;
 pub use pool::Pool;
 pub use service::*;
+pub use sockets::*;
 pub use space::*;
 pub use stage::*;
 pub use stream::*;

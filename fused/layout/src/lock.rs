@@ -51,6 +51,8 @@ classes! {
     Bound BoundLock;
     /// A socket.
     Socket SocketLock;
+    /// Open files in packets that wait.
+    Rights RightsLock;
     /// A terminal.
     Terminal TerminalLock;
     /// A stream of bytes between the machine and the host.

@@ -519,7 +519,10 @@ pool_struct! {
         8 pub id: Cell32,
         /// Threads, and processes that wait to be reaped. Read without the lock, too.
         12 pub tasks: AtomicU32,
-        16 _pad: [Cell64; 6],
+        /// Open files that are in packets which wait. Changed without the lock; the lock is held when the record goes.
+        16 pub in_flight: AtomicU32,
+        20 _pad0: Cell32,
+        24 _pad: [Cell64; 5],
     }
 }
 

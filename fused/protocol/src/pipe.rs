@@ -20,6 +20,8 @@ use crate::{
     slab, wait,
 };
 
+pub mod packet;
+
 /// A piece of memory to be read or filled: where it is now, and its bytes.
 pub type Run = (PoolAddr, usize);
 
@@ -131,7 +133,19 @@ pub fn push<E: From<Errno>>(
     context: &impl Context,
     pipe: &'static PipeRecord,
     whole: bool,
+    memory: impl FnMut() -> Result<[Run; 2], E>,
+) -> Result<Option<usize>, E> {
+    push_with(context, pipe, whole, memory, || {})
+}
+
+/// As [`push`]; `mark` is called under the lock, before the bytes count.
+#[inline(always)]
+pub(crate) fn push_with<E: From<Errno>>(
+    context: &impl Context,
+    pipe: &'static PipeRecord,
+    whole: bool,
     mut memory: impl FnMut() -> Result<[Run; 2], E>,
+    mark: impl FnOnce(),
 ) -> Result<Option<usize>, E> {
     loop {
         let [(run, run_len), (more, more_len)] = memory()?;
@@ -157,6 +171,7 @@ pub fn push<E: From<Errno>>(
         if len > run_len {
             copy_in(context, pipe, head.wrapping_add(run_len as u32), more, len - run_len);
         }
+        mark();
         pipe.head.set(head.wrapping_add(len as u32));
         drop(guard);
         wait::wake(context, &pipe.read_waiters);
@@ -188,11 +203,7 @@ pub fn pop<E>(
         let len = run_len.min(used);
         let tail = pipe.tail.get();
         copy_out(context, pipe, tail, run, len);
-        if len == used {
-            empty(pipe);
-        } else {
-            pipe.tail.set(tail.wrapping_add(len as u32));
-        }
+        consume(pipe, len, used);
         drop(guard);
         wait::wake(context, &pipe.write_waiters);
         return Ok(Some(len));
@@ -294,6 +305,16 @@ pub fn arrivals(pipe: &PipeRecord) -> [u64; 2] {
     ]
 }
 
+/// So many bytes of those `used` were read. The pipe's lock is held.
+#[inline(always)]
+pub(crate) fn consume(pipe: &PipeRecord, len: usize, used: usize) {
+    if len == used {
+        empty(pipe);
+    } else {
+        pipe.tail.set(pipe.tail.get().wrapping_add(len as u32));
+    }
+}
+
 /// Everything was read. The pipe's lock is held.
 #[inline(always)]
 fn empty(pipe: &PipeRecord) {
@@ -337,7 +358,7 @@ fn copy_in(context: &impl Context, pipe: &PipeRecord, head: u32, run: PoolAddr, 
 }
 
 #[inline(always)]
-fn copy_out(context: &impl Context, pipe: &PipeRecord, tail: u32, run: PoolAddr, len: usize) {
+pub(crate) fn copy_out(context: &impl Context, pipe: &PipeRecord, tail: u32, run: PoolAddr, len: usize) {
     pieces(pipe, tail, len, |ring, done, here| context.pool().copy(ring, run.add(done as u64), here));
 }
 
@@ -364,4 +385,5 @@ pub(crate) fn recover(context: &impl Context, pipe: &PipeRecord) {
     if pipe.head.get().wrapping_sub(pipe.tail.get()) as usize > PIPE_CAPACITY {
         pipe.tail.set(pipe.head.get());
     }
+    packet::recover(context, pipe);
 }

@@ -72,6 +72,7 @@ pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool
         | LockClass::Watches
         | LockClass::Interests
         | LockClass::Socket
+        | LockClass::Rights
         | LockClass::Terminal
         | LockClass::Transfers => return false,
     }

@@ -10,9 +10,9 @@
 
 use motet_layout::{
     Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord,
-    FilesRecord, Frame, InodeRecord, MoreNodes, PAGE_SIZE, PipeRecord, Pool, PoolSafe, ProcessRecord, QueuedSignal,
-    RangeNode, RangeRecord, SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord, ThreadRecord, UserRecord,
-    VcpuRecord, VmRecord, VmaRecord, WatchRecord, in_order, sync::Ordering,
+    FilesRecord, Frame, InodeRecord, MoreNodes, PAGE_SIZE, PacketRecord, PipeRecord, Pool, PoolSafe, ProcessRecord,
+    QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord,
+    ThreadRecord, UserRecord, VcpuRecord, VmRecord, VmaRecord, WatchRecord, in_order, sync::Ordering,
 };
 
 use crate::{
@@ -73,6 +73,7 @@ classes! {
     22 DmaFile;
     23 VmRecord;
     24 VcpuRecord;
+    25 PacketRecord;
 }
 
 /// What the record of a frame that is cut into objects says of these.

@@ -31,6 +31,7 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>, class: LockClass, lock: PoolAddr) -> bo
             Some(socket) => file::socket::recover(cpu, socket),
             None => return false,
         },
+        LockClass::Rights => file::socket::recover_rights(cpu),
         // What was typed is lost.
         LockClass::Terminal => console::tty::flush_input(&pool.header().tty),
         LockClass::Transfers => match pool.get::<DmaFile>(object(lock, offset_of!(DmaFile, lock))) {

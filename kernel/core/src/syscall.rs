@@ -302,6 +302,8 @@ table! {
     Sendto => file::sendto(call);
     Sendmsg => file::sendmsg(call);
     Recvfrom => file::recvfrom(call);
+    Sendmmsg => file::sendmmsg(call);
+    Recvmmsg => file::recvmmsg(call);
     Recvmsg => file::recvmsg(call);
     Getsockname => file::getsockname(call);
     Getpeername => file::getpeername(call);

@@ -137,6 +137,7 @@ void processes(void);
 void signals(void);
 void times_and_timers(void);
 void sockets(void);
+void packets(void);
 void waiting(void);
 void locks(void);
 void family(void);

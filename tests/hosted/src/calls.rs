@@ -51,6 +51,12 @@ calls! {
     TimerfdGettime 287 87;
     /// `socket`
     Socket 41 198;
+    /// `socketpair`
+    Socketpair 53 199;
+    /// `sendmsg`
+    Sendmsg 46 211;
+    /// `recvmsg`
+    Recvmsg 47 212;
     /// `bind`
     Bind 49 200;
     /// `listen`

@@ -6,7 +6,10 @@ use motet_layout::Isa;
 use crate::Scenario;
 use crate::calls::Sys;
 use crate::program::{DATA, Program};
-use crate::scenarios::{NONBLOCK, connect, listen, name_address, socket_at_address, write_address};
+use crate::scenarios::{
+    NONBLOCK, close_received, connect, listen, make_pair, name_address, receive_file, send_file, socket_at_address,
+    write_address,
+};
 
 const ROOM: u64 = DATA + 0x1000;
 /// `AT_FDCWD`.
@@ -100,6 +103,42 @@ pub fn binders() -> Scenario {
             program.or_exit(103);
         },
     )
+}
+
+/// All send ends of one pair of sockets through it, and receive them. In the end, the pair still does that, and has nothing left.
+pub fn passers(kind: u64) -> Scenario {
+    let prepare: fn(&mut Program) = match kind {
+        1 => |program| make_pair(program, 1),
+        2 => |program| make_pair(program, 2),
+        _ => |program| make_pair(program, 5),
+    };
+    together(
+        prepare,
+        |program, _| (0..4).for_each(|_| pass_files(program)),
+        |program| {
+            // What those who have ended or died have left.
+            for socket in [3, 4].into_iter().cycle().take(16) {
+                receive_file(program, socket);
+                close_received(program);
+            }
+            send_file(program, 3, 4);
+            program.or_exit(103);
+            receive_file(program, 4);
+            program.or_exit(104);
+            close_received(program);
+            program.or_exit(105);
+        },
+    )
+}
+
+/// Sends the ends of a pair through each other, and receives what comes.
+fn pass_files(program: &mut Program) {
+    send_file(program, 3, 4);
+    send_file(program, 4, 3);
+    for socket in [4, 3] {
+        receive_file(program, socket);
+        close_received(program);
+    }
 }
 
 /// All read lines of one length from a terminal. In the end, nobody finds a part of a line there.

@@ -222,3 +222,55 @@ pub fn sharers() -> Scenario {
     let files = vec![("first", first), ("arm", child(Isa::AArch64)), ("riscv", child(Isa::RiscV64))];
     Scenario { files, command: vec!["/first"], ..Scenario::default() }
 }
+
+/// Where a message that is sent lies, and one that is received: a `msghdr`, its vector, its control message.
+const SENT: u64 = DATA + 0x400;
+const RECEIVED: u64 = DATA + 0x500;
+const VECTOR: u64 = 0x40;
+const CONTROL: u64 = 0x60;
+/// A descriptor that nobody has.
+const NONE: u64 = 0xffff;
+
+/// Makes a pair of sockets of that kind, not waiting: descriptors 3 and 4, if these are the next ones.
+pub fn make_pair(program: &mut Program, kind: u64) {
+    program.call(Sys::Socketpair, &[1, kind | NONBLOCK, 0, PIPE]);
+    program.or_exit(100);
+}
+
+/// Stores a message of one byte with room for one open file, and which that is.
+fn write_message(program: &mut Program, at: u64, fd: u64) {
+    let words = [
+        (0, 0),
+        (8, 0),
+        (16, at + VECTOR),
+        (24, 1),
+        (32, at + CONTROL),
+        (40, 24),
+        (48, 0),
+        (VECTOR, DATA),
+        (VECTOR + 8, 1),
+        (CONTROL, 20),
+        (CONTROL + 8, 1 | 1 << 32),
+        (CONTROL + 16, fd),
+    ];
+    words.into_iter().for_each(|(offset, word)| program.store_at(at + offset, word));
+}
+
+/// Sends an open file through a socket.
+pub fn send_file(program: &mut Program, socket: u64, fd: u64) {
+    write_message(program, SENT, fd);
+    program.call(Sys::Sendmsg, &[socket, SENT, 0]);
+}
+
+/// Receives one, if there is one.
+pub fn receive_file(program: &mut Program, socket: u64) {
+    write_message(program, RECEIVED, NONE);
+    program.call(Sys::Recvmsg, &[socket, RECEIVED, 0]);
+}
+
+/// Closes what was received.
+pub fn close_received(program: &mut Program) {
+    let [fd, ..] = program.asm.roles.saved;
+    program.load_u32(fd, RECEIVED + CONTROL + 16);
+    close(program);
+}

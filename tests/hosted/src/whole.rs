@@ -7,14 +7,14 @@ use motet_layout::sync::Ordering;
 use motet_layout::{
     BLOCK_RESERVED, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILE_DMA, FILE_EPOLL, FILE_PIPE_BOTH,
     FILE_PIPE_READ, FILE_PIPE_WRITE, FILES_CLOEXEC, FileRecord, FilesRecord, Frame, InodeRecord, Lock, MoreNodes,
-    PAGE_SIZE, PIPE_CAPACITY, PipeRecord, Pool, PoolAddr, PoolSafe, ProcessRecord, QueuedSignal, SOCKET_LISTENING,
-    SocketRecord, SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue,
-    WatchRecord,
+    PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY, PacketRecord, PipeRecord, Pool, PoolAddr, PoolSafe,
+    ProcessRecord, QueuedSignal, SOCKET_LISTENING, SocketRecord, SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE,
+    ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
 };
 use motet_protocol::{
     Context, hand, lock,
     memory::{block, frame_record},
-    rejoin, slab, threads,
+    pipe, rejoin, slab, threads,
     treap::TreeNode,
 };
 
@@ -38,7 +38,7 @@ type Part = fn(&Look, &mut Vec<String>);
 /// What is not whole, in words; nothing, if all is well.
 pub fn broken(pool: Pool) -> Vec<String> {
     let look = Look(pool);
-    let parts: [(&str, Part); 15] = [
+    let parts: [(&str, Part); 16] = [
         ("slabs", slabs),
         ("frames", frames),
         ("timers", timers),
@@ -47,6 +47,7 @@ pub fn broken(pool: Pool) -> Vec<String> {
         ("directories", directories),
         ("pipes", pipes),
         ("sockets", sockets),
+        ("packets", packets),
         ("files", files),
         ("descriptors", descriptors),
         ("interest lists", interest_lists),
@@ -345,6 +346,54 @@ fn sockets(look: &Look, found: &mut Vec<String>) {
     }
 }
 
+/// The packets in queues are those that say so, and what waits with sockets is listed.
+fn packets(look: &Look, found: &mut Vec<String>) {
+    let (pool, header) = (look.pool(), look.pool().header());
+    let says = |packet: &PacketRecord, flag| packet.flags.load(Ordering::Relaxed) & flag != 0;
+    for pipe in
+        slab::all::<PipeRecord>(look).filter(|pipe| pipe.refs.load(Ordering::Relaxed) != 0 && is_free(&pipe.lock))
+    {
+        let all = chain::<PacketRecord>(pool, pipe.packets[0].get(), |packet| packet.next.get());
+        same(found, || "the last packet".into(), pipe.packets[1].get(), all.last().map_or(0, |last| look.raw(*last)));
+        for packet in &all {
+            same(found, || "the queue of a packet".into(), packet.queue.get(), look.raw(pipe));
+        }
+        if pipe.packets_max.get() != 0 {
+            same(
+                found,
+                || "packets in a queue".into(),
+                pipe.head.get().wrapping_sub(pipe.tail.get()),
+                all.len() as u32,
+            );
+        }
+    }
+    if !is_free(&header.rights_lock) {
+        return;
+    }
+    let all = || slab::all::<PacketRecord>(look).filter(|packet| packet.rights.get() != 0);
+    let listed = chain::<PacketRecord>(pool, header.in_flight.get(), |packet| packet.flight[1].get());
+    let in_flight = all().filter(|packet| says(packet, PACKET_IN_FLIGHT)).count();
+    same(found, || "packets in flight".into(), listed.len(), in_flight);
+    let dropped = chain::<PacketRecord>(pool, header.dropped.load(Ordering::Relaxed), |packet| packet.next.get());
+    same(
+        found,
+        || "dropped packets".into(),
+        dropped.len(),
+        all().filter(|packet| says(packet, PACKET_DROPPED)).count(),
+    );
+    let mut names: BTreeMap<u64, u32> = BTreeMap::new();
+    listed.iter().flat_map(|packet| files_in(look, packet)).for_each(|file| *names.entry(file).or_default() += 1);
+    for socket in slab::all::<SocketRecord>(look).filter(|socket| names.contains_key(&socket.file.get())) {
+        same(found, || "how often a socket is in flight".into(), socket.in_flight.get(), names[&socket.file.get()]);
+    }
+}
+
+/// The open files in a packet that is somewhere.
+fn files_in(look: &Look, packet: &PacketRecord) -> Vec<u64> {
+    let words = pipe::packet::rights(look, packet).unwrap_or_default();
+    words.iter().map(|word| word.load(Ordering::Relaxed)).filter(|&word| word != 0).collect()
+}
+
 fn files(look: &Look, found: &mut Vec<String>) {
     for inode in slab::all::<InodeRecord>(look).filter(|inode| inode.refs.load(Ordering::Relaxed) != 0) {
         if is_free(&inode.lock) {
@@ -385,6 +434,9 @@ fn descriptors(look: &Look, found: &mut Vec<String>) {
             let counted = (0..table.inline.len()).filter(|&fd| used(fd) != 0).count();
             same(found, || "first descriptors in use".into(), table.used[0].load(Ordering::Relaxed).into(), counted);
         }
+    }
+    for packet in slab::all::<PacketRecord>(look).filter(|packet| packet.rights.get() != 0) {
+        files_in(look, packet).into_iter().for_each(|file| *named.entry(file).or_default() += 1);
     }
     let in_hand: BTreeSet<u64> =
         pool.header().cores.iter().flat_map(|core| &core.hand).map(|note| note.load(Ordering::Relaxed) & !15).collect();

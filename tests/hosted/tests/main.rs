@@ -25,6 +25,8 @@ mod documents;
 #[cfg(not(motet_model))]
 mod epoll;
 #[cfg(not(motet_model))]
+mod families;
+#[cfg(not(motet_model))]
 mod file_systems;
 #[cfg(not(motet_model))]
 mod fused;
@@ -40,6 +42,8 @@ mod leftover;
 mod long_calls;
 #[cfg(not(motet_model))]
 mod orders;
+#[cfg(not(motet_model))]
+mod packets;
 #[cfg(not(motet_model))]
 mod rejoin;
 #[cfg(not(motet_model))]

@@ -182,8 +182,12 @@ fn interrupt_call<M: Machine>(
     let number = registers::syscall_number(&thread.frame);
     let kind = Syscall::decode(isa, number);
     let restarts = action.is_some_and(|action| action.flags.get() & abi::SA_RESTART != 0);
-    if thread.progress.get() != 0 {
-        registers::set_result(&thread.frame, thread.progress.get() as i64);
+    let done = match kind {
+        Some(Syscall::Sendmmsg | Syscall::Recvmmsg) => file::messages_done(&call),
+        _ => thread.progress.get(),
+    };
+    if done != 0 {
+        registers::set_result(&thread.frame, done as i64);
     } else if restarts && is_restartable(kind, &call) {
         registers::rewind_syscall(&thread.frame);
     } else {

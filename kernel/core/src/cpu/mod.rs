@@ -15,6 +15,7 @@ mod clock;
 mod cputime;
 pub mod crossing;
 mod due;
+mod file;
 mod fpga;
 mod handover;
 mod hidden;
@@ -34,6 +35,7 @@ pub use clock::Clock;
 pub use cputime::CputimeCore;
 pub use crossing::CrossingCore;
 pub use due::DueCore;
+pub use file::FileCore;
 pub use fpga::FpgaCore;
 pub use handover::HandoverCore;
 pub use hidden::{HartPlace, HiddenCore};
@@ -78,6 +80,8 @@ pub struct Cpu<M: Machine> {
     pub crossing: CrossingCore,
     /// What is due.
     pub due: DueCore,
+    /// Files.
+    pub file: FileCore,
     /// What the FPGA has to tell.
     pub fpga: FpgaCore,
     /// Whose extended registers it holds.
@@ -120,6 +124,7 @@ impl<M: Machine> Cpu<M> {
             cputime: CputimeCore::default(),
             crossing,
             due: DueCore::new(causes),
+            file: FileCore::default(),
             fpga: FpgaCore::default(),
             handover: HandoverCore::default(),
             life: LifeCore::default(),

@@ -144,6 +144,33 @@ pub fn forget<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
     }
 }
 
+/// The queues of a file are others from now on: its watches go there. Before the old ones go.
+pub fn queues_have_changed<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
+    let _all = lock(cpu, &cpu.pool.header().epoll_lock);
+    let watches = watch::of_file(cpu, file);
+    for watch in watches.from(watches.first()) {
+        let list = cpu.pool.at::<EpollRecord>(PoolAddr(watch.list.get()));
+        let _guard = lock(cpu, &list.lock);
+        let queues = OpenFile::new(cpu, file, false).queues();
+        // For who repairs the list.
+        for (left, (queue, _)) in watch.left.iter().zip(queues) {
+            left.set(queue.map_or(0, |queue| cpu.raw(queue)));
+        }
+        in_order();
+        watch::leave(cpu, watch);
+        for (side, (queue, events)) in queues.into_iter().enumerate() {
+            if let Some(queue) = queue {
+                watch::enter(cpu, watch, side, queue, u32::from(events));
+            }
+            in_order();
+            watch.left[side].set(0);
+        }
+        ask(cpu, list, watch);
+        wait::wake(cpu, &list.waiters);
+        due::spend_locked(cpu, cost::OBJECT);
+    }
+}
+
 /// Frees a list whose last open file was closed.
 fn free<M: Machine>(cpu: &Cpu<M>, list: &'static EpollRecord) {
     {

@@ -25,7 +25,7 @@ pub fn drop_all<M: Machine>(cpu: &Cpu<M>) {
     for core in dead_cores(cpu) {
         settle_move(cpu, core);
     }
-    socket::settle_accepted(cpu);
+    socket::settle_the_dead(cpu);
     for core in dead_cores(cpu) {
         while let Some((found, is_closing)) = hand::take_over(cpu, core) {
             match (found, is_closing) {
@@ -36,7 +36,7 @@ pub fn drop_all<M: Machine>(cpu: &Cpu<M>) {
             }
         }
     }
-    socket::close_accepted(cpu);
+    socket::close_of_the_dead(cpu);
 }
 
 /// Settles moves of dead cores between their hands and a table: where each reference is. The table's lock is held.

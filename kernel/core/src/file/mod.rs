@@ -81,8 +81,8 @@ pub use poll::{poll, ppoll, pselect6, select, wait_interrupted};
 pub use rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev};
 pub use signal_fd::{signalfd, signalfd4};
 pub use socket::{
-    accept, accept4, bind, connect, getpeername, getsockname, getsockopt, listen, recvfrom, recvmsg, sendmsg, sendto,
-    setsockopt, shutdown, socket, socketpair,
+    accept, accept4, bind, connect, getpeername, getsockname, getsockopt, listen, messages_done, recvfrom, recvmmsg,
+    recvmsg, sendmmsg, sendmsg, sendto, setsockopt, shutdown, socket, socketpair,
 };
 pub use splice::{copy_file_range, sendfile, splice, tee};
 pub use stat::{access, faccessat, faccessat2, fstat, fstatfs, lstat, newfstatat, stat, statfs, statx};

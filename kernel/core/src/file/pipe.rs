@@ -296,31 +296,6 @@ pub fn read_pipe<M: Machine>(
     })
 }
 
-/// Reads from a pipe until the cursor is full or the stream ends.
-pub fn read_pipe_full<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, into: &mut Cursor<M>) -> SysResult {
-    into.advance(call.thread.progress.get() as usize)?;
-    call.wait_for(&ends.read_waiters, || {
-        while into.remaining() > 0 {
-            match pipe::pop(call.cpu, ends, || into.run()) {
-                Ok(Some(0)) => break,
-                Ok(Some(len)) => {
-                    into.advance(len)?;
-                    if into.remaining() > 0 && call.pauses(PIPE_PIECE) {
-                        call.thread.progress.set(into.done());
-                        return Err(Stop::Again);
-                    }
-                }
-                Ok(None) => {
-                    call.thread.progress.set(into.done());
-                    return Ok(None);
-                }
-                Err(stop) => return stopped(call, into.done(), stop).map(Some),
-            }
-        }
-        Ok(Some(into.done()))
-    })
-}
-
 /// Copies what there is in a pipe and leaves it there, waiting for the first byte.
 pub fn peek_pipe<M: Machine>(
     call: &Call<M>,

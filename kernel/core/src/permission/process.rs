@@ -4,7 +4,7 @@ use motet_abi::{Errno, signal::SIGCONT};
 use motet_layout::{ProcessRecord, sync::Ordering};
 use motet_protocol::schedule::Schedule;
 
-use super::credentials::{Capability, Identity, has, is_opaque};
+use super::credentials::{Capability, GroupId, Identity, UserId, has, is_opaque};
 
 /// `RLIMIT_RTPRIO`: the highest real-time priority.
 const LIMIT_REALTIME: usize = 14;
@@ -87,5 +87,15 @@ pub fn may_schedule(
     let rises = after.priority() > before.priority() && u64::from(after.priority()) > limit;
     let gives_again = before.resets_on_fork() && !after.resets_on_fork();
     let may = !(begins || rises || gives_again) || has(changer, Capability::Schedule);
+    if may { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Fails with `EPERM` unless a process may say of a message that these send it: process, user and group (unix(7), `SCM_CREDENTIALS`). They are its own, or it has
+/// the capability to take them.
+pub fn may_send_as(sender: &ProcessRecord, [pid, user, group]: [u32; 3]) -> Result<(), Errno> {
+    let own = Identity::of(sender);
+    let may = (pid == sender.pid.get() || has(sender, Capability::Administer))
+        && (own.users.contains(UserId(user)) || has(sender, Capability::SetUsers))
+        && (own.groups.contains(GroupId(group)) || has(sender, Capability::SetGroups));
     if may { Ok(()) } else { Err(Errno::EPERM) }
 }

@@ -1,7 +1,8 @@
 //! How many threads each user has over all processes, which `RLIMIT_NPROC` limits (getrlimit(2)).
 //!
 //! A process is counted for its real user from when it is in the tree until it is reaped: its threads, and one for a process that
-//! waits for that. All of it happens under the tree lock; the number is read without it.
+//! waits for that. All of it happens under the tree lock; the number is read without it. Open files of a user that are in packets which wait are counted, too
+//! (unix(7), `ETOOMANYREFS`).
 
 use core::sync::atomic::Ordering;
 
@@ -83,7 +84,36 @@ fn find_or_make<M: Machine>(cpu: &Cpu<M>, id: u32) -> Option<&'static UserRecord
 /// Takes threads off the count of a process's user, who goes with the last one.
 fn remove<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, tasks: u32) {
     let Some(user) = user_of(cpu, process) else { return };
-    if user.tasks.fetch_sub(tasks, Ordering::Relaxed) > tasks {
+    if user.tasks.fetch_sub(tasks, Ordering::Relaxed) <= tasks {
+        forget_unused(cpu, user);
+    }
+}
+
+/// The open files of a process's user that are in packets.
+pub fn in_flight<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> u64 {
+    user_of(cpu, process).map_or(0, |user| user.in_flight.load(Ordering::Relaxed).into())
+}
+
+/// Counts open files that a process sends; whose they are (0: they are counted nowhere).
+pub fn send_files<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, count: u32) -> u64 {
+    let _tree = super::lock_tree(cpu);
+    let Some(user) = user_of(cpu, process) else { return 0 };
+    user.in_flight.fetch_add(count, Ordering::Relaxed);
+    cpu.raw(user)
+}
+
+/// Uncounts open files that were received, or that nobody receives any more.
+pub fn take_files<M: Machine>(cpu: &Cpu<M>, user: u64, count: u32) {
+    let Some(user) = cpu.object::<UserRecord>(user) else { return };
+    if user.in_flight.fetch_sub(count, Ordering::Relaxed) <= count {
+        let _tree = super::lock_tree(cpu);
+        forget_unused(cpu, user);
+    }
+}
+
+/// Forgets a user who has no process any more, and nothing in flight, unless that was done. The tree lock is held.
+fn forget_unused<M: Machine>(cpu: &Cpu<M>, user: &'static UserRecord) {
+    if user.tasks.load(Ordering::Relaxed) != 0 || user.in_flight.load(Ordering::Relaxed) != 0 {
         return;
     }
     let mut slot = &cpu.pool.header().users;

@@ -1,174 +1,247 @@
-//! System calls that send, receive, and ask sockets what they are.
+//! System calls that send and receive, by sockets of whatever family.
 
 use motet_abi::{
     Errno,
     file::{IOV_MAX, O_NONBLOCK},
-    time::Timeval,
+    time::Timespec,
     wire::Wire,
 };
 use motet_hal::{Access, Machine};
-use motet_layout::{Cell64, PIPE_CAPACITY, SOCKET_LISTENING, SocketRecord, sync::Ordering};
+use motet_layout::SocketRecord;
 
 use super::{
-    Amount,
-    calls::{Name, peer_name},
-    get, pipes, write,
+    control::Control,
+    families,
+    family::{Address, Received, Receiving, Sending},
+    get,
 };
 use crate::{
-    call::{Call, Stop, SysResult},
+    call::{Call, Stop, SysResult, cost},
     cursor::Cursor,
     file::description::OpenFile,
 };
 
-const MSG_PEEK: u32 = 0x2;
-const MSG_DONTROUTE: u32 = 0x4;
-const MSG_TRUNC: u32 = 0x20;
-const MSG_DONTWAIT: u32 = 0x40;
-const MSG_EOR: u32 = 0x80;
-const MSG_WAITALL: u32 = 0x100;
-const MSG_CONFIRM: u32 = 0x800;
-const MSG_NOSIGNAL: u32 = 0x4000;
-const MSG_MORE: u32 = 0x8000;
-const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
-/// What means nothing here, or is done.
-const SEND_FLAGS: u32 = MSG_DONTROUTE | MSG_DONTWAIT | MSG_EOR | MSG_CONFIRM | MSG_NOSIGNAL | MSG_MORE;
-const RECEIVE_FLAGS: u32 = MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
+/// Bytes out of their order.
+pub const MSG_OOB: u32 = 0x1;
+/// What is received stays there.
+pub const MSG_PEEK: u32 = 0x2;
+/// There was no room for all control messages.
+pub const MSG_CTRUNC: u32 = 0x8;
+/// There was no room for the whole packet; asked for: how long it was.
+pub const MSG_TRUNC: u32 = 0x20;
+/// The call does not wait.
+pub const MSG_DONTWAIT: u32 = 0x40;
+/// As much is received as there is room for.
+pub const MSG_WAITALL: u32 = 0x100;
+/// No `SIGPIPE`.
+pub const MSG_NOSIGNAL: u32 = 0x4000;
+const MSG_WAITFORONE: u32 = 0x1_0000;
+/// Descriptors that are received are closed by exec.
+pub const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
 
-const SOL_SOCKET: u32 = 1;
-const SO_REUSEADDR: u32 = 2;
-const SO_TYPE: u32 = 3;
-const SO_ERROR: u32 = 4;
-const SO_BROADCAST: u32 = 6;
-const SO_SNDBUF: u32 = 7;
-const SO_RCVBUF: u32 = 8;
-const SO_KEEPALIVE: u32 = 9;
-const SO_PEERCRED: u32 = 17;
-const SO_RCVTIMEO: u32 = 20;
-const SO_SNDTIMEO: u32 = 21;
-const SO_ACCEPTCONN: u32 = 30;
-const SO_PROTOCOL: u32 = 38;
-const SO_DOMAIN: u32 = 39;
-/// The same as the two before, where times have 32 bits otherwise.
-const SO_RCVTIMEO_NEW: u32 = 66;
-const SO_SNDTIMEO_NEW: u32 = 67;
-
-/// Longest timeout, so that sums of times do not overflow.
-const TIMEOUT_MAX_NS: u64 = u64::MAX / 4;
-
-/// Bytes of `struct msghdr`, and where its fields are.
+/// Bytes of `struct msghdr`, and where its fields are; of `struct mmsghdr`.
 const HEADER_LEN: usize = 56;
 const HEADER_NAME: usize = 0;
 const HEADER_NAME_LEN: u64 = 8;
 const HEADER_VECTOR: usize = 16;
 const HEADER_COUNT: usize = 24;
+const HEADER_CONTROL: usize = 32;
 const HEADER_CONTROL_LEN: usize = 40;
 const HEADER_FLAGS: u64 = 48;
+const ENTRY_LEN: u64 = 64;
 
 /// `sendto(fd, bytes, length, flags, address, address_length)`.
 pub fn sendto<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, bytes, len, flags, address, address_len] = call.args;
     let (file, socket) = get(call, fd)?;
-    // An address of no bytes is none.
-    let address = if address_len as u32 == 0 { 0 } else { address };
-    send(call, &file, socket, flags as u32, address, &mut Cursor::new(call, bytes, len, Access::Read))
+    let to = read_receiver(call, address, address_len)?;
+    let mut from = Cursor::new(call, bytes, len, Access::Read);
+    send(call, &file, socket, flags as u32, &to, Control::NONE, &mut from)
 }
 
-/// `sendmsg(fd, message, flags)`, without control messages.
-pub fn sendmsg<M: Machine>(call: &Call<M>) -> SysResult {
-    let [fd, message, flags, ..] = call.args;
-    let (file, socket) = get(call, fd)?;
-    let header = Header::read(call, message, true)?;
-    if header.control_len != 0 {
-        return Err(Errno::EOPNOTSUPP.into());
-    }
-    let mut cursor = Cursor::vector(call, header.vector, header.count, Access::Read)?;
-    send(call, &file, socket, flags as u32, header.name, &mut cursor)
+/// An address of no bytes is none.
+fn read_receiver<M: Machine>(call: &Call<M>, at: u64, len: u64) -> Result<Address, Stop> {
+    if at == 0 || len as u32 == 0 { Ok(Address::NONE) } else { Address::read(call, at, len) }
 }
 
-fn send<M: Machine>(
-    call: &Call<M>,
+fn send<'c, M: Machine>(
+    call: &Call<'c, M>,
     file: &OpenFile<M>,
     socket: &'static SocketRecord,
     flags: u32,
-    address: u64,
+    address: &Address,
+    control: Control<'c, M>,
     from: &mut Cursor<M>,
 ) -> SysResult {
-    if flags & !SEND_FLAGS != 0 {
-        return Err(Errno::EOPNOTSUPP.into());
-    }
-    if address != 0 {
-        let is_connected = pipes(call.cpu, socket).is_some();
-        return Err(if is_connected { Errno::EISCONN } else { Errno::EOPNOTSUPP }.into());
-    }
     let nonblocking = file.nonblocking() || flags & MSG_DONTWAIT != 0;
-    write(call, socket, nonblocking, flags & MSG_NOSIGNAL == 0, from)
+    let Control { credentials, files } = control;
+    families::send(call, socket, Sending { nonblocking, flags, address, credentials, files }, from)
+}
+
+/// `sendmsg(fd, message, flags)`.
+pub fn sendmsg<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, message, flags, ..] = call.args;
+    let (file, socket) = get(call, fd)?;
+    send_message(call, &file, socket, message, flags as u32)
+}
+
+fn send_message<M: Machine>(
+    call: &Call<M>,
+    file: &OpenFile<M>,
+    socket: &'static SocketRecord,
+    message: u64,
+    flags: u32,
+) -> SysResult {
+    let header = Header::read(call, message)?;
+    let to = read_receiver(call, header.name, header.name_len.into())?;
+    let mut from = Cursor::vector(call, header.vector, header.count, Access::Read)?;
+    let passes_rights = families::passes_rights(socket);
+    // What has gone on has sent them.
+    let control = Control::read(call, header.control, passes_rights, call.thread.progress.get() == 0)?;
+    send(call, file, socket, flags, &to, control, &mut from)
 }
 
 /// `recvfrom(fd, bytes, length, flags, address, address_length)`.
 pub fn recvfrom<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, bytes, len, flags, address, len_at] = call.args;
     let (file, socket) = get(call, fd)?;
-    Name::await_pages(call, address, len_at)?;
-    let received = receive(call, &file, socket, flags as u32, &mut Cursor::new(call, bytes, len, Access::Write))?;
+    Address::await_pages(call, address, len_at)?;
+    let mut into = Cursor::new(call, bytes, len, Access::Write);
+    let received = receive(call, &file, socket, flags as u32, &mut into)?;
     if address != 0 {
-        write_sender(call, socket, address, len_at)?;
+        write_sender(call, &received.sender, address, len_at)?;
     }
-    Ok(received)
+    Ok(received.len)
 }
 
 /// Writes the address of whom a message is from: nothing, if that has no name.
-fn write_sender<M: Machine>(call: &Call<M>, socket: &SocketRecord, address: u64, len_at: u64) -> Result<(), Stop> {
-    let name = peer_name(socket);
-    if name.is_empty() { call.write_user(len_at, &0u32.to_le_bytes()) } else { name.write(call, address, len_at) }
-}
-
-/// `recvmsg(fd, message, flags)`: no control message ever comes.
-pub fn recvmsg<M: Machine>(call: &Call<M>) -> SysResult {
-    let [fd, message, flags, ..] = call.args;
-    let (file, socket) = get(call, fd)?;
-    let header = Header::read(call, message, false)?;
-    let mut cursor = Cursor::vector(call, header.vector, header.count, Access::Write)?;
-    Name::await_pages(call, header.name, message.wrapping_add(HEADER_NAME_LEN))?;
-    let received = receive(call, &file, socket, flags as u32, &mut cursor)?;
-    if header.name != 0 {
-        write_sender(call, socket, header.name, message.wrapping_add(HEADER_NAME_LEN))?;
+fn write_sender<M: Machine>(call: &Call<M>, sender: &Address, address: u64, len_at: u64) -> Result<(), Stop> {
+    if sender.bytes().is_empty() {
+        call.write_user(len_at, &0u32.to_le_bytes())
+    } else {
+        sender.write(call, address, len_at)
     }
-    // 32 bits, as the C library of some programs has it; the others' upper half is 0 for lengths that there are.
-    call.write_user(message.wrapping_add(HEADER_CONTROL_LEN as u64), &0u32.to_le_bytes())?;
-    let flags = flags as u32 & MSG_CMSG_CLOEXEC;
-    call.write_user(message.wrapping_add(HEADER_FLAGS), &flags.to_le_bytes())?;
-    Ok(received)
 }
 
-/// Receives from a socket. (`MSG_TRUNC` means nothing to streams.)
-fn receive<M: Machine>(
-    call: &Call<M>,
+fn receive<'c, M: Machine>(
+    call: &Call<'c, M>,
     file: &OpenFile<M>,
     socket: &'static SocketRecord,
     flags: u32,
     into: &mut Cursor<M>,
+) -> Result<Received<'c, M>, Stop> {
+    let nonblocking = file.flags() & O_NONBLOCK != 0 || flags & MSG_DONTWAIT != 0;
+    families::receive(call, socket, Receiving { nonblocking, flags }, into)
+}
+
+/// `recvmsg(fd, message, flags)`.
+pub fn recvmsg<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, message, flags, ..] = call.args;
+    let (file, socket) = get(call, fd)?;
+    receive_message(call, &file, socket, message, flags as u32)
+}
+
+fn receive_message<M: Machine>(
+    call: &Call<M>,
+    file: &OpenFile<M>,
+    socket: &'static SocketRecord,
+    message: u64,
+    flags: u32,
 ) -> SysResult {
-    if flags & !RECEIVE_FLAGS != 0 {
-        return Err(Errno::EOPNOTSUPP.into());
+    let header = Header::read(call, message)?;
+    let mut into = Cursor::vector(call, header.vector, header.count, Access::Write)?;
+    let name_len_at = message.wrapping_add(HEADER_NAME_LEN);
+    Address::await_pages(call, header.name, name_len_at)?;
+    if header.control.1 != 0 {
+        call.await_pages(header.control.0, header.control.1)?;
     }
-    let amount = match flags {
-        flags if flags & MSG_PEEK != 0 => Amount::Peek,
-        flags if flags & MSG_WAITALL != 0 => Amount::Full,
-        _ => Amount::Some,
-    };
-    super::receive(call, socket, file.flags() & O_NONBLOCK != 0 || flags & MSG_DONTWAIT != 0, amount, into)
+    let received = receive(call, file, socket, flags, &mut into)?;
+    if header.name != 0 {
+        write_sender(call, &received.sender, header.name, name_len_at)?;
+    }
+    let (control_len, told) = received.ancillary.write(call, header.control, flags)?;
+    // 32 bits, as the C library of some programs has it; the others' upper half is 0 for lengths that there are.
+    call.write_user(message.wrapping_add(HEADER_CONTROL_LEN as u64), &(control_len as u32).to_le_bytes())?;
+    let told = flags & MSG_CMSG_CLOEXEC | received.flags | told;
+    call.write_user(message.wrapping_add(HEADER_FLAGS), &told.to_le_bytes())?;
+    Ok(received.len)
+}
+
+/// `sendmmsg(fd, messages, count, flags)`.
+pub fn sendmmsg<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, _, _, flags, ..] = call.args;
+    let (file, socket) = get(call, fd)?;
+    each_message(call, |_, message| send_message(call, &file, socket, message, flags as u32))
+}
+
+/// `recvmmsg(fd, messages, count, flags, timeout)`: the time is looked at when a message has come.
+pub fn recvmmsg<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, _, _, flags, timeout, ..] = call.args;
+    let (file, socket) = get(call, fd)?;
+    let [_, _, ends, _] = &call.thread.scratch;
+    if timeout != 0 && ends.get() == 0 {
+        let mut bytes = [0; Timespec::SIZE];
+        call.read_user(timeout, &mut bytes)?;
+        let ns = Timespec::take(&bytes).to_ns().ok_or(Errno::EINVAL)?;
+        ends.set(call.cpu.reading_ns().saturating_add(ns).max(1));
+    }
+    let flags = flags as u32;
+    each_message(call, |done, message| {
+        if done > 0 && ends.get() != 0 && call.cpu.reading_ns() >= ends.get() {
+            return Err(Errno::EAGAIN.into());
+        }
+        let waits_no_more = if done > 0 && flags & MSG_WAITFORONE != 0 { MSG_DONTWAIT } else { 0 };
+        receive_message(call, &file, socket, message, flags & !MSG_WAITFORONE | waits_no_more)
+    })
+}
+
+/// Sends or receives the messages of a vector, and writes the length of each. What is done counts, if one fails.
+fn each_message<M: Machine>(call: &Call<M>, mut act: impl FnMut(u64, u64) -> SysResult) -> SysResult {
+    let [_, vector, count, ..] = call.args;
+    let count = u64::from(count as u32).min(IOV_MAX as u64);
+    let done = &call.thread.scratch[0];
+    while done.get() < count {
+        let entry = vector.wrapping_add(done.get() * ENTRY_LEN);
+        match act(done.get(), entry) {
+            Ok(len) => {
+                call.thread.progress.set(0);
+                call.thread.deadline_ns.set(0);
+                done.set(done.get() + 1);
+                call.write_user(entry.wrapping_add(HEADER_LEN as u64), &(len as u32).to_le_bytes())?;
+                if done.get() < count && call.pauses(cost::STEP) {
+                    return Err(Stop::Again);
+                }
+            }
+            // A call that is made anew has done nothing.
+            Err(Stop::Error(_) | Stop::Page) if done.get() > 0 => break,
+            Err(stop) => return Err(stop),
+        }
+    }
+    Ok(done.get())
+}
+
+/// How many messages a `sendmmsg` or `recvmmsg` has done that a signal ends. One that is done in part counts.
+pub fn messages_done<M: Machine>(call: &Call<M>) -> u64 {
+    let (done, part) = (call.thread.scratch[0].get(), call.thread.progress.get());
+    if part == 0 {
+        return done;
+    }
+    let len_at = call.args[1].wrapping_add(done * ENTRY_LEN + HEADER_LEN as u64);
+    // If that cannot be told, it counts as not done.
+    done + u64::from(call.write_user(len_at, &(part as u32).to_le_bytes()).is_ok())
 }
 
 /// What is needed of a `struct msghdr`.
 struct Header {
     name: u64,
+    name_len: u32,
     vector: u64,
     count: u64,
-    control_len: u64,
+    control: (u64, u64),
 }
 
 impl Header {
-    fn read<M: Machine>(call: &Call<M>, address: u64, is_sent: bool) -> Result<Self, Stop> {
+    fn read<M: Machine>(call: &Call<M>, address: u64) -> Result<Self, Stop> {
         let mut bytes = [0; HEADER_LEN];
         call.read_user(address, &mut bytes)?;
         let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|index| bytes[at + index]));
@@ -178,107 +251,11 @@ impl Header {
             return Err(Errno::EMSGSIZE.into());
         }
         Ok(Self {
-            // An address of no bytes is none.
-            name: if is_sent && word(HEADER_NAME_LEN as usize) as u32 == 0 { 0 } else { word(HEADER_NAME) },
+            name: word(HEADER_NAME),
+            name_len: word(HEADER_NAME_LEN as usize) as u32,
             vector: word(HEADER_VECTOR),
             count: u64::from(count),
-            control_len: u64::from(control_len),
+            control: (word(HEADER_CONTROL), control_len.into()),
         })
-    }
-}
-
-/// `getsockopt(fd, level, option, value, length)`.
-pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
-    let [fd, level, option, value, len_at, _] = call.args;
-    let (level, option) = (level as u32, option as u32);
-    let (_file, socket) = get(call, fd)?;
-    if level != SOL_SOCKET {
-        return Err(Errno::EOPNOTSUPP.into());
-    }
-    let mut bytes = [0; Timeval::SIZE];
-    let number = match option {
-        SO_TYPE | SO_DOMAIN => 1,
-        SO_ERROR if super::take_reset(call.cpu, socket) => Errno::ECONNRESET as u32,
-        SO_ERROR | SO_PROTOCOL => 0,
-        SO_REUSEADDR | SO_KEEPALIVE | SO_BROADCAST => socket.options.load(Ordering::Relaxed) >> option & 1,
-        SO_SNDBUF | SO_RCVBUF => PIPE_CAPACITY as u32,
-        SO_ACCEPTCONN => u32::from(socket.state.load(Ordering::Acquire) == SOCKET_LISTENING),
-        SO_PEERCRED => socket.peer[0].get(),
-        SO_RCVTIMEO | SO_SNDTIMEO | SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW => 0,
-        _ => return Err(Errno::ENOPROTOOPT.into()),
-    };
-    let value_len = match timeout_of(socket, option) {
-        Some(timeout) => {
-            let [tv_sec, tv_usec] = [timeout.get() / 1_000_000_000, timeout.get() % 1_000_000_000 / 1000];
-            bytes = Timeval { tv_sec: tv_sec.cast_signed(), tv_usec: tv_usec.cast_signed() }.to_bytes();
-            Timeval::SIZE
-        }
-        None => {
-            bytes[..4].copy_from_slice(&number.to_le_bytes());
-            bytes[4..8].copy_from_slice(&socket.peer[1].get().to_le_bytes());
-            bytes[8..12].copy_from_slice(&socket.peer[2].get().to_le_bytes());
-            if option == SO_PEERCRED { 12 } else { 4 }
-        }
-    };
-    let room = usize::try_from(call.read_user_u32(len_at)?.cast_signed()).map_err(|_| Errno::EINVAL)?;
-    let len = room.min(value_len);
-    call.write_user(value, &bytes[..len])?;
-    call.write_user(len_at, &(len as u32).to_le_bytes())?;
-    Ok(0)
-}
-
-/// The timeout that an option is about.
-fn timeout_of(socket: &SocketRecord, option: u32) -> Option<&Cell64> {
-    match option {
-        SO_RCVTIMEO | SO_RCVTIMEO_NEW => Some(&socket.timeouts_ns[0]),
-        SO_SNDTIMEO | SO_SNDTIMEO_NEW => Some(&socket.timeouts_ns[1]),
-        _ => None,
-    }
-}
-
-/// Reads a timeout: nanoseconds, 0: there is none.
-fn read_timeout<M: Machine>(call: &Call<M>, value: u64, len: u64) -> Result<u64, Stop> {
-    let mut bytes = [0; Timeval::SIZE];
-    if (len as i32) < Timeval::SIZE as i32 {
-        return Err(Errno::EINVAL.into());
-    }
-    call.read_user(value, &mut bytes)?;
-    let Timeval { tv_sec, tv_usec } = Timeval::take(&bytes);
-    if !(0..1_000_000).contains(&tv_usec) {
-        return Err(Errno::EDOM.into());
-    }
-    // A negative time has passed when a wait begins.
-    let Ok(seconds) = u64::try_from(tv_sec) else { return Ok(1) };
-    let ns = seconds.saturating_mul(1_000_000_000).saturating_add(tv_usec.cast_unsigned() * 1000);
-    Ok(ns.min(TIMEOUT_MAX_NS))
-}
-
-/// `setsockopt(fd, level, option, value, length)`: what changes nothing here is accepted.
-pub fn setsockopt<M: Machine>(call: &Call<M>) -> SysResult {
-    let [fd, level, option, value, len, _] = call.args;
-    let (_file, socket) = get(call, fd)?;
-    let option = option as u32;
-    match (level as u32, option) {
-        (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE | SO_BROADCAST | SO_SNDBUF | SO_RCVBUF) => {
-            if (len as i32) < 4 {
-                return Err(Errno::EINVAL.into());
-            }
-            let is_set = call.read_user_u32(value)? != 0;
-            match option {
-                SO_SNDBUF | SO_RCVBUF => {}
-                _ if is_set => _ = socket.options.fetch_or(1 << option, Ordering::Relaxed),
-                _ => _ = socket.options.fetch_and(!(1 << option), Ordering::Relaxed),
-            }
-            Ok(0)
-        }
-        (SOL_SOCKET, SO_RCVTIMEO | SO_SNDTIMEO | SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW) => {
-            let timeout = read_timeout(call, value, len)?;
-            if let Some(cell) = timeout_of(socket, option) {
-                cell.set(timeout);
-            }
-            Ok(0)
-        }
-        (SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT.into()),
-        _ => Err(Errno::EOPNOTSUPP.into()),
     }
 }

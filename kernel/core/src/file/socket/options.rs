@@ -1,0 +1,145 @@
+//! Options of sockets. Those of [`SOL_SOCKET`] that all families have are here; the others are their families'.
+
+use motet_abi::{Errno, time::Timeval, wire::Wire};
+use motet_hal::Machine;
+use motet_layout::{Cell64, SOCKET_LISTENING, SocketRecord, sync::Ordering};
+
+use super::{families, family::OPTION_MAX, get};
+use crate::call::{Call, Stop, SysResult};
+
+/// The level of options that all sockets have.
+pub const SOL_SOCKET: u32 = 1;
+const SO_REUSEADDR: u32 = 2;
+const SO_TYPE: u32 = 3;
+const SO_ERROR: u32 = 4;
+const SO_BROADCAST: u32 = 6;
+const SO_SNDBUF: u32 = 7;
+const SO_RCVBUF: u32 = 8;
+const SO_KEEPALIVE: u32 = 9;
+/// Who has sent a message comes with it.
+pub const SO_PASSCRED: u32 = 16;
+/// Whom a socket is connected to.
+pub const SO_PEERCRED: u32 = 17;
+const SO_RCVTIMEO: u32 = 20;
+const SO_SNDTIMEO: u32 = 21;
+const SO_ACCEPTCONN: u32 = 30;
+const SO_PROTOCOL: u32 = 38;
+const SO_DOMAIN: u32 = 39;
+/// The same as the two before, where times have 32 bits otherwise.
+const SO_RCVTIMEO_NEW: u32 = 66;
+const SO_SNDTIMEO_NEW: u32 = 67;
+
+/// Longest timeout, so that sums of times do not overflow.
+const TIMEOUT_MAX_NS: u64 = u64::MAX / 4;
+
+/// What a socket's buffers have at first, and half of what they may be given (Linux `net.core.wmem_max` and `rmem_max`).
+pub const BUFFER: u32 = 212_992;
+/// What they have at least, for sending and for receiving.
+pub const BUFFER_MIN: [u32; 2] = [4608, 2304];
+
+/// Whether an option is on.
+pub fn is_on(socket: &SocketRecord, option: u32) -> bool {
+    socket.options.load(Ordering::Relaxed) >> option & 1 != 0
+}
+
+/// `getsockopt(fd, level, option, value, length)`.
+pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, level, option, value, len_at, _] = call.args;
+    let (level, option) = (level as u32, option as u32);
+    let (_file, socket) = get(call, fd)?;
+    let mut bytes = [0; OPTION_MAX];
+    let value_len = match number(call, socket, (level, option)) {
+        Some(number) => {
+            bytes[..4].copy_from_slice(&number.to_le_bytes());
+            4
+        }
+        None => match timeout_of(socket, option).filter(|_| level == SOL_SOCKET) {
+            Some(timeout) => {
+                let [tv_sec, tv_usec] = [timeout.get() / 1_000_000_000, timeout.get() % 1_000_000_000 / 1000];
+                let time = Timeval { tv_sec: tv_sec.cast_signed(), tv_usec: tv_usec.cast_signed() };
+                bytes[..Timeval::SIZE].copy_from_slice(&time.to_bytes());
+                Timeval::SIZE
+            }
+            None => families::option(call.cpu, socket, (level, option), &mut bytes)?,
+        },
+    };
+    let room = usize::try_from(call.read_user_u32(len_at)?.cast_signed()).map_err(|_| Errno::EINVAL)?;
+    let len = room.min(value_len);
+    call.write_user(value, &bytes[..len])?;
+    call.write_user(len_at, &(len as u32).to_le_bytes())?;
+    Ok(0)
+}
+
+/// An option that is a number and that all sockets have.
+fn number<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, (level, option): (u32, u32)) -> Option<u32> {
+    if level != SOL_SOCKET {
+        return None;
+    }
+    Some(match option {
+        SO_TYPE => socket.kind.get(),
+        SO_DOMAIN => socket.family.get(),
+        SO_PROTOCOL => socket.protocol.get(),
+        SO_ERROR => families::take_error(call.cpu, socket).map_or(0, |errno| errno as u32),
+        SO_REUSEADDR | SO_KEEPALIVE | SO_BROADCAST | SO_PASSCRED => is_on(socket, option).into(),
+        SO_SNDBUF | SO_RCVBUF => socket.buffers[(option - SO_SNDBUF) as usize].get(),
+        SO_ACCEPTCONN => u32::from(socket.state.load(Ordering::Acquire) == SOCKET_LISTENING),
+        _ => return None,
+    })
+}
+
+/// The timeout that an option is about.
+fn timeout_of(socket: &SocketRecord, option: u32) -> Option<&Cell64> {
+    match option {
+        SO_RCVTIMEO | SO_RCVTIMEO_NEW => Some(&socket.timeouts_ns[0]),
+        SO_SNDTIMEO | SO_SNDTIMEO_NEW => Some(&socket.timeouts_ns[1]),
+        _ => None,
+    }
+}
+
+/// Reads a timeout: nanoseconds, 0: there is none.
+fn read_timeout<M: Machine>(call: &Call<M>, value: u64, len: u64) -> Result<u64, Stop> {
+    let mut bytes = [0; Timeval::SIZE];
+    if (len as i32) < Timeval::SIZE as i32 {
+        return Err(Errno::EINVAL.into());
+    }
+    call.read_user(value, &mut bytes)?;
+    let Timeval { tv_sec, tv_usec } = Timeval::take(&bytes);
+    if !(0..1_000_000).contains(&tv_usec) {
+        return Err(Errno::EDOM.into());
+    }
+    // A negative time has passed when a wait begins.
+    let Ok(seconds) = u64::try_from(tv_sec) else { return Ok(1) };
+    let ns = seconds.saturating_mul(1_000_000_000).saturating_add(tv_usec.cast_unsigned() * 1000);
+    Ok(ns.min(TIMEOUT_MAX_NS))
+}
+
+/// `setsockopt(fd, level, option, value, length)`: what changes nothing here is accepted.
+pub fn setsockopt<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, level, option, value, len, _] = call.args;
+    let (_file, socket) = get(call, fd)?;
+    let (level, option) = (level as u32, option as u32);
+    match (level, option) {
+        (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE | SO_BROADCAST | SO_SNDBUF | SO_RCVBUF | SO_PASSCRED) => {
+            if (len as i32) < 4 {
+                return Err(Errno::EINVAL.into());
+            }
+            let number = call.read_user_u32(value)?;
+            match option {
+                SO_SNDBUF | SO_RCVBUF => {
+                    let which = (option - SO_SNDBUF) as usize;
+                    socket.buffers[which].set((number.min(BUFFER) * 2).max(BUFFER_MIN[which]));
+                }
+                _ if number != 0 => _ = socket.options.fetch_or(1 << option, Ordering::Relaxed),
+                _ => _ = socket.options.fetch_and(!(1 << option), Ordering::Relaxed),
+            }
+        }
+        (SOL_SOCKET, SO_RCVTIMEO | SO_SNDTIMEO | SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW) => {
+            let timeout = read_timeout(call, value, len)?;
+            if let Some(cell) = timeout_of(socket, option) {
+                cell.set(timeout);
+            }
+        }
+        _ => families::set_option(call, socket, (level, option), (value, len))?,
+    }
+    Ok(0)
+}

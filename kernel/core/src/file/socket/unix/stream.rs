@@ -1,0 +1,262 @@
+//! Streams: bytes in order, and what goes with some of them.
+
+use motet_abi::{Errno, signal::SIGPIPE};
+use motet_hal::Machine;
+use motet_layout::{PAGE_SIZE, PIPE_BUF, PipeRecord, SocketRecord, sync::Ordering};
+use motet_protocol::{
+    memory::{alloc_frame, release_frame},
+    pipe::{
+        self,
+        packet::{self, Read, Reading},
+    },
+};
+
+use super::{
+    super::{
+        SHUT_READ, SHUT_WRITE,
+        control::{Ancillary, Files},
+        family::{Received, Receiving, Sending},
+        message::{MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL},
+        options::{SO_PASSCRED, is_on},
+        rights::{self, Packet},
+        waits_no_more,
+    },
+    name::Name,
+    pipes, sender_of, take_reset, told,
+};
+use crate::{
+    call::{Call, Stop, SysResult, cost},
+    cpu::Cpu,
+    cursor::{Cursor, partial, stopped},
+    file::pipe::{peek_pipe, write_pipe},
+    signal,
+};
+
+/// What moving a page costs.
+const PIECE: u64 = cost::PAGE + cost::bytes(PAGE_SIZE);
+/// Bytes that one call receives with open files at most, of those that were sent with these (Linux sends as many in a piece).
+const REACH: u64 = 32 << 10;
+
+/// The pipe that a connected socket writes to.
+///
+/// # Errors
+/// `ENOTCONN`; `EPIPE`: it writes no more.
+pub fn outgoing<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Result<&'static PipeRecord, Errno> {
+    let [_, outgoing] = pipes(cpu, socket).ok_or(Errno::ENOTCONN)?;
+    if socket.shut.load(Ordering::Acquire) & SHUT_WRITE == 0 { Ok(outgoing) } else { Err(Errno::EPIPE) }
+}
+
+/// Sends bytes.
+pub fn send<M: Machine>(
+    call: &Call<M>,
+    socket: &'static SocketRecord,
+    how: Sending<M>,
+    from: &mut Cursor<M>,
+) -> SysResult {
+    if !how.address.bytes().is_empty() {
+        let is_connected = pipes(call.cpu, socket).is_some();
+        return Err(if is_connected { Errno::EISCONN } else { Errno::EOPNOTSUPP }.into());
+    }
+    let signals = how.flags & MSG_NOSIGNAL == 0;
+    let broken = |errno| {
+        if signals && errno == Errno::EPIPE {
+            signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
+        }
+    };
+    let outgoing = outgoing(call.cpu, socket).inspect_err(|&errno| broken(errno))?;
+    if from.remaining() == 0 && outgoing.readers.load(Ordering::Acquire) == 0 {
+        // Unlike a pipe, it says so also when there is nothing to write.
+        broken(Errno::EPIPE);
+        return Err(Errno::EPIPE.into());
+    }
+    let nonblocking = waits_no_more(call, how.nonblocking, socket.timeouts_ns[1].get());
+    let sender = sender_of(call, how.credentials, socket, outgoing);
+    if how.files.is_none() && sender.is_none() {
+        return write_pipe(call, outgoing, nonblocking, signals, from);
+    }
+    from.resume(call.thread.progress.get())?;
+    let mut files = how.files;
+    while from.remaining() > 0 {
+        match write_marked(call, socket, outgoing, (sender, &mut files, nonblocking), from) {
+            Ok(()) => {}
+            Err(Stop::Block) => {
+                call.thread.progress.set(from.done());
+                return Err(Stop::Block);
+            }
+            Err(stop) => {
+                if stop == Stop::Error(Errno::EPIPE) && from.done() == 0 {
+                    broken(Errno::EPIPE);
+                }
+                return if nonblocking { partial(from.done(), stop) } else { stopped(call, from.done(), stop) };
+            }
+        }
+        if from.remaining() > 0 && call.pauses(PIECE) {
+            call.thread.progress.set(from.done());
+            return Err(Stop::Again);
+        }
+    }
+    Ok(from.done())
+}
+
+/// Writes a page at most, with who has sent it and the open files that go with it.
+fn write_marked<'c, M: Machine>(
+    call: &Call<'c, M>,
+    socket: &SocketRecord,
+    outgoing: &'static PipeRecord,
+    (sender, files, nonblocking): (Option<packet::Credentials>, &mut Option<Packet<'c, M>>, bool),
+    from: &mut Cursor<M>,
+) -> Result<(), Stop> {
+    let cpu = call.cpu;
+    let mut bytes = [0; PIPE_BUF];
+    let len = from.remaining().min(PIPE_BUF as u64) as usize;
+    from.peek(&mut bytes[..len])?;
+    let who = match sender {
+        None => None,
+        Some(sender) => {
+            let mark = Packet::new(cpu)?;
+            mark.set_sender(sender);
+            mark.record().len.set(len as u32);
+            Some(mark)
+        }
+    };
+    if let Some(files) = files {
+        files.record().len.set(len as u32);
+        files.record().reach.set(from.remaining().min(REACH) as u32);
+    }
+    let frame = alloc_frame(cpu).ok_or(Errno::ENOBUFS)?;
+    cpu.pool.write(frame.addr(), &bytes[..len]);
+    let marks = [files.as_ref().map(Packet::record), who.as_ref().map(Packet::record)];
+    let cost_max = socket.buffers[0].get();
+    let written = call.wait_for(&outgoing.write_waiters, || {
+        let write = || packet::write(cpu, outgoing, (frame.addr(), len), marks, cost_max);
+        let is_written = match marks[0] {
+            Some(files) => rights::with_sockets_in_flight(cpu, files, write)?,
+            None => write()?,
+        };
+        match is_written {
+            true => Ok(Some(())),
+            false if nonblocking => Err(Stop::from(Errno::EAGAIN)),
+            false => Ok(None),
+        }
+    });
+    release_frame(cpu, frame);
+    written?;
+    // The stream has them now.
+    [files.take(), who].into_iter().flatten().for_each(|mark| _ = mark.release());
+    from.advance(len)
+}
+
+/// Receives bytes.
+pub fn receive<'c, M: Machine>(
+    call: &Call<'c, M>,
+    socket: &'static SocketRecord,
+    how: Receiving,
+    into: &mut Cursor<M>,
+) -> Result<Received<'c, M>, Stop> {
+    let [incoming, _] = pipes(call.cpu, socket).ok_or(Errno::EINVAL)?;
+    let nonblocking = waits_no_more(call, how.nonblocking, socket.timeouts_ns[0].get());
+    let how = Receiving { nonblocking, ..how };
+    let no_more = socket.shut.load(Ordering::Acquire) & SHUT_READ != 0 && pipe::used(incoming) == 0;
+    let (received, ancillary) = if no_more {
+        (Ok(call.thread.progress.get()), Ancillary::NONE)
+    } else if how.flags & MSG_PEEK != 0 {
+        peek(call, socket, incoming, nonblocking, into)
+    } else {
+        read(call, socket, incoming, how, into)
+    };
+    let is_end = received == Ok(0) && pipe::used(incoming) == 0;
+    if is_end && take_reset(call.cpu, socket) {
+        return Err(Errno::ECONNRESET.into());
+    }
+    Ok(Received { len: received?, flags: 0, sender: Name::of_peer(socket).address_of_sender(), ancillary })
+}
+
+/// Reads what there is, waiting for the first byte; with `MSG_WAITALL`, until there is no more room. What goes with some of the bytes ends it.
+fn read<'c, M: Machine>(
+    call: &Call<'c, M>,
+    socket: &SocketRecord,
+    incoming: &'static PipeRecord,
+    how: Receiving,
+    into: &mut Cursor<M>,
+) -> (SysResult, Ancillary<'c, M>) {
+    let mut reading = Reading { wants_credentials: is_on(socket, SO_PASSCRED), ..Reading::default() };
+    let mut files = None;
+    let received = read_bytes(call, incoming, how, into, (&mut reading, &mut files));
+    let sender = reading.sender.and_then(|sender| told(socket, sender));
+    let files = files.map_or(Files::None, Files::Taken);
+    (received, Ancillary { credentials: sender, files })
+}
+
+fn read_bytes<'c, M: Machine>(
+    call: &Call<'c, M>,
+    incoming: &'static PipeRecord,
+    how: Receiving,
+    into: &mut Cursor<M>,
+    (reading, files): (&mut Reading, &mut Option<Packet<'c, M>>),
+) -> SysResult {
+    if into.remaining() == 0 {
+        return Ok(0);
+    }
+    into.resume(call.thread.progress.get())?;
+    let is_full = how.flags & MSG_WAITALL != 0 && !how.nonblocking;
+    call.wait_for(&incoming.read_waiters, || {
+        while into.remaining() > 0 {
+            let read =
+                packet::read(call.cpu, incoming, reading, || into.run(), |mark| rights::leave_flight(call.cpu, mark));
+            if files.is_none() {
+                *files = reading.rights.map(|mark| Packet::taken(call.cpu, mark));
+            }
+            // What was received with something cannot be kept until there is more.
+            let may_wait = files.is_none() && !reading.wants_credentials;
+            match read {
+                Ok(Read::Bytes(len)) => {
+                    into.advance(len)?;
+                    if into.remaining() > 0 && call.pauses(PIECE) {
+                        if !may_wait {
+                            break;
+                        }
+                        call.thread.progress.set(into.done());
+                        return Err(Stop::Again);
+                    }
+                }
+                Ok(Read::Border) => break,
+                Ok(Read::Nothing) => {
+                    let is_end = incoming.writers.load(Ordering::Acquire) == 0;
+                    // What came after this was looked at comes first.
+                    if is_end && pipe::used(incoming) > 0 {
+                        continue;
+                    }
+                    if is_end || into.done() > 0 && !(is_full && may_wait) {
+                        break;
+                    }
+                    if how.nonblocking {
+                        return partial(into.done(), Errno::EAGAIN).map(Some);
+                    }
+                    call.thread.progress.set(into.done());
+                    return Ok(None);
+                }
+                Err(stop) if is_full && may_wait => return stopped(call, into.done(), stop).map(Some),
+                Err(stop) => return partial(into.done(), stop).map(Some),
+            }
+        }
+        Ok(Some(into.done()))
+    })
+}
+
+/// Copies what there is, up to what one call receives, and leaves it there.
+fn peek<'c, M: Machine>(
+    call: &Call<'c, M>,
+    socket: &SocketRecord,
+    incoming: &'static PipeRecord,
+    nonblocking: bool,
+    into: &mut Cursor<M>,
+) -> (SysResult, Ancillary<'c, M>) {
+    let wants_credentials = is_on(socket, SO_PASSCRED);
+    let (len, sender, files) = packet::look_ahead(call.cpu, incoming, wants_credentials);
+    if len > 0 {
+        into.shorten(len as u64);
+    }
+    let received = peek_pipe(call, incoming, nonblocking, into);
+    let files = files.map_or(Files::None, |mark| Files::Seen(incoming, mark));
+    (received, Ancillary { credentials: told(socket, sender), files })
+}
