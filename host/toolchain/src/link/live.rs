@@ -37,10 +37,10 @@ pub fn find(linkage: &Linkage, roots: &[String], pins: &[Pin]) -> Result<Live> {
     Marker::mark(linkage, roots, pins)
 }
 
-/// Functions of one object file whose addresses are kept, each with the first ISA whose code or data does so.
-pub fn kept(linkage: &Linkage) -> BTreeMap<UnitId, usize> {
+/// Functions whose addresses are kept by files of which `is_one` says yes to the index, each with the first ISA whose code or data does so.
+pub fn kept(linkage: &Linkage, is_one: impl Fn(usize) -> bool) -> BTreeMap<UnitId, usize> {
     let mut kept = BTreeMap::new();
-    for (index, unit) in linkage.units.list.iter().enumerate() {
+    for (index, unit) in linkage.units.list.iter().enumerate().filter(|(_, unit)| is_one(unit.module)) {
         for (isa, section) in unit.sections.iter().enumerate() {
             let Some(section) = *section else { continue };
             let section = &linkage.program.modules[unit.module].images[isa].sections[section];

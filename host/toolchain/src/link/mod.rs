@@ -138,7 +138,7 @@ impl Alone {
                 && !sections.any(|(isa, index)| index.is_some_and(|index| seen.contains(&(isa, Place::Section(index)))))
         };
         let own = linkage.units.list.iter().filter(is_own).filter(|unit| same::differs(linkage, unit));
-        let kept = live::kept(linkage).into_keys();
+        let kept = live::kept(linkage, |_| true).into_keys();
         let lacking = kept.filter(|id| linkage.units.get(*id).sections.contains(&None));
         Self {
             lacking: lacking.map(|id| pinning::function_name(linkage, id)).collect(),

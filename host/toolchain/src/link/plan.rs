@@ -146,7 +146,7 @@ pub fn plan(
     if !reached.is_empty() {
         refused.extend(reached);
         refused.push(
-            "Memory is shared: make a type the same for all instruction sets, or pin nothing that reaches it.".into(),
+            "Memory is shared: make a type the same for all instruction sets, or let nothing that reaches it be pinned or called elsewhere.".into(),
         );
     }
     if !refused.is_empty() {

@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::{
-    live::Live,
+    live::{self, Live},
     module::{Module, Place},
+    pinning,
     plan::Pinned,
     prototype::Debug,
-    shapes::{Shapes, function, variable, way},
+    shapes::{Shapes, function, inside, variable, way},
     targets::{Linkage, UnitId},
 };
 use crate::{
@@ -15,8 +16,11 @@ use crate::{
     isa::ISAS,
 };
 
-/// What reaches such a type from one instruction set to another: arguments and results of pinned functions, and variables, which all share but those of
-/// `private` units, which each has its own of. A message for each type.
+/// What an object file refers to if it calls `motet_call_on`, which is inline (`motet.h`).
+const CALLS_ON: &str = "__motet_crosses";
+
+/// What reaches such a type from one instruction set to another: arguments and results of pinned functions, functions that `motet_call_on` may call, and
+/// variables, which all share but those of `private` units, which each has its own of. A message for each type.
 ///
 /// # Errors
 /// The debugger's sections of a file are malformed.
@@ -27,9 +31,15 @@ pub fn check(
     pinned: &[(usize, &Pinned)],
 ) -> Result<Vec<String>> {
     let mut messages = Vec::new();
-    if pinned.is_empty() {
+    let callers = callers(linkage);
+    if pinned.is_empty() && callers.is_empty() {
         return Ok(messages);
     }
+    let called: Vec<(usize, String)> = live::kept(linkage, |module| callers.contains(&module))
+        .into_keys()
+        .filter(|id| live.units.contains(id))
+        .map(|id| (linkage.units.get(id).module, pinning::function_name(linkage, id)))
+        .collect();
     for (number, module) in
         linkage.program.modules.iter().enumerate().filter(|(_, module)| !module.notes.differing.is_empty())
     {
@@ -37,11 +47,15 @@ pub fn check(
         let functions = pinned.iter().filter(|(of, _)| *of == number).map(|(_, pin)| {
             (function(&pin.name), format!("{}, which is pinned to {}", pin.name, ISAS[pin.isa].name()))
         });
+        let called = called.iter().filter(|(of, name)| *of == number && takes_one_address(&shapes, name));
+        let called = called.flat_map(|(_, name)| {
+            [function(name), inside(name)].map(|from| (from, format!("{name}, which motet_call_on may call")))
+        });
         let variables = shared(linkage, live, private, number).into_iter();
         let variables =
             variables.map(|name| (variable(&name), format!("the variable {name}, which all instruction sets share")));
         let mut known = BTreeSet::new();
-        for (from, who) in functions.chain(variables) {
+        for (from, who) in functions.chain(called).chain(variables) {
             let found =
                 way(&shapes, &from, |name| module.notes.differing.get_key_value(name).map(|(name, _)| name.as_str()));
             if let Some((name, way)) = found.filter(|(name, _)| known.insert(*name)) {
@@ -52,6 +66,21 @@ pub fn check(
         }
     }
     Ok(messages)
+}
+
+/// The user's files that call functions on an island.
+fn callers(linkage: &Linkage) -> HashSet<usize> {
+    let calls = |module: &Module| {
+        let mut symbols = module.images.iter().flat_map(|image| &image.symbols);
+        symbols.any(|symbol| symbol.place == Place::Undefined && symbol.name == CALLS_ON)
+    };
+    let modules = linkage.program.modules.iter().enumerate();
+    modules.filter(|(_, module)| !module.is_runtime && calls(module)).map(|(index, _)| index).collect()
+}
+
+/// Whether a function may be one for `motet_call_on`: it takes one argument and gives something.
+fn takes_one_address(shapes: &Shapes, name: &str) -> bool {
+    shapes.get(&function(name)).is_some_and(|shape| shape.members.len() == 1 && !shape.whole.ends_with("gives void"))
 }
 
 fn shapes_of(module: &Module) -> Result<Option<Shapes>> {

@@ -53,6 +53,11 @@ pub fn function(symbol: &str) -> String {
     format!("function {symbol}")
 }
 
+/// The name, in [`Shapes`], of what a function of this symbol sees through pointers in variables of its own.
+pub fn inside(symbol: &str) -> String {
+    format!("inside of {symbol}")
+}
+
 /// The name of a variable in [`Shapes`].
 pub fn variable(symbol: &str) -> String {
     format!("variable {symbol}")
@@ -145,6 +150,12 @@ impl<'a> Unit<'_, '_, 'a> {
                 constants::DW_TAG_variable if is_defined => Some(variable(&self.reader.symbol(&entry)?)),
                 _ => self.names.get(&entry.offset()).filter(|_| is_defined).cloned(),
             };
+            if entry.tag() == constants::DW_TAG_subprogram && is_defined {
+                let mut seen = Vec::new();
+                self.seen_inside(&entry, &mut seen, 0)?;
+                // The compiler may describe it several times.
+                self.shapes.entry(inside(&self.reader.symbol(&entry)?)).or_default().leads_to.extend(seen);
+            }
             if let Some(name) = name {
                 let shape = self.shape(&entry)?;
                 self.shapes.entry(name).or_insert(shape);
@@ -154,6 +165,37 @@ impl<'a> Unit<'_, '_, 'a> {
             }
         }
         Ok(())
+    }
+
+    /// What pointers in a function's own variables lead to.
+    fn seen_inside(&self, scope: &Entry<'a>, seen: &mut Vec<(String, String)>, depth: u32) -> gimli::Result<()> {
+        for entry in self.reader.children(scope.offset())? {
+            match entry.tag() {
+                constants::DW_TAG_lexical_block if depth < DEPTH_MAX => self.seen_inside(&entry, seen, depth + 1)?,
+                constants::DW_TAG_variable if self.is_pointer(&entry)? => {
+                    let by = format!("its variable {}", self.reader.name(&entry)?);
+                    self.target(&entry, &mut seen.by(&by), 0)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is_pointer(&self, variable: &Entry<'a>) -> gimli::Result<bool> {
+        let mut of = self.reader.attribute(variable, constants::DW_AT_type)?;
+        for _ in 0..DEPTH_MAX {
+            let Some(AttributeValue::UnitRef(offset)) = of else { break };
+            let entry = self.reader.unit.entry(offset)?;
+            match entry.tag() {
+                constants::DW_TAG_pointer_type | constants::DW_TAG_reference_type => return Ok(true),
+                constants::DW_TAG_typedef | constants::DW_TAG_const_type | constants::DW_TAG_volatile_type => {
+                    of = self.reader.attribute(&entry, constants::DW_AT_type)?;
+                }
+                _ => break,
+            }
+        }
+        Ok(false)
     }
 
     fn shape(&self, entry: &Entry<'a>) -> gimli::Result<Shape> {

@@ -93,6 +93,63 @@ fn types_that_are_the_same_or_that_nobody_reaches_are_no_matter() {
 }
 
 #[test]
+fn types_that_differ_are_refused_where_functions_called_on_an_island_reach_them() {
+    let folder = Folder::new();
+    folder.write("limb.h", LIMB);
+    let job = "struct job { int length; limb *limbs; };\n";
+    let main = "int main(void) { struct job j = {0}; motet_call_on(2, sum, &j); return 0; }\n";
+    for (source, message) in [
+        // The function gets an address of nothing, and takes it for one of a structure.
+        (
+            format!(
+                "{job}static void *sum(void *of) {{ struct job *job = of; job->length++; return job->limbs; }}\n{main}"
+            ),
+            "sum, which motet_call_on may call, reaches a type that differs (its variable job: struct job, limbs: limb)",
+        ),
+        (
+            format!(
+                "{job}static void *sum(void *of) {{ if (of) {{ const limb *const at = of; return (void *)(long)*at; }} return 0; }}\n{main}"
+            ),
+            "sum, which motet_call_on may call, reaches a type that differs (its variable at: limb)",
+        ),
+        // It says what it takes.
+        (
+            format!(
+                "{job}static void *add(struct job *j) {{ return j->limbs; }}\n#define sum ((void *(*)(void *))add)\n{main}"
+            ),
+            "add, which motet_call_on may call, reaches a type that differs (argument 1: struct job, limbs: limb)",
+        ),
+        // What all share.
+        (
+            format!("limb *table;\n{job}static void *sum(void *of) {{ return table++ ? of : 0; }}\n{main}"),
+            "the variable table, which all instruction sets share, reaches a type that differs (limb)",
+        ),
+    ] {
+        for level in ["-O0", "-O2"] {
+            folder.write("a.c", &format!("#include <motet.h>\n#include \"limb.h\"\n{source}"));
+            let error = folder.cc(&format!("{level} %a.c -o %a")).unwrap_err();
+            assert!(error.message.contains(message), "{level}: {message}: {error}");
+            assert!(error.message.contains("make a type the same for all instruction sets"), "{error}");
+            // Called here, it is on one instruction set with all that it reaches.
+            folder
+                .write("a.c", &format!("#include \"limb.h\"\n#define motet_call_on(island, by, of) by(of)\n{source}"));
+            assert_eq!(folder.cc(&format!("{level} %a.c -o %a")).unwrap(), 0, "{source}");
+            std::fs::remove_file(folder.path("a")).unwrap();
+        }
+    }
+    // A function of the other kind, and numbers of the function's own.
+    folder.write(
+        "a.c",
+        "#include <motet.h>\n#include <stdlib.h>\n#include \"limb.h\"\n\
+         static int order(const void *a, const void *b) { const limb *x = a, *y = b; return *x < *y; }\n\
+         static void *sum(void *of) { limb all = 0; for (int i = 0; i < 9; i++) all += i; return of ? (void *)(long)all : 0; }\n\
+         int main(void) { limb words[] = {1, 2}; qsort(words, 2, sizeof *words, order); return !motet_call_on(2, sum, words); }\n",
+    );
+    assert_eq!(folder.cc("-O1 %a.c -o %a").unwrap(), 0);
+    assert_eq!(folder.run("a"), "");
+}
+
+#[test]
 fn types_of_cpp_are_compared_too() {
     let folder = Folder::new();
     let class = "namespace n {\ntemplate <class T> struct box { T *one; };\nclass A { public: virtual ~A() {} box<limb> all; static int count; };\n}\n";
