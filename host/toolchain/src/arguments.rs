@@ -155,6 +155,8 @@ struct Parser {
     whole_archives: bool,
 }
 
+    /// Of `--push-state`.
+    pushed: Vec<bool>,
 /// Parses the arguments of `motet cc`.
 ///
 /// # Errors
@@ -164,7 +166,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Arguments> {
     for argument in arguments {
         expand(argument, 0, &mut words)?;
     }
-    let mut parser = Parser { words, parsed: Arguments::default(), language: None, whole_archives: false };
+    let mut parser =
+        Parser { words, parsed: Arguments::default(), language: None, whole_archives: false, pushed: Vec::new() };
     while let Some(word) = parser.words.pop_front() {
         parser.word(word)?;
     }
@@ -568,6 +571,11 @@ mod tests {
             ("-pg a.c", "runtime"),
             ("-ftest-coverage a.c", "runtime"),
             ("-fopenmp=libomp a.c", "runtime"),
+            ("-Ttext=0x1 a.c", "MOTET_DATA_ON"),
+            ("-Wl,-Ttext=0x1 a.o", "MOTET_DATA_ON"),
+            ("-Wl,--oformat=binary a.o", "--emit-isa"),
+            ("-Wl,-b,binary a.o", ".incbin"),
+            ("-Wl,--unknown a.o", "does not know"),
             ("-fsanitize=address a.c", "runtime"),
         ] {
             assert!(parsed(line).unwrap_err().message.contains(word), "{line}");

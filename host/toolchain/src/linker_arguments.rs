@@ -22,7 +22,10 @@ usage: motet ld [OPTION...] FILE...
   --isa ISA             the primary instruction set
   --emit-isa ISA FILE   writes an ordinary program for one instruction set as well
   -Map FILE             writes what lies where, and out of which file
-  --wrap SYMBOL, --defsym SYMBOL=EXPRESSION, -z stack-size=BYTES
+  --cref                who defines each symbol and who wants it, in the map or on
+                        standard output
+  --wrap SYMBOL, --defsym SYMBOL=EXPRESSION, --require-defined SYMBOL,
+  --allow-multiple-definition, --print-gc-sections, -t, -y SYMBOL, -z stack-size=BYTES
                         as GNU's linker
   -z one-stack          calls to other instruction sets go on below the caller's
                         frames: for programs that look at their stack
@@ -87,6 +90,8 @@ pub fn note(wishes: &mut Wishes, option: &str, argument: &str) -> Result<()> {
             let expected = "expected NAME=NUMBER, NAME=SYMBOL or NAME=SYMBOL+NUMBER";
             Error::usage(format!("motet cc: -Wl,--defsym={argument}: {expected}"))
         })?),
+        "-y" | "--trace-symbol" => wishes.traced.push(argument.to_owned()),
+        "--require-defined" => wishes.required.push(argument.to_owned()),
         // A static program has no symbols for others, which could have versions; but the file should be there.
         "--version-script" => read(argument.as_ref()).map(drop)?,
         _ => wishes.map = Some(argument.into()),
@@ -104,6 +109,7 @@ pub fn note_keyword(wishes: &mut Wishes, keyword: &str) -> Result<()> {
         wishes.stack_bytes = number(size).ok_or_else(message)?;
     }
     wishes.one_stack |= keyword == "one-stack";
+    wishes.allows_several |= keyword == "muldefs";
     Ok(())
 }
 

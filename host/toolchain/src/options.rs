@@ -118,6 +118,15 @@ pub const LINKER_IGNORED: &[&str] = &[
     "--disable-new-dtags",
     "--icf=all",
     "--icf=safe",
+    "--demangle",
+    "--no-demangle",
+    "--verbose",
+    "-nostdlib",
+    "--no-print-gc-sections",
+    "--no-export-dynamic",
+    "--no-keep-memory",
+    "--no-eh-frame-hdr",
+    "--no-ld-generated-unwind-info",
 ];
 
 /// The same, by their beginnings.
@@ -137,10 +146,74 @@ pub const LINKER_IGNORED_PREFIXES: &[&str] = &[
     "--dynamic-list",
     "--warn-",
     "--no-warn-",
+    "--exclude-libs=",
+    "--dynamic-linker=",
+    "--error-limit",
+    "-plugin-opt",
+    "--plugin-opt",
 ];
 
 /// Options of linkers that would change addresses.
-pub const LINKER_WITH_ARGUMENT_IGNORED: &[&str] = &["-m", "-rpath", "--rpath", "-rpath-link", "-soname"];
+pub const LINKER_WITH_ARGUMENT_IGNORED: &[&str] = &[
+    "-m",
+    "-rpath",
+    "--rpath",
+    "-rpath-link",
+    "-soname",
+    "-dynamic-linker",
+    "--dynamic-linker",
+    "--exclude-libs",
+    "-plugin",
+    "--plugin",
+];
 
 /// Options of linkers that have an effect, with an argument behind them or behind `=`.
-pub const LINKER_WITH_ARGUMENT: &[&str] = &["--wrap", "--defsym", "-Map", "--Map", "--version-script"];
+pub const LINKER_WITH_ARGUMENT: &[&str] =
+    &["--wrap", "--defsym", "-Map", "--Map", "--version-script", "-y", "--trace-symbol", "--require-defined"];
+
+/// Options of linkers that cannot be had, and what to use instead.
+pub const LINKER_REFUSED: &[(&[&str], &str)] = &[
+    (
+        &[
+            "-T",
+            "--script",
+            "-dT",
+            "--default-script",
+            "-Ttext",
+            "-Tdata",
+            "-Tbss",
+            "-Ttext-segment",
+            "-Trodata-segment",
+        ],
+        LAYOUT,
+    ),
+    (&["--section-start", "--image-base", "--section-ordering-file", "--symbol-ordering-file"], LAYOUT),
+    (&["--call-graph-ordering-file", "-N", "--omagic", "-n", "--nmagic", "--no-rosegment"], LAYOUT),
+    (&["-R", "--just-symbols"], "--defsym=NAME=ADDRESS gives a symbol its address"),
+    (
+        &["--oformat"],
+        "a program is an ELF file; --emit-isa ISA FILE writes an ordinary one for an instruction set, which objcopy can convert",
+    ),
+    (&["-b", "--format"], "contents of other files come into an object by .incbin in assembly, or by #embed in C23"),
+    (&["-q", "--emit-relocs"], "a program's addresses are final; its objects and archives have the relocations"),
+    (
+        &["--unresolved-symbols", "--noinhibit-exec"],
+        "each symbol that is used must be defined; declare what may be missing with __attribute__((weak))",
+    ),
+    (
+        &["-init", "-fini"],
+        "functions with __attribute__((constructor)) run before main, those with (destructor) after it",
+    ),
+    (&["--start-lib", "--end-lib"], "make an archive (ar rcs) of these objects"),
+    (&["--print-memory-usage", "--stats"], "`motet objdump PROGRAM` shows what takes how much, -Map what lies where"),
+    (&["--retain-symbols-file"], "-s leaves out all symbols"),
+    (&["--why-live"], "--cref says who wants a symbol"),
+    (
+        &["-F", "--filter", "-f", "--auxiliary", "--audit", "-P", "--depaudit", "-Bgroup"],
+        "it is for shared libraries, of which there are none; link archives",
+    ),
+];
+
+/// Said of options that choose addresses.
+pub const LAYOUT: &str = "the layout is the same for all instruction sets, so it cannot be chosen; -Map says what lies where, and \
+    MOTET_DATA_ON (motet.h) places a variable near an island";

@@ -4,7 +4,10 @@ use super::{Item, Mode, Parser};
 use crate::{
     error::{Error, Result},
     linker_arguments,
-    options::{LINKER_IGNORED, LINKER_IGNORED_PREFIXES, LINKER_WITH_ARGUMENT, LINKER_WITH_ARGUMENT_IGNORED},
+    options::{
+        LAYOUT, LINKER_IGNORED, LINKER_IGNORED_PREFIXES, LINKER_REFUSED, LINKER_WITH_ARGUMENT,
+        LINKER_WITH_ARGUMENT_IGNORED,
+    },
 };
 
 impl Parser {
@@ -15,11 +18,7 @@ impl Parser {
             "-static-pie" => {
                 return Err(Error::usage("motet cc: -static-pie: a program has fixed addresses; use -static"));
             }
-            "-T" => {
-                return Err(Error::usage(
-                    "motet cc: -T: the layout is the same for all instruction sets, so it cannot be chosen",
-                ));
-            }
+            _ if text.starts_with("-T") => return Err(Error::usage(format!("motet cc: {text}: {LAYOUT}"))),
             "-s" => self.parsed.strip = true,
             "-nostartfiles" => self.parsed.no_start_files = true,
             "-nodefaultlibs" | "-nolibc" => self.parsed.no_libraries = true,
@@ -84,6 +83,12 @@ impl Parser {
                 "-s" | "--strip-all" => self.parsed.strip = true,
                 "--whole-archive" => self.whole_archives = true,
                 "--no-whole-archive" => self.whole_archives = false,
+                "--push-state" => self.pushed.push(self.whole_archives),
+                "--pop-state" => self.whole_archives = self.pushed.pop().unwrap_or_default(),
+                "--cref" => self.parsed.wishes.cross_references = true,
+                "-t" | "--trace" => self.parsed.wishes.trace = true,
+                "--print-gc-sections" => self.parsed.wishes.shows_left_out = true,
+                "--allow-multiple-definition" => self.parsed.wishes.allows_several = true,
                 "-shared" | "--shared" | "-Bshareable" | "-r" | "--relocatable" => return Err(refused(&word)),
                 "-z" => {
                     let keyword = words.next().unwrap_or_default();
@@ -107,6 +112,11 @@ impl Parser {
     }
 
     fn linker_value(&mut self, word: &str) -> Result<()> {
+        let option = word.split_once('=').map_or(word, |(option, _)| option);
+        let refused = LINKER_REFUSED.iter().find(|(options, _)| options.contains(&option)).map(|(_, instead)| *instead);
+        if let Some(instead) = refused.or_else(|| word.starts_with("-T").then_some(LAYOUT)) {
+            return Err(Error::usage(format!("motet cc: -Wl,{word}: {instead}")));
+        }
         let divided = word.split_once('=').filter(|(option, _)| LINKER_WITH_ARGUMENT.contains(option));
         if let Some((option, argument)) = divided {
             linker_arguments::note(&mut self.parsed.wishes, option, argument)?;
@@ -116,12 +126,14 @@ impl Parser {
             self.parsed.pins.push(path.into());
         } else if let Some(symbol) = word.strip_prefix("--undefined=").or_else(|| word.strip_prefix("-u")) {
             self.parsed.needed.push(symbol.to_owned());
+        } else if let Some(symbol) = word.strip_prefix("-y") {
+            self.parsed.wishes.traced.push(symbol.to_owned());
         } else if let Some(symbol) = word.strip_prefix("--entry=") {
             self.parsed.entry = Some(symbol.to_owned());
         } else if !word.starts_with('-') {
             self.input(word.into());
         } else if !LINKER_IGNORED_PREFIXES.iter().any(|prefix| word.starts_with(prefix)) {
-            let message = "not supported by Motet's linker, which lays out all instruction sets alike";
+            let message = "Motet's linker does not know this option; `motet ld --help` has those that it knows";
             return Err(Error::usage(format!("motet cc: -Wl,{word}: {message}")));
         }
         Ok(())

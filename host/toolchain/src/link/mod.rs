@@ -59,6 +59,18 @@ pub struct Wishes {
     pub map: Option<PathBuf>,
     /// `-z stack-size=BYTES`: of new threads, if it is more than the C library's own choice.
     pub stack_bytes: u64,
+    /// `--cref`: who defines and wants each symbol, in the map, or on standard output if there is none.
+    pub cross_references: bool,
+    /// `-t`: names what is linked.
+    pub trace: bool,
+    /// `-y SYMBOL`: names who defines and wants it.
+    pub traced: Vec<String>,
+    /// `--print-gc-sections`: names what nothing reaches, so that it is left out.
+    pub shows_left_out: bool,
+    /// `--require-defined SYMBOL`.
+    pub required: Vec<String>,
+    /// `--allow-multiple-definition`, `-z muldefs`: of several definitions the first counts.
+    pub allows_several: bool,
     /// `-z one-stack`: a thread's calls to other ISAs go on below the caller's frames, instead of on a stack for each ISA.
     pub one_stack: bool,
 }
@@ -154,7 +166,11 @@ impl Alone {
 pub fn link(tools: &Tools, options: &Options) -> Result<()> {
     let mut wanted = options.needed.clone();
     wanted.push(options.entry.clone());
-    let linkage = Linkage::new(resolve::load(&options.inputs, &wanted, &options.wishes)?)?;
+    let program = resolve::load(&options.inputs, &wanted, &options.wishes)?;
+    // Before anything can be found wrong: who asks wants to know why it is.
+    crate::error::write_or_print(None, map::trace(&program, &options.wishes).as_bytes())?;
+    map::check_required(&program, &options.wishes.required)?;
+    let linkage = Linkage::new(program)?;
     let plan = plan::plan(linkage, &wanted, &options.pins, image::header_bytes)?;
     for warning in &plan.warnings {
         eprintln!("motet cc: {warning}");
@@ -170,9 +186,7 @@ pub fn link(tools: &Tools, options: &Options) -> Result<()> {
     }
     let linked: PerIsa<Linked> = linked.try_into().unwrap_or_else(|_| unreachable!("one for each ISA"));
     let memory = Memory::merge(&plan, &linked)?;
-    if let Some(path) = &options.wishes.map {
-        crate::error::write_or_print(Some(path), map::text(&plan).as_bytes())?;
-    }
+    map::write(&plan, &options.wishes)?;
     let single = options.single.iter().map(|(isa, path)| (*isa, path, false));
     for (primary, path, fat) in single.chain([(options.primary, &options.output, true)]) {
         let entry = entry(&plan, &options.entry, primary)?;

@@ -80,6 +80,7 @@ pub fn load(inputs: &[Input], wanted: &[String], wishes: &Wishes) -> Result<Prog
     let mut loader = Loader {
         wanted: wanted.iter().cloned().chain(bases).collect(),
         wraps: wishes.wraps.clone(),
+        allows_several: wishes.allows_several,
         program: Program { symbols: by_name(&wishes.symbols), ..Program::default() },
         ..Loader::default()
     };
@@ -132,6 +133,8 @@ struct Loader {
     wanted: HashSet<String>,
     /// Symbols that others take the place of ([`Wishes::wraps`]).
     wraps: Vec<String>,
+    /// Of several definitions the first counts.
+    allows_several: bool,
     /// Members that are loaded already.
     loaded: HashSet<(PathBuf, u64)>,
 }
@@ -230,7 +233,9 @@ impl Loader {
                 Some(Definition::Module { modules: old, weak: true }),
                 Definition::Module { modules: new, weak: true },
             ) => Definition::Module { modules: either(old, new), weak: true },
-            (Some(Definition::Module { modules, weak: false }), Definition::Module { weak: false, .. }) => {
+            (Some(Definition::Module { modules, weak: false }), Definition::Module { weak: false, .. })
+                if !self.allows_several =>
+            {
                 let first = modules.into_iter().flatten().next();
                 let first = first.map_or("", |first| &self.program.modules[first].name);
                 return Err(Error::data(format!(

@@ -4,6 +4,7 @@ mod builds;
 mod c;
 mod cpp;
 mod folder;
+mod linker;
 mod lists;
 mod orders;
 mod types;

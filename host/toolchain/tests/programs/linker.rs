@@ -1,0 +1,114 @@
+//! What people ask the linker about a program, and what it refuses.
+
+use std::process::Command;
+
+use crate::folder::{Folder, toolchain_folder};
+
+/// The words of a call that a test makes of itself: what `motet cc` prints goes to the standard output of its process, which another process can read.
+const WORDS: &str = "MOTET_TEST_WORDS";
+
+/// Whether this process is one that a test has started for [`printed`]: then it has compiled.
+fn has_compiled() -> bool {
+    let Ok(words) = std::env::var(WORDS) else { return false };
+    let words: Vec<std::ffi::OsString> = words.split(' ').map(Into::into).collect();
+    if let Err(error) = motet_toolchain::cc(&toolchain_folder(), false, &words) {
+        println!("error: {error}");
+    }
+    true
+}
+
+/// What `motet cc` prints when it is called in a folder.
+fn printed(folder: &Folder, line: &str) -> String {
+    let test = std::thread::current().name().unwrap().to_owned();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &test, "--nocapture"]).env(WORDS, line).env_remove("RUST_TEST_THREADS");
+    let output = command.current_dir(folder.whole()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_linker_says_who_defines_and_wants_a_symbol() {
+    if has_compiled() {
+        return;
+    }
+    let folder = Folder::new();
+    folder.write("a.c", "int get(void), both;\nint main(void) { return get() + both; }\n");
+    folder.write(
+        "b.c",
+        "extern int both;\nstatic int one(void) { return 1; }\nint nobody(void) { return 7; }\nint get(void) { return both - one() + 1; }\n\
+         #ifdef __riscv\nint only_here = 5;\n#endif\n",
+    );
+    for name in ["a", "b"] {
+        assert_eq!(folder.cc(&format!("-O1 -c %{name}.c -o %{name}.o")).unwrap(), 0);
+    }
+    let table = printed(&folder, "a.o b.o -o a -Wl,--cref");
+    let (_, rows) = table.split_once("\nCross Reference Table\n\nSymbol").unwrap();
+    let at = |name: &str| rows.lines().position(|row| row.split(' ').next() == Some(name)).unwrap();
+    let lines: Vec<&str> = rows.lines().collect();
+    // Who defines it comes first.
+    assert_eq!(lines[at("get")], format!("{:50}b.o", "get"));
+    assert_eq!(lines[at("get") + 1], format!("{:50}a.o", ""));
+    assert_eq!(lines[at("both")], format!("{:50}a.o", "both"));
+    assert_eq!(lines[at("only_here")], format!("{:50}b.o (riscv64)", "only_here"));
+    assert!(lines[at("main")].ends_with("a.o") && lines[at("main") + 1].ends_with("crt1.o"), "{table}");
+    // With a map it is in that.
+    assert!(!printed(&folder, "a.o b.o -o a -Wl,--cref,-Map=map").contains("Cross"));
+    let map = std::fs::read_to_string(folder.path("map")).unwrap();
+    assert!(map.starts_with("One address") && map.contains("\nCross Reference Table\n"), "{map}");
+
+    let traced = printed(&folder, "a.o b.o -o a -Wl,-t,-y,get,--trace-symbol=only_here,-yboth");
+    let traced: Vec<&str> = traced.lines().filter(|line| !line.contains(".a(") && line.contains(".o")).collect();
+    assert!(traced[0].ends_with("crt1.o"), "{traced:?}");
+    let wanted = [
+        "a.o",
+        "a.o: reference to get",
+        "a.o: definition of both",
+        "b.o",
+        "b.o: definition of get",
+        "b.o: definition of only_here (riscv64)",
+        "b.o: reference to both",
+    ];
+    assert_eq!(traced[1..], wanted);
+
+    let gone = printed(&folder, "a.o b.o -o a -Wl,--print-gc-sections");
+    assert!(gone.contains("removing unused section '.text.nobody' in file 'b.o'\n"), "{gone}");
+    assert!(!gone.contains(".text.get"), "{gone}");
+    // What is wrong comes behind what was asked for.
+    let error = printed(&folder, "a.o -o b -Wl,-y,get");
+    assert!(error.contains("a.o: reference to get\n") && error.contains("error: undefined symbol: get"), "{error}");
+}
+
+#[test]
+fn symbols_can_be_required_or_defined_several_times() {
+    if has_compiled() {
+        return;
+    }
+    let folder = Folder::new();
+    folder.write("a.c", "int get(void);\nint main(void) { return get(); }\n");
+    folder.write("zero.c", "int get(void) { return 0; }\n");
+    folder.write("one.c", "int get(void) { return 1; }\n");
+    for name in ["a", "zero", "one"] {
+        assert_eq!(folder.cc(&format!("-c %{name}.c -o %{name}.o")).unwrap(), 0);
+    }
+    let error = folder.cc("%a.o %zero.o %one.o -o %a").unwrap_err();
+    assert!(error.message.contains("duplicate symbol: get is defined in"), "{error}");
+    for option in ["-Wl,--allow-multiple-definition", "-Wl,-z,muldefs"] {
+        assert_eq!(folder.cc(&format!("%a.o %zero.o %one.o {option} -o %a")).unwrap(), 0);
+        assert_eq!(folder.run("a"), "");
+    }
+    assert_eq!(folder.cc("%a.o %zero.o -Wl,--require-defined=get -o %a").unwrap(), 0);
+    let error = folder.cc("%a.o %zero.o -Wl,--require-defined,set -o %b").unwrap_err();
+    assert!(error.message.contains("undefined symbol: set\n  wanted by --require-defined"), "{error}");
+    // What is taken whole is so until the state before comes back.
+    folder.write("empty.c", "int main(void) { return 0; }\n");
+    assert_eq!(folder.cc("-c %empty.c -o %empty.o").unwrap(), 0);
+    let words = ["rcs".into(), folder.path("l.a").into_os_string(), folder.path("one.o").into_os_string()];
+    assert_eq!(motet_toolchain::archiver(&toolchain_folder(), "ar", &words).unwrap(), 0);
+    for (state, is_whole) in
+        [("--push-state,--whole-archive,--pop-state", false), ("--whole-archive,--push-state", true)]
+    {
+        let traced = printed(&folder, &format!("empty.o -Wl,-y,get,{state} l.a -o e"));
+        assert_eq!(traced.contains("l.a(one.o): definition of get\n"), is_whole, "{state}: {traced}");
+    }
+}
