@@ -106,8 +106,10 @@ pub struct Arguments {
     pub dependencies: Vec<OsString>,
     /// `-MF`.
     pub dependency_file: Option<PathBuf>,
-    /// For the compilation for the primary ISA only: its own processor's features, `-save-temps`.
+    /// For compilations for the primary ISA only: its own processor's features.
     pub processor: Vec<OsString>,
+    /// `-save-temps`: for one compilation of each source, the first for the primary ISA, since others would write the same files.
+    pub saves: Option<OsString>,
     /// `-L`.
     pub library_folders: Vec<PathBuf>,
     /// `-e`.
@@ -153,10 +155,10 @@ struct Parser {
     parsed: Arguments,
     language: Option<OsString>,
     whole_archives: bool,
-}
-
     /// Of `--push-state`.
     pushed: Vec<bool>,
+}
+
 /// Parses the arguments of `motet cc`.
 ///
 /// # Errors
@@ -369,15 +371,16 @@ impl Parser {
                 "motet cc: {text}: its runtime library is not there for all instruction sets"
             )));
         }
+        if text.starts_with("-save-temps") || text.starts_with("--save-temps") {
+            self.parsed.saves = Some(text.into());
+            return Ok(true);
+        }
         if let "-funsigned-char" | "-fno-signed-char" | "-fsigned-char" | "-fno-unsigned-char" = text {
             self.parsed.unsigned_char = matches!(text, "-funsigned-char" | "-fno-signed-char");
             return Ok(true);
         }
         let of_processor = text.starts_with("-m") && text != "-mllvm" && !text.starts_with("-mno-omit")
-            || text.starts_with("-fcf-protection")
-            // Three compilers would write the same files at the same time.
-            || text.starts_with("-save-temps")
-            || text.starts_with("--save-temps");
+            || text.starts_with("-fcf-protection");
         if of_processor {
             self.parsed.processor.push(text.into());
         }
@@ -544,9 +547,10 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_compiler_are_kept_for_the_primary_isa_only() {
+    fn files_of_the_compiler_are_kept_by_one_compilation() {
         let arguments = parsed("-save-temps=obj a.c").unwrap();
-        assert_eq!((arguments.processor, arguments.compiler), (vec!["-save-temps=obj".into()], Vec::new()));
+        assert_eq!((arguments.saves, arguments.processor), (Some("-save-temps=obj".into()), Vec::new()));
+        assert!(arguments.compiler.is_empty());
     }
 
     #[test]
@@ -567,15 +571,15 @@ mod tests {
             ("-Wl,--wrap a.o", "--wrap needs an argument"),
             ("-m32 a.c", "x86_64"),
             ("-Wl,-T,x a.c", "-T"),
-            ("-o", "needs an argument"),
-            ("-pg a.c", "runtime"),
-            ("-ftest-coverage a.c", "runtime"),
-            ("-fopenmp=libomp a.c", "runtime"),
             ("-Ttext=0x1 a.c", "MOTET_DATA_ON"),
             ("-Wl,-Ttext=0x1 a.o", "MOTET_DATA_ON"),
             ("-Wl,--oformat=binary a.o", "--emit-isa"),
             ("-Wl,-b,binary a.o", ".incbin"),
             ("-Wl,--unknown a.o", "does not know"),
+            ("-o", "needs an argument"),
+            ("-pg a.c", "runtime"),
+            ("-ftest-coverage a.c", "runtime"),
+            ("-fopenmp=libomp a.c", "runtime"),
             ("-fsanitize=address a.c", "runtime"),
         ] {
             assert!(parsed(line).unwrap_err().message.contains(word), "{line}");

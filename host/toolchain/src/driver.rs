@@ -1,6 +1,7 @@
 //! `motet cc`: compiles for every ISA, then links.
 
 mod asked;
+mod saved;
 
 use std::{
     ffi::OsString,
@@ -318,8 +319,12 @@ impl Driver {
     fn compile_one(&self, source: &Source, output: &Path, goal: &Path) -> Result<u8> {
         let input = self.standard_input(source)?;
         let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let objects: PerIsa<PathBuf> =
-            std::array::from_fn(|isa| self.temporary.path().join(format!("{name}.{}", ISAS[isa].name())));
+        // A folder each: with `-save-temps=obj` clang puts other files beside its object.
+        let saved = self.saved_folder()?;
+        let objects: PerIsa<PathBuf> = std::array::from_fn(|isa| {
+            let folder = if isa == self.arguments.primary { saved.as_path() } else { self.temporary.path() };
+            folder.join(format!("{name}.{}", ISAS[isa].name()))
+        });
         let codes: PerIsa<PathBuf> =
             std::array::from_fn(|isa| objects[isa].with_extension(format!("{}.listed.ll", ISAS[isa].name())));
         let headers_of: PerIsa<PathBuf> =
@@ -329,7 +334,7 @@ impl Driver {
         let run = |isa: usize| {
             let mut command = self.compiler(isa, self.cxx || source.is_cpp());
             if isa == self.arguments.primary {
-                command.args(self.arguments.verbose.then_some("-v"));
+                command.args(self.arguments.verbose.then_some("-v")).args(&self.arguments.saves);
             }
             self.add_dependencies(&mut command, isa, goal, &headers_of[isa]);
             if source.is_header() {
@@ -356,6 +361,7 @@ impl Driver {
         };
         let results = isa::at_once(run)?;
         let status = self.show(source, &results);
+        self.put_saved(&saved, goal)?;
         if status != 0 {
             return Ok(status);
         }

@@ -26,7 +26,10 @@ impl Driver {
             return self.text_of_all(has(&["-E"]));
         }
         let mut command = self.compiler(self.arguments.primary, self.is_cpp());
-        command.args(self.arguments.verbose.then_some("-v")).args(&self.arguments.dependencies);
+        command
+            .args(&self.arguments.saves)
+            .args(self.arguments.verbose.then_some("-v"))
+            .args(&self.arguments.dependencies);
         if let Some(file) = &self.arguments.dependency_file {
             command.arg("-MF").arg(file);
         }

@@ -112,3 +112,47 @@ fn symbols_can_be_required_or_defined_several_times() {
         assert_eq!(traced.contains("l.a(one.o): definition of get\n"), is_whole, "{state}: {traced}");
     }
 }
+
+#[test]
+fn files_between_source_and_object_are_written_once() {
+    if has_compiled() {
+        return;
+    }
+    let folder = Folder::new();
+    // The address of a function that is inlined everywhere on some ISA is kept on another: the source is compiled once more.
+    folder.write(
+        "a.c",
+        "static int twice(int x) { return 2 * x; }\n#ifdef __riscv\nint (*volatile kept)(int) = twice;\n#else\nint (*volatile kept)(int);\n#endif\n\
+         static const int own[] = {\n#ifdef __riscv\n1\n#else\n2\n#endif\n};\nint main(int n, char **w) { return twice(n) - 2 + own[n - 1] * 0; }\n",
+    );
+    folder.write("pins.toml", "[pins]\nriscv64 = [\"a.c:twice\"]\n");
+    std::fs::create_dir(folder.path("out")).unwrap();
+    for (options, output, wanted) in [
+        ("-save-temps -c", "out/a.o", &["a.bc", "a.i", "a.s"][..]),
+        ("-save-temps=cwd -c", "out/a.o", &["a.bc", "a.i", "a.s"]),
+        ("-save-temps=obj -c", "out/a.o", &["out/a.bc", "out/a.i", "out/a.s"]),
+        ("-save-temps=obj", "out/a", &["out/a.bc", "out/a.i", "out/a.s"]),
+        // Code that is prepared to be pinned is compiled out of intermediate code.
+        ("--pins pins.toml -save-temps=obj", "out/a", &["out/a.i", "out/a.tmp.bc"]),
+        ("--pins pins.toml -save-temps", "out/a", &["a.i", "a.tmp.bc"]),
+    ] {
+        let before = files(&folder);
+        let said = printed(&folder, &format!("-O2 {options} a.c -o {output}"));
+        assert!(!said.contains("error"), "{said}");
+        let mut new: Vec<String> = files(&folder).into_iter().filter(|name| !before.contains(name)).collect();
+        new.retain(|name| name != output);
+        assert_eq!(new, wanted, "{options}");
+        let text = |name: &str| std::fs::read_to_string(folder.path(name)).unwrap();
+        assert!(wanted.get(2).is_none_or(|name| text(name).contains("main:")), "{options}");
+        new.iter().for_each(|name| std::fs::remove_file(folder.path(name)).unwrap());
+        std::fs::remove_file(folder.path(output)).unwrap();
+    }
+}
+
+/// The files of a folder and of those in it, in order.
+fn files(folder: &Folder) -> Vec<String> {
+    let found = Command::new("find").args([".", "-type", "f", "-printf", "%P\n"]).current_dir(folder.whole()).output();
+    let mut names: Vec<String> = String::from_utf8(found.unwrap().stdout).unwrap().lines().map(Into::into).collect();
+    names.sort();
+    names
+}
