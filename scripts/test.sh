@@ -11,6 +11,9 @@ Runs the checks of Motet, side by side, as many as the processors can carry.
   ./motet test long               everything, and what is slow by nature: all seeds and schedules, kills, whole libraries with
                                   functions pinned at random, new Debian systems in both orders; for before figures are recorded
   ./motet test soak               random programs with new seeds, for MOTET_SOAK_MINUTES (30)
+  ./motet test packages [NAME...] each package of tests/packages with 20 sets of functions pinned at random, one after the other; a run
+                                  that was interrupted goes on where it was (hours)
+  ./motet test packages --table   what has passed so far, as a table
   ./motet test fresh [OPTION]     run and test, in either order, on new systems of Debian 12 and 13 (root; hours)
 
 Examples:
@@ -59,6 +62,10 @@ run_checks() {
             "$root/tests/setup/fresh.sh" "${@:2}"
             return
             ;;
+        packages)
+            packages "${@:2}"
+            return
+            ;;
         soak)
             set_up_to_build test
             soak
@@ -82,4 +89,81 @@ soak() {
         echo "motet test: soak: seed $seed, $(((end - SECONDS + 59) / 60)) minutes left" >&2
         "$out/debug/motet-trials" machine random --seed "$seed" || return
     done
+}
+
+# Sets of pins for each package, as host/cli/tests/machine/libraries.rs has them.
+package_sets=20
+
+# packages [--seed N] [NAME...]: what is built, and a line for each set that has ended, is kept in target/packages until all have passed.
+packages() {
+    local folder=$out/packages seed='' names=() failed=() name number=0 status
+    while [[ $# -gt 0 ]]; do
+        case $1 in
+            --table)
+                package_table "$folder/results.tsv"
+                return
+                ;;
+            --seed)
+                [[ ${2-} =~ ^[0-9]+$ ]] || fail "packages: --seed needs a number"
+                seed=$2
+                shift
+                ;;
+            *)
+                [[ -f $root/tests/packages/$1.sh ]] || fail "packages: tests/packages has no recipe $1.sh"
+                names+=("$1")
+                ;;
+        esac
+        shift
+    done
+    if [[ ${#names[@]} -eq 0 ]]; then
+        for name in "$root"/tests/packages/*.sh; do names+=("$(basename "$name" .sh)"); done
+    fi
+    mkdir -p "$folder" && touch "$folder/results.tsv"
+    # What is left of a run that was killed counts, too.
+    exec 7>"$folder/lock"
+    flock --nonblock 7 || fail "packages: another run is at work in $folder"
+    # Without another word, a run that was interrupted goes on with its seed on the next day, too.
+    [[ $seed || ! -f $folder/seed ]] || seed=$(<"$folder/seed")
+    seed=${seed:-$(date -u +%Y%m%d)}
+    echo "$seed" >"$folder/seed"
+    set_up_to_build test
+    cargo_build -p motet-trials
+    tail -n 0 -F --pid=$$ "$folder/results.tsv" 2>/dev/null 7>&- | sed -u 's/^/motet test: packages: /' >&2 7>&- &
+    for name in "${names[@]}"; do
+        number=$((number + 1))
+        if [[ $(package_passed "$name" "$seed") -eq $package_sets ]]; then
+            say "packages: $name has passed with all sets of seed $seed ($number of ${#names[@]})"
+            continue
+        fi
+        say "packages: $name ($number of ${#names[@]}); $(package_passed "$name" "$seed") of $package_sets sets of seed $seed have passed"
+        status=0
+        MOTET_PACKAGES=$folder "$out/debug/motet-trials" --long machine "libraries::${name}_passes" --seed "$seed" || status=$?
+        case $status in
+            0) ;;
+            130) return 130 ;;
+            *) failed+=("$name") ;;
+        esac
+    done
+    package_table "$folder/results.tsv"
+    [[ ${#failed[@]} -eq 0 ]] || fail "packages: these have not passed: ${failed[*]}; the same command tries what is left again"
+    rm -f "$folder/seed"
+}
+
+# package_passed NAME SEED: the number of sets that have passed.
+package_passed() {
+    awk -F '\t' -v name="$1" -v seed="$2" '$1 == name && $2 == seed && $6 == "pass" { sets[$3] } END { print length(sets) }' "$out/packages/results.tsv"
+}
+
+# package_table RESULTS: a row for each package and seed: how many sets have passed, and how many not; the pins of a set; the options.
+package_table() {
+    echo '| package | seed | sets that passed | failed | pins in a set | compiled with |'
+    echo '|---|---|---|---|---|---|'
+    [[ ! -f $1 ]] || LC_ALL=C sort "$1" | awk -F '\t' '
+        { row = $1 " | " $2; last[row "\t" $3] = ($6 == "pass" || last[row "\t" $3] == "pass") ? "pass" : "fail"; options[row] = $5 }
+        # A set that could not be linked has none.
+        $4 > 0 { if (!(row in least) || $4 < least[row]) least[row] = $4; if ($4 > most[row]) most[row] = $4 }
+        END {
+            for (set in last) { split(set, words, "\t"); if (last[set] == "pass") passed[words[1]]++; else failed[words[1]]++ }
+            for (row in options) printf "| %s | %d | %d | %d to %d | `%s` |\n", row, passed[row], failed[row], least[row], most[row], options[row]
+        }' | LC_ALL=C sort
 }

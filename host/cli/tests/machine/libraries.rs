@@ -6,12 +6,14 @@
 //! across instruction sets has a limit. All is compiled once; for each set of pins only what the build has linked is linked again.
 
 mod package;
+mod work;
 
 use std::{
     collections::BTreeMap,
     ffi::OsString,
     fmt::Write,
-    mem,
+    fs,
+    iter::Peekable,
     path::PathBuf,
     process::{Command, Stdio},
 };
@@ -24,14 +26,16 @@ use crate::{
 };
 use fastrand::Rng;
 use package::{Image, Package, Profile};
+use work::Work;
 
 /// Sets of pins for each package, where what is slow is asked for; otherwise one, and one package a day.
 const SETS: usize = 20;
 /// Pinned functions in each set, and most calls of them all, of which about two thirds cross.
 const PINS: usize = 40;
 const CALLS_MAX: u64 = 12_000;
-/// What one machine has of programs and files, in bytes.
+/// What one machine has of programs and files, in bytes, and sets: what is lost if a run is interrupted.
 const BOOT_BYTES_MAX: u64 = 300 << 20;
+const BOOT_SETS_MAX: usize = 5;
 
 /// Packages that are built in less than a minute; Go's test of random pins is one of these, too.
 const QUICK: [&str; 8] = ["zlib", "lua", "sqlite", "go", "bzip2", "libyaml", "mujs", "xxhash"];
@@ -53,40 +57,79 @@ pub fn is_of_today(name: &str) -> bool {
 }
 
 fn check(name: &str) -> Result<(), String> {
-    let (folder, mut random) = (tempfile::tempdir().map_err(text)?, Rng::with_seed(seed()));
-    let calls = Profile::new(name, folder.path())?.calls()?;
-    let sets: Vec<Pins> = (0..of_long(1, SETS)).map(|_| random_pins(&mut random, &calls)).collect();
+    let (work, mut random) = (Work::of(name)?, Rng::with_seed(seed()));
+    let calls = work.calls(|| Profile::new(name, work.folder())?.calls())?;
+    let sets: Vec<Set> = (0..of_long(1, SETS)).map(|number| Set::new(number, &mut random, &calls)).collect();
     // No function of any set is inlined, so one compilation serves all sets.
-    let everything: Pins = sets.iter().flat_map(|pins| pins.clone()).collect();
-    let package = Package::build(name, folder.path(), &everything, &mut random)?;
-    let mut images = Vec::new();
-    for (index, pins) in sets.into_iter().enumerate() {
-        let image = package.link(&format!("set{index}"), &pins, &mut random)?;
-        if image.pins.len() < pins.len() / 2 {
-            return Err(format!("of {} pins only {} are possible", pins.len(), image.pins.len()));
-        }
-        images.push(image);
-        let bytes: u64 = images.iter().map(|image| image.bytes).sum();
-        if bytes > BOOT_BYTES_MAX {
-            compare(&mem::take(&mut images))?;
+    let everything: Pins = sets.iter().flat_map(|set| set.pins.clone()).collect();
+    let package = Package::build(name, work.folder(), &everything, &mut random)?;
+    let mut left = sets.into_iter().filter(|set| !work.has_passed(set.number)).peekable();
+    let mut errors = Vec::new();
+    while left.peek().is_some() {
+        let (images, failed) = some_images(&package, &mut left);
+        for (set, pins, error) in failed.into_iter().chain(compare(&images)?) {
+            work.note(set, pins, package.options(), error.is_none())?;
+            errors.extend(error.map(|error| format!("set {set}: {SEED_VARIABLE}={} repeats it:\n{error}", seed())));
         }
     }
-    compare(&images)
+    if !errors.is_empty() {
+        return Err(errors.join("\n"));
+    }
+    work.end();
+    Ok(())
+}
+
+/// Functions that are pinned together, and what decides by chance which programs are linked with them.
+struct Set {
+    number: usize,
+    pins: Pins,
+    random: Rng,
+}
+
+impl Set {
+    fn new(number: usize, random: &mut Rng, calls: &BTreeMap<String, u64>) -> Self {
+        Self { number, pins: random_pins(random, calls), random: random.fork() }
+    }
+}
+
+/// How a set has ended: its number, how many pins were possible, and what was wrong.
+type Ended = (usize, usize, Option<String>);
+
+/// Links images of the next sets, as many as a machine can have; and the sets of which there is none.
+fn some_images(package: &Package, sets: &mut Peekable<impl Iterator<Item = Set>>) -> (Vec<Image>, Vec<Ended>) {
+    let (mut images, mut failed): (Vec<Image>, Vec<Ended>) = (Vec::new(), Vec::new());
+    while images.len() < BOOT_SETS_MAX && images.iter().map(|image| image.bytes).sum::<u64>() <= BOOT_BYTES_MAX {
+        let Some(mut set) = sets.next() else { break };
+        match package.link(set.number, &set.pins, &mut set.random) {
+            Ok(image) if image.pins.len() < set.pins.len() / 2 => {
+                let (all, possible) = (set.pins.len(), image.pins.len());
+                failed.push((set.number, possible, Some(format!("of {all} pins only {possible} are possible"))));
+            }
+            Ok(image) => images.push(image),
+            Err(error) => failed.push((set.number, 0, Some(error))),
+        }
+    }
+    (images, failed)
 }
 
 /// Compares what the tests do on a machine with what they do on the host.
-fn compare(images: &[Image]) -> Result<(), String> {
-    let results = Image::all_on_machine(images)?;
+fn compare(images: &[Image]) -> Result<Vec<Ended>, String> {
+    let results = if images.is_empty() { scripts::Results::new() } else { Image::all_on_machine(images)? };
+    let mut ended = Vec::new();
     for image in images {
         let wanted = image.on_host()?;
         if wanted.status != 0 || wanted.output.is_empty() {
             return Err(format!("the tests fail on the host: {wanted:?}"));
         }
         let got = results.get(&image.name).ok_or("no result")?.as_ref().map_err(String::clone);
-        got.and_then(|got| scripts::compare(&wanted, got))
-            .map_err(|error| format!("{SEED_VARIABLE}={} repeats it:\n{error}\n{}", seed(), list(&image.pins)))?;
+        let same = got.and_then(|got| scripts::compare(&wanted, got));
+        let error = same.err().map(|error| format!("{error}\n{}", list(&image.pins)));
+        if error.is_none() {
+            fs::remove_dir_all(&image.folder).map_err(text)?;
+        }
+        ended.push((image.set, image.pins.len(), error));
     }
-    Ok(())
+    Ok(ended)
 }
 
 /// Functions, each with the instruction set that it is pinned to.

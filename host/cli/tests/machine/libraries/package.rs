@@ -73,13 +73,24 @@ impl Tree {
     /// Copies the sources to a folder and builds them there, with variables for `tests/packages/cc`.
     fn build(name: &str, folder: PathBuf, variables: &[(&str, String)]) -> Result<Self, String> {
         let recipe = folder_of_recipes().join(name).with_extension("sh");
-        let bin = folder.with_extension("bin");
+        let (bin, built) = (folder.with_extension("bin"), folder.with_extension("built"));
+        let tree = Self { links: folder.with_extension("links"), recipe, folder };
+        let made_from = tree.made_from(variables)?;
+        if fs::read_to_string(&built).is_ok_and(|before| before == made_from) {
+            return Ok(tree);
+        }
+        // What an interrupted build has left.
+        for path in [&bin, &tree.folder] {
+            let _ = fs::remove_dir_all(path);
+        }
+        for path in [&built, &tree.links] {
+            let _ = fs::remove_file(path);
+        }
         fs::create_dir(&bin).map_err(text)?;
         for compiler in ["cc", "c++"] {
             std::os::unix::fs::symlink(folder_of_recipes().join("cc"), bin.join(compiler)).map_err(text)?;
         }
-        run(Command::new("cp").arg("-a").arg(fetched(name)?).arg(&folder))?;
-        let tree = Self { recipe, links: folder.with_extension("links"), folder };
+        run(Command::new("cp").arg("-a").arg(fetched(name)?).arg(&tree.folder))?;
         for other in tree.variable("needs")?.split_whitespace() {
             fetched(other)?;
         }
@@ -89,12 +100,23 @@ impl Tree {
         shell.envs(variables.iter().map(|(name, value)| (*name, value)));
         let ended = shell.output().map_err(text)?;
         if ended.status.success() {
+            fs::write(&built, made_from).map_err(text)?;
             return Ok(tree);
         }
         let log = [ended.stdout, ended.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
         let from = log.lines().count().saturating_sub(LOG_LINES);
         let end: Vec<&str> = log.lines().skip(from).collect();
         Err(format!("{name} cannot be built; {}\n{}", ended.status, end.join("\n")))
+    }
+
+    /// All that decides what is built: the recipe, the options, the compiler and the pins.
+    fn made_from(&self, variables: &[(&str, String)]) -> Result<String, String> {
+        let motet =
+            fs::metadata(process::program()).and_then(|file| Ok((file.len(), file.modified()?))).map_err(text)?;
+        let recipe = fs::read_to_string(&self.recipe).map_err(text)?;
+        let pins = variables.iter().find(|(name, _)| *name == "PINS");
+        let pins = pins.map(|(_, path)| fs::read_to_string(Path::new(path).with_extension("wanted")).map_err(text));
+        Ok(format!("{recipe}\n{variables:?}\n{motet:?}\n{}", pins.transpose()?.unwrap_or_default()))
     }
 
     /// Bash, in the folder, with the recipe's functions and variables.
@@ -122,6 +144,7 @@ impl Tree {
 
     /// Copies what the tests need to a new folder, without these programs.
     fn copy(&self, to: &Path, without: &[&PathBuf]) -> Result<(), String> {
+        let _ = fs::remove_dir_all(to);
         fs::create_dir(to).map_err(text)?;
         let copy = "tar -c --exclude='*.o' --exclude='*.a' --exclude='*.d' --exclude=CMakeFiles --exclude='*.calls.*' -- \
             ${files:-.} | tar -x -C \"$TO\"";
@@ -255,7 +278,9 @@ impl Package {
     /// What the build says.
     pub fn build(name: &str, folder: &Path, pins: &Pins, random: &mut Rng) -> Result<Self, String> {
         let list_path = folder.join("all.toml");
-        fs::write(&list_path, list(pins)).map_err(text)?;
+        for path in [list_path.clone(), list_path.with_extension("wanted")] {
+            fs::write(path, list(pins)).map_err(text)?;
+        }
         let recipe = folder_of_recipes().join(name).with_extension("sh");
         let levels = Tree { recipe, folder: folder.to_owned(), links: PathBuf::new() }.variable("levels")?;
         let levels: Vec<&str> = if levels.is_empty() { LEVELS } else { &levels }.split(' ').collect();
@@ -276,7 +301,8 @@ impl Package {
     ///
     /// # Errors
     /// What the linker says.
-    pub fn link(&self, name: &str, pins: &Pins, random: &mut Rng) -> Result<Image, String> {
+    pub fn link(&self, set: usize, pins: &Pins, random: &mut Rng) -> Result<Image, String> {
+        let name = &format!("set{set}");
         let list_path = self.folder.join(name).with_extension("toml");
         fs::write(&list_path, list(pins)).map_err(text)?;
         let programs = self.tree.programs()?;
@@ -303,30 +329,39 @@ impl Package {
         let is_possible = |function: &String| possible.contains(&format!("{function:?},"));
         let pins = pins.iter().filter(|(function, _)| is_possible(function));
         let pins = pins.map(|(function, isa)| (function.clone(), *isa)).collect();
-        Image::new(name, &self.tree, folder, pins)
+        Image::new(set, name, &self.tree, folder, pins)
+    }
+
+    /// Options that all of it is compiled with.
+    pub fn options(&self) -> &str {
+        let (_, added) = &self.variables[2];
+        added
     }
 }
 
 /// What a package's tests need, with programs linked with some pins.
 pub struct Image {
+    /// The number of its set of pins.
+    pub set: usize,
     pub name: String,
     /// Those that are possible.
     pub pins: Pins,
     /// Its size.
     pub bytes: u64,
-    folder: PathBuf,
+    /// Where it is.
+    pub folder: PathBuf,
     on_host: Script,
     on_machine: Script,
 }
 
 impl Image {
-    fn new(name: &str, tree: &Tree, folder: PathBuf, pins: Pins) -> Result<Self, String> {
+    fn new(set: usize, name: &str, tree: &Tree, folder: PathBuf, pins: Pins) -> Result<Self, String> {
         let script = |from: &str, extension: &str| tree.script(name, from, &folder.with_extension(extension));
         let on_host = script(&folder.display().to_string(), "host.sh")?;
         let on_machine = script(&format!("/in/{name}"), "machine.sh")?;
         let bytes = run(Command::new("du").arg("-sb").arg(&folder))?;
         let bytes = bytes.split_whitespace().next().and_then(|bytes| bytes.parse().ok()).ok_or("du says no size")?;
-        Ok(Self { name: name.to_owned(), pins, bytes, folder, on_host, on_machine })
+        Ok(Self { set, name: name.to_owned(), pins, bytes, folder, on_host, on_machine })
     }
 
     /// What its tests do on the host, where all functions run on its instruction set.
