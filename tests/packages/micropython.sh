@@ -3,8 +3,7 @@
 python="ports/unix/build-standard/micropython"
 build() {
     same="-DMICROPY_NLR_SETJMP=1 -DMICROPY_GCREGS_SETJMP=1 -DMPZ_DIG_SIZE=16"
-    # LDFLAGS_ARCH asks for a table of references.
-    set -- -j2 CC="$CC" STRIP= LDFLAGS_ARCH= LDFLAGS_EXTRA=-Wl,-z,one-stack
+    set -- -j2 CC="$CC" STRIP= LDFLAGS_EXTRA=-Wl,-z,one-stack
     make -C mpy-cross "$@" CFLAGS_EXTRA="$same"
     # Without what other projects' sources are needed for.
     make -C ports/unix "$@" CFLAGS_EXTRA="$same -DMICROPY_EMIT_X64=0" FROZEN_MANIFEST= MICROPY_PY_BTREE=0 MICROPY_PY_FFI=0 \
