@@ -78,9 +78,9 @@ fn callers(linkage: &Linkage) -> HashSet<usize> {
     modules.filter(|(_, module)| !module.is_runtime && calls(module)).map(|(index, _)| index).collect()
 }
 
-/// Whether a function may be one for `motet_call_on`: it takes one argument and gives something.
+/// Whether a function may be one for `motet_call_on`: it takes a pointer and gives one.
 fn takes_one_address(shapes: &Shapes, name: &str) -> bool {
-    shapes.get(&function(name)).is_some_and(|shape| shape.members.len() == 1 && !shape.whole.ends_with("gives void"))
+    shapes.get(&function(name)).is_some_and(|shape| shape.takes_one_address)
 }
 
 fn shapes_of(module: &Module) -> Result<Option<Shapes>> {

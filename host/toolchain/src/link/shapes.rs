@@ -26,6 +26,8 @@ pub struct Shape {
     pub file: String,
     /// The line of it; 0: not known.
     pub line: u64,
+    /// Of a function: its only argument and its result are pointers, as those of a function for `motet_call_on`.
+    pub takes_one_address: bool,
 }
 
 /// A part of a [`Shape`].
@@ -182,20 +184,32 @@ impl<'a> Unit<'_, '_, 'a> {
         Ok(())
     }
 
-    fn is_pointer(&self, variable: &Entry<'a>) -> gimli::Result<bool> {
-        let mut of = self.reader.attribute(variable, constants::DW_AT_type)?;
+    /// Whether a variable, or a function's result, is one.
+    fn is_pointer(&self, entry: &Entry<'a>) -> gimli::Result<bool> {
+        let mut of = self.reader.attribute(entry, constants::DW_AT_type)?;
         for _ in 0..DEPTH_MAX {
             let Some(AttributeValue::UnitRef(offset)) = of else { break };
             let entry = self.reader.unit.entry(offset)?;
             match entry.tag() {
-                constants::DW_TAG_pointer_type | constants::DW_TAG_reference_type => return Ok(true),
-                constants::DW_TAG_typedef | constants::DW_TAG_const_type | constants::DW_TAG_volatile_type => {
+                constants::DW_TAG_pointer_type
+                | constants::DW_TAG_reference_type
+                | constants::DW_TAG_rvalue_reference_type => return Ok(true),
+                constants::DW_TAG_typedef
+                | constants::DW_TAG_const_type
+                | constants::DW_TAG_volatile_type
+                | constants::DW_TAG_restrict_type
+                | constants::DW_TAG_atomic_type => {
                     of = self.reader.attribute(&entry, constants::DW_AT_type)?;
                 }
                 _ => break,
             }
         }
         Ok(false)
+    }
+
+    /// Whether the source does not have it, as `this`.
+    fn is_artificial(&self, parameter: &Entry<'a>) -> gimli::Result<bool> {
+        Ok(self.reader.attribute(parameter, constants::DW_AT_artificial)?.is_some())
     }
 
     fn shape(&self, entry: &Entry<'a>) -> gimli::Result<Shape> {
@@ -207,7 +221,12 @@ impl<'a> Unit<'_, '_, 'a> {
                 shape.whole = format!("a function that gives {}", self.target(entry, &mut leads.by("its result"), 0)?);
                 let is_parameter = |child: &Entry<'a>| child.tag() == constants::DW_TAG_formal_parameter;
                 let children = self.reader.children(entry.offset())?;
-                for (index, parameter) in children.into_iter().filter(is_parameter).enumerate() {
+                let parameters: Vec<Entry<'a>> = children.into_iter().filter(is_parameter).collect();
+                shape.takes_one_address = match &parameters[..] {
+                    [only] => self.is_pointer(entry)? && self.is_pointer(only)? && !self.is_artificial(only)?,
+                    _ => false,
+                };
+                for (index, parameter) in parameters.into_iter().enumerate() {
                     let by = format!("argument {}", index + 1);
                     let text = format!("{by}: {}", self.target(&parameter, &mut leads.by(&by), 0)?);
                     shape.members.push(Member { text, line: 0 });

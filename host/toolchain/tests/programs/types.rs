@@ -112,6 +112,14 @@ fn types_that_differ_are_refused_where_functions_called_on_an_island_reach_them(
             ),
             "sum, which motet_call_on may call, reaches a type that differs (its variable at: limb)",
         ),
+        (
+            format!("{job}static void *sum(void *of) {{ struct job *restrict job = of; return job->limbs; }}\n{main}"),
+            "sum, which motet_call_on may call, reaches a type that differs (its variable job: struct job, limbs: limb)",
+        ),
+        (
+            format!("{job}static void *sum(void *of) {{ struct job *_Atomic job = of; return job->limbs; }}\n{main}"),
+            "sum, which motet_call_on may call, reaches a type that differs (its variable job: struct job, limbs: limb)",
+        ),
         // It says what it takes.
         (
             format!(
@@ -143,9 +151,21 @@ fn types_that_differ_are_refused_where_functions_called_on_an_island_reach_them(
         "#include <motet.h>\n#include <stdlib.h>\n#include \"limb.h\"\n\
          static int order(const void *a, const void *b) { const limb *x = a, *y = b; return *x < *y; }\n\
          static void *sum(void *of) { limb all = 0; for (int i = 0; i < 9; i++) all += i; return of ? (void *)(long)all : 0; }\n\
-         int main(void) { limb words[] = {1, 2}; qsort(words, 2, sizeof *words, order); return !motet_call_on(2, sum, words); }\n",
+         static int length(limb *of) { return *of; }\n\
+         static void *of_number(long n) { limb one = n, *at = &one; return (void *)(long)*at; }\n\
+         void *volatile one = length, *volatile other = of_number;\n\
+         int main(void) { limb words[] = {1, 2}; qsort(words, 2, sizeof *words, order); return !motet_call_on(2, sum, words) + ((int (*)(limb *))one)(words) - words[0]; }\n",
     );
     assert_eq!(folder.cc("-O1 %a.c -o %a").unwrap(), 0);
+    assert_eq!(folder.run("a"), "");
+    // A class's functions, which have no ordinary addresses.
+    folder.write(
+        "a.cc",
+        "#include <motet.h>\n#include \"limb.h\"\nstruct list { limb last; virtual int size() { return last; } virtual void *get() { return &last; } };\n\
+         static void *sum(void *of) { return of; }\n\
+         int main() { list l; l.last = 0; list *volatile some = &l; return some->size() || !some->get() || !motet_call_on(2, sum, &l); }\n",
+    );
+    assert_eq!(folder.cxx("-O1 %a.cc -o %a").unwrap(), 0);
     assert_eq!(folder.run("a"), "");
 }
 
