@@ -576,6 +576,8 @@ mod tests {
             ("-Wl,--oformat=binary a.o", "--emit-isa"),
             ("-Wl,-b,binary a.o", ".incbin"),
             ("-Wl,--unknown a.o", "does not know"),
+            ("-Wl,-R,a.o a.o", "--defsym"),
+            ("-Wl,--unresolved-symbols=ignore-all a.o", "weak"),
             ("-o", "needs an argument"),
             ("-pg a.c", "runtime"),
             ("-ftest-coverage a.c", "runtime"),
@@ -586,5 +588,7 @@ mod tests {
         }
         assert!(parsed("-fsanitize=undefined -fsanitize-trap=all a.c").is_ok());
         assert!(parsed("-Wl,--gc-sections,-z,now -fPIC a.c").unwrap().compiler.is_empty());
+        let items = parsed("-Wl,-R,/,-R/,--stats,--unresolved-symbols=report-all a.o").unwrap().items;
+        assert_eq!(items.len(), 1);
     }
 }

@@ -127,6 +127,9 @@ pub const LINKER_IGNORED: &[&str] = &[
     "--no-keep-memory",
     "--no-eh-frame-hdr",
     "--no-ld-generated-unwind-info",
+    "--stats",
+    // As without it: what is not defined is refused.
+    "--unresolved-symbols=report-all",
 ];
 
 /// The same, by their beginnings.
@@ -205,7 +208,7 @@ pub const LINKER_REFUSED: &[(&[&str], &str)] = &[
         "functions with __attribute__((constructor)) run before main, those with (destructor) after it",
     ),
     (&["--start-lib", "--end-lib"], "make an archive (ar rcs) of these objects"),
-    (&["--print-memory-usage", "--stats"], "`motet objdump PROGRAM` shows what takes how much, -Map what lies where"),
+    (&["--print-memory-usage"], "`motet objdump PROGRAM` shows what takes how much, -Map what lies where"),
     (&["--retain-symbols-file"], "-s leaves out all symbols"),
     (&["--why-live"], "--cref says who wants a symbol"),
     (

@@ -1,5 +1,7 @@
 //! What a compiler's command line has for the linker.
 
+use std::path::Path;
+
 use super::{Item, Mode, Parser};
 use crate::{
     error::{Error, Result},
@@ -105,6 +107,8 @@ impl Parser {
                     words.next();
                 }
                 ignored if LINKER_IGNORED.contains(&ignored) => {}
+                // Of a folder it is -rpath.
+                "-R" if words.as_slice().first().is_some_and(|path| Path::new(path).is_dir()) => drop(words.next()),
                 other => self.linker_value(other)?,
             }
         }
@@ -112,6 +116,9 @@ impl Parser {
     }
 
     fn linker_value(&mut self, word: &str) -> Result<()> {
+        if word.strip_prefix("-R").is_some_and(|path| Path::new(path).is_dir()) {
+            return Ok(());
+        }
         let option = word.split_once('=').map_or(word, |(option, _)| option);
         let refused = LINKER_REFUSED.iter().find(|(options, _)| options.contains(&option)).map(|(_, instead)| *instead);
         if let Some(instead) = refused.or_else(|| word.starts_with("-T").then_some(LAYOUT)) {

@@ -19,19 +19,28 @@ impl Driver {
         Ok(folder)
     }
 
-    /// Moves what clang has saved beside its object to where the user's output is (`-save-temps=obj`).
+    /// Moves what clang has saved beside its object to where the user's output is (`-save-temps=obj`), unless a source is there: assembly and
+    /// preprocessed sources may have such names.
     pub(super) fn put_saved(&self, folder: &Path, goal: &Path) -> Result<()> {
         if self.arguments.saves.as_ref().is_none_or(|option| !option.as_encoded_bytes().ends_with(b"=obj")) {
             return Ok(());
         }
         let entries = fs::read_dir(folder).map_err(|error| Error::read(folder, error))?;
+        let sources = self.sources();
         for path in entries.flatten().map(|entry| entry.path()) {
             let is_saved = path.extension().and_then(|extension| extension.to_str());
             if let (true, Some(name)) = (is_saved.is_some_and(|one| EXTENSIONS.contains(&one)), path.file_name()) {
-                write(&goal.with_file_name(name), &read(&path)?)?;
+                let target = goal.with_file_name(name);
+                if !sources.iter().any(|source| is_same_file(&source.path, &target)) {
+                    write(&target, &read(&path)?)?;
+                }
                 let _ = fs::remove_file(&path);
             }
         }
         Ok(())
     }
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    fs::canonicalize(one).is_ok_and(|one| fs::canonicalize(other).is_ok_and(|other| one == other))
 }

@@ -166,6 +166,7 @@ impl Alone {
 pub fn link(tools: &Tools, options: &Options) -> Result<()> {
     let mut wanted = options.needed.clone();
     wanted.push(options.entry.clone());
+    wanted.extend_from_slice(&options.wishes.required);
     let program = resolve::load(&options.inputs, &wanted, &options.wishes)?;
     // Before anything can be found wrong: who asks wants to know why it is.
     crate::error::write_or_print(None, map::trace(&program, &options.wishes).as_bytes())?;

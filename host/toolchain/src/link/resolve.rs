@@ -243,6 +243,10 @@ impl Loader {
                     module.name
                 )));
             }
+            (
+                Some(Definition::Module { modules: old, weak: false }),
+                Definition::Module { modules: new, weak: false },
+            ) => Definition::Module { modules: std::array::from_fn(|isa| old[isa].or(new[isa])), weak: false },
             (Some(old), _) => old,
         };
         self.program.definitions.insert(name.to_owned(), merged);

@@ -98,6 +98,11 @@ fn symbols_can_be_required_or_defined_several_times() {
         assert_eq!(folder.run("a"), "");
     }
     assert_eq!(folder.cc("%a.o %zero.o -Wl,--require-defined=get -o %a").unwrap(), 0);
+    // Of several definitions each instruction set has the first that is there for it.
+    folder.write("part.c", "#ifdef __riscv\nint get(void) { return 0; }\n#else\nint other;\n#endif\n");
+    assert_eq!(folder.cc("-c %part.c -o %part.o").unwrap(), 0);
+    assert_eq!(folder.cc("%a.o %part.o %zero.o -Wl,-z,muldefs -o %a").unwrap(), 0);
+    assert_eq!(folder.run("a"), "");
     let error = folder.cc("%a.o %zero.o -Wl,--require-defined,set -o %b").unwrap_err();
     assert!(error.message.contains("undefined symbol: set\n  wanted by --require-defined"), "{error}");
     // What is taken whole is so until the state before comes back.
@@ -111,6 +116,9 @@ fn symbols_can_be_required_or_defined_several_times() {
         let traced = printed(&folder, &format!("empty.o -Wl,-y,get,{state} l.a -o e"));
         assert_eq!(traced.contains("l.a(one.o): definition of get\n"), is_whole, "{state}: {traced}");
     }
+    // What is required comes out of an archive, too.
+    let traced = printed(&folder, "empty.o -Wl,-y,get,--require-defined=get l.a -o e");
+    assert!(traced.contains("l.a(one.o): definition of get\n") && !traced.contains("error"), "{traced}");
 }
 
 #[test]
@@ -123,7 +131,7 @@ fn files_between_source_and_object_are_written_once() {
     folder.write(
         "a.c",
         "static int twice(int x) { return 2 * x; }\n#ifdef __riscv\nint (*volatile kept)(int) = twice;\n#else\nint (*volatile kept)(int);\n#endif\n\
-         static const int own[] = {\n#ifdef __riscv\n1\n#else\n2\n#endif\n};\nint main(int n, char **w) { return twice(n) - 2 + own[n - 1] * 0; }\n",
+         static const int own[] = {\n#ifdef __riscv\n1\n#else\n2\n#endif\n};\nint main(int n, char **w) { return twice(n) - 2 + own[n - 1]; }\n",
     );
     folder.write("pins.toml", "[pins]\nriscv64 = [\"a.c:twice\"]\n");
     std::fs::create_dir(folder.path("out")).unwrap();
@@ -147,6 +155,20 @@ fn files_between_source_and_object_are_written_once() {
         new.iter().for_each(|name| std::fs::remove_file(folder.path(name)).unwrap());
         std::fs::remove_file(folder.path(output)).unwrap();
     }
+}
+
+#[test]
+fn files_between_source_and_object_do_not_replace_a_source() {
+    let folder = Folder::new();
+    let assembly = "#define NAME begin\n.globl NAME\nNAME: .long 0\n";
+    let code = "#define VALUE 1\nint value = VALUE;\n";
+    folder.write("start.s", assembly);
+    folder.write("a.i", code);
+    assert_eq!(folder.cc("-save-temps=obj -x assembler-with-cpp -c %start.s -o %start.o").unwrap(), 0);
+    assert_eq!(folder.cc("-save-temps=obj -x c -c %a.i -o %a.o").unwrap(), 0);
+    let text = |name: &str| std::fs::read_to_string(folder.path(name)).unwrap();
+    assert_eq!([text("start.s"), text("a.i")], [assembly, code]);
+    assert!(text("a.s").contains("value:"));
 }
 
 /// The files of a folder and of those in it, in order.
