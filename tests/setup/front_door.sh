@@ -289,21 +289,30 @@ test_packages_go_on_where_they_were_interrupted() {
     touch "$checkout"/tests/packages/{one,two}.sh
     # Ten more sets of a package pass, or fail if there is a file `fails`; behind the first ten it is interrupted.
     printf '%s\n' '#!/bin/bash' 'echo "trials $*" >>"$CALLS"' 'name=${3#libraries::} name=${name%_passes} results=$MOTET_PACKAGES/results.tsv' \
-        'result=pass; [ ! -e "$TOOLS/fails" ] || result=fail' 'count=$(grep -cP "^$name\\t$5\\t.*pass" "$results")' \
-        'for set in $(seq $count $((count + 9))); do printf "%s\t%s\t%s\t40\t-O1\t%s\tcommit\n" "$name" "$5" $set $result >>"$results"; done' \
+        'result=pass; [ ! -e "$TOOLS/fails" ] || result=fail' 'count=$(grep -cP "^$name\\t$5\\t.*pass.*\\t$MOTET_PACKAGES_TESTED\$" "$results")' \
+        'for set in $(seq $count $((count + 9))); do printf "%s\t%s\t%s\t40\t-O1\t%s\tcommit\t%s\n" "$name" "$5" $set $result "$MOTET_PACKAGES_TESTED" >>"$results"; done' \
         '[ $result = pass ] || exit 1; [ $count = 10 ] || exit 130' | install -m 755 /dev/stdin "$checkout/target/debug/motet-trials"
     outcome 130 motet_test packages --seed 7
     said 'one (1 of 2); 0 of 20 sets of seed 7'
     # What has ended is told by a process of its own, which may be late.
-    for _ in {1..100}; do ! said 'packages: one.*pass' || break; sleep 0.1; done
-    said 'packages: one.*pass'
+    for _ in {1..100}; do ! said 'packages: one.*-O1.*pass' || break; sleep 0.1; done
+    said 'packages: one.*-O1.*pass'
     outcome 130 motet_test packages
     said 'one (1 of 2); 10 of 20 sets of seed 7'
     said 'two (2 of 2); 0 of 20 sets of seed 7'
     : >"$calls"
+    mkdir "$checkout/target/packages/one-7"
     outcome 0 motet_test packages
     not called 'trials.*one'
-    said '^| one | 7 | 20 | 0 | 40 to 40 | `-O1` |'
+    [ ! -e "$checkout/target/packages/one-7" ]
+    said '^| one | 7 | 20 | 0 | 40 to 40 | `-O1` | commit |'
+    # Another recipe is tested again, and single packages leave the seed of a run of all alone.
+    outcome 130 motet_test packages --seed 9
+    echo '# changed' >>"$checkout/tests/packages/one.sh"
+    outcome 130 motet_test packages --seed 7 one
+    said 'one (1 of 1); 0 of 20 sets of seed 7'
+    outcome 130 motet_test packages two
+    said 'two (1 of 1); 0 of 20 sets of seed 9'
     # With the next seed all begins again, and what fails is named, but keeps nobody else from passing.
     : >"$tools/fails"
     outcome 69 motet_test packages --seed 8
@@ -312,7 +321,7 @@ test_packages_go_on_where_they_were_interrupted() {
     outcome 130 motet_test packages two
     said 'two (1 of 1); 0 of 20 sets of seed 8'
     outcome 0 motet_test packages --table
-    said '^| one | 8 | 0 | 10 | 40 to 40 |'
+    said '^| one | 8 | 0 | 10 | - |'
     exec 6>"$checkout/target/packages/lock" && flock 6
     outcome 69 motet_test packages
     said 'another run is at work'

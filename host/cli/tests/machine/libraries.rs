@@ -19,7 +19,7 @@ use std::{
 };
 
 use crate::{
-    bad_input::{SEED_VARIABLE, of_the_day, seed},
+    bad_input::{of_the_day, seed},
     process::{self, ISAS, Motet},
     scripts,
     trial::{Trial, of_long, trial},
@@ -59,18 +59,26 @@ pub fn is_of_today(name: &str) -> bool {
 fn check(name: &str) -> Result<(), String> {
     let (work, mut random) = (Work::of(name)?, Rng::with_seed(seed()));
     let calls = work.calls(|| Profile::new(name, work.folder())?.calls())?;
+    // Before the sets, so that the first is the same however many there are.
+    let mut of_level = random.fork();
     let sets: Vec<Set> = (0..of_long(1, SETS)).map(|number| Set::new(number, &mut random, &calls)).collect();
     // No function of any set is inlined, so one compilation serves all sets.
     let everything: Pins = sets.iter().flat_map(|set| set.pins.clone()).collect();
-    let package = Package::build(name, work.folder(), &everything, &mut random)?;
+    let package = Package::build(name, work.folder(), &everything, &mut of_level)?;
     let mut left = sets.into_iter().filter(|set| !work.has_passed(set.number)).peekable();
     let mut errors = Vec::new();
     while left.peek().is_some() {
         let (images, failed) = some_images(&package, &mut left);
-        for (set, pins, error) in failed.into_iter().chain(compare(&images)?) {
-            work.note(set, pins, package.options(), error.is_none())?;
-            errors.extend(error.map(|error| format!("set {set}: {SEED_VARIABLE}={} repeats it:\n{error}", seed())));
-        }
+        let mut note = |ended: Vec<Ended>| {
+            for (set, pins, error) in ended {
+                work.note(set, pins, package.options(), error.is_none())?;
+                errors.extend(error.map(|error| format!("set {set}: {} repeats it:\n{error}", work.command())));
+            }
+            Ok::<_, String>(())
+        };
+        // Those that could not be linked first, in case the machine never ends.
+        note(failed)?;
+        note(compare(&images)?)?;
     }
     if !errors.is_empty() {
         return Err(errors.join("\n"));
@@ -117,12 +125,14 @@ fn compare(images: &[Image]) -> Result<Vec<Ended>, String> {
     let results = if images.is_empty() { scripts::Results::new() } else { Image::all_on_machine(images)? };
     let mut ended = Vec::new();
     for image in images {
-        let wanted = image.on_host()?;
-        if wanted.status != 0 || wanted.output.is_empty() {
-            return Err(format!("the tests fail on the host: {wanted:?}"));
-        }
-        let got = results.get(&image.name).ok_or("no result")?.as_ref().map_err(String::clone);
-        let same = got.and_then(|got| scripts::compare(&wanted, got));
+        let wanted = image.on_host().and_then(|wanted| match wanted.status == 0 && !wanted.output.is_empty() {
+            true => Ok(wanted),
+            false => Err(format!("the tests fail on the host: {wanted:?}")),
+        });
+        let same = wanted.and_then(|wanted| {
+            let got = results.get(&image.name).ok_or("no result")?.as_ref().map_err(String::clone)?;
+            scripts::compare(&wanted, got)
+        });
         let error = same.err().map(|error| format!("{error}\n{}", list(&image.pins)));
         if error.is_none() {
             fs::remove_dir_all(&image.folder).map_err(text)?;

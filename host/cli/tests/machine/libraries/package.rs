@@ -197,7 +197,8 @@ impl Profile {
     pub fn calls(&self) -> Result<BTreeMap<String, u64>, String> {
         let programs = self.tree.programs()?;
         run(Command::new("find").arg(&self.tree.folder).args(["-name", "*.calls.*", "-delete"]))?;
-        // In place, since the profiles lie beside the programs.
+        // In place, since the profiles lie beside the programs: an interrupted run must not find this folder again.
+        let _ = fs::remove_file(self.tree.folder.with_extension("built"));
         let checked = run(&mut self.tree.shell("check"));
         checked.map_err(|error| format!("the tests fail when they are profiled: {error}"))?;
         let (names, mut calls) = (self.names()?, BTreeMap::new());

@@ -14,15 +14,20 @@ use std::{
 use tempfile::TempDir;
 
 use super::{run, text};
-use crate::{bad_input::seed, process};
+use crate::{
+    bad_input::{SEED_VARIABLE, seed},
+    process,
+};
 
 const VARIABLE: &str = "MOTET_PACKAGES";
+/// Says what is tested: a digest of `motet` and the recipe. What has passed with another is tried again.
+const TESTED: &str = "MOTET_PACKAGES_TESTED";
 
 /// A package's folder, and the lines about its sets.
 pub struct Work {
     name: String,
     folder: PathBuf,
-    /// Whose lines are `name seed set pins options result commit`, with tabs between.
+    /// Whose lines are `name seed set pins options result commit tested`, with tabs between.
     results: Option<PathBuf>,
     _temporary: Option<TempDir>,
 }
@@ -48,13 +53,16 @@ impl Work {
         &self.folder
     }
 
-    /// Whether a set has passed in an earlier run with this seed.
+    /// Whether a set has passed in an earlier run with this seed, of the same.
     pub fn has_passed(&self, set: usize) -> bool {
         let lines = self.results.as_ref().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
         let own = [self.name.clone(), seed().to_string(), set.to_string()];
+        let tested = tested();
         lines.lines().any(|line| {
             let words: Vec<&str> = line.split('\t').collect();
-            words.len() > own.len() && own.iter().eq(&words[..own.len()]) && words.contains(&"pass")
+            own.iter().eq(words.iter().take(own.len()))
+                && words.get(5) == Some(&"pass")
+                && words.get(7).is_some_and(|of| !of.is_empty() && *of == tested)
         })
     }
 
@@ -68,7 +76,7 @@ impl Work {
         let describe = ["describe", "--always", "--dirty"];
         let commit = run(Command::new("git").arg("-C").arg(process::root()).args(describe));
         let commit = commit.unwrap_or_else(|_| "unknown".into());
-        let line = format!("{name}\t{seed}\t{set}\t{pins}\t{options}\t{result}\t{}\n", commit.trim());
+        let line = format!("{name}\t{seed}\t{set}\t{pins}\t{options}\t{result}\t{}\t{}\n", commit.trim(), tested());
         File::options()
             .create(true)
             .append(true)
@@ -77,7 +85,15 @@ impl Work {
             .map_err(text)
     }
 
-    /// How often functions are called: what an earlier run has counted, or `count` counts.
+    /// What repeats the test.
+    pub fn command(&self) -> String {
+        match &self.results {
+            Some(_) => format!("./motet test packages --seed {} {}", seed(), self.name),
+            None => format!("{SEED_VARIABLE}={}", seed()),
+        }
+    }
+
+    /// How often functions are called: what an earlier run has counted with the same recipe, or `count` counts.
     ///
     /// # Errors
     /// Those of `count`; it cannot be kept.
@@ -85,12 +101,15 @@ impl Work {
         &self,
         count: impl FnOnce() -> Result<BTreeMap<String, u64>, String>,
     ) -> Result<BTreeMap<String, u64>, String> {
+        let recipe = process::root().join("tests/packages").join(&self.name).with_extension("sh");
+        let recipe = fs::read_to_string(recipe).map_err(text)?;
         let kept = self.folder.join("calls.json");
-        if let Some(calls) = fs::read(&kept).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+        let before = fs::read(&kept).ok().and_then(|bytes| serde_json::from_slice::<(String, _)>(&bytes).ok());
+        if let Some((_, calls)) = before.filter(|(of, _)| *of == recipe) {
             return Ok(calls);
         }
         let calls = count()?;
-        let bytes = serde_json::to_vec(&calls).map_err(|error| error.to_string())?;
+        let bytes = serde_json::to_vec(&(recipe, &calls)).map_err(|error| error.to_string())?;
         fs::write(&kept, bytes).map_err(text)?;
         Ok(calls)
     }
@@ -99,4 +118,8 @@ impl Work {
     pub fn end(self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+fn tested() -> String {
+    std::env::var(TESTED).unwrap_or_default()
 }
