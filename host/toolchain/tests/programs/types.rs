@@ -167,6 +167,14 @@ fn types_that_differ_are_refused_where_functions_called_on_an_island_reach_them(
     );
     assert_eq!(folder.cxx("-O1 %a.cc -o %a").unwrap(), 0);
     assert_eq!(folder.run("a"), "");
+    folder.write(
+        "a.cc",
+        "#include <motet.h>\n#include \"limb.h\"\nstruct list { limb last; };\n\
+         static void *sum(void *of) { list &&some = static_cast<list &&>(*static_cast<list *>(of)); some.last++; return of; }\n\
+         int main() { list l; return !motet_call_on(2, sum, &l); }\n",
+    );
+    let error = folder.cxx("-O1 %a.cc -o %a").unwrap_err();
+    assert!(error.message.contains("reaches a type that differs (its variable some: struct list)"), "{error}");
 }
 
 #[test]
