@@ -63,13 +63,16 @@ impl Name {
     }
 
     fn load((bytes, len): (&[AtomicByte; SOCKET_NAME_MAX], u32)) -> Self {
-        let bytes = core::array::from_fn(|index| bytes[index].load(Ordering::Relaxed));
-        Self { bytes, len: (len as usize).min(SOCKET_NAME_MAX) }
+        let mut name = Self { bytes: [0; SOCKET_NAME_MAX], len: (len as usize).min(SOCKET_NAME_MAX) };
+        for (to, byte) in name.bytes[..name.len].iter_mut().zip(bytes) {
+            *to = byte.load(Ordering::Relaxed);
+        }
+        name
     }
 
     /// Stores it, and says how long it is.
     pub fn store(&self, into: &[AtomicByte; SOCKET_NAME_MAX]) -> u32 {
-        for (to, &byte) in into.iter().zip(&self.bytes) {
+        for (to, &byte) in into.iter().zip(self.bytes()) {
             to.store(byte, Ordering::Relaxed);
         }
         self.len as u32
