@@ -329,12 +329,12 @@ pub fn read<E>(
     }
 }
 
-/// How many bytes of a stream may be looked at together, and the open files that go with them, if any do.
+/// How many bytes of a stream may be looked at together, who has sent them, and the open files that go with them, if any do, with their number.
 pub fn look_ahead(
     context: &impl Context,
     stream: &PipeRecord,
     wants_credentials: bool,
-) -> (usize, Option<Credentials>, Option<&'static PacketRecord>) {
+) -> (usize, Option<Credentials>, Option<(&'static PacketRecord, usize)>) {
     let _guard = lock(context, &stream.lock);
     let (tail, used) = (stream.tail.get(), pipe::used(stream));
     let (mut rights, mut end, mut sender, mut from, mut first_at) = (None, used, None, 0, 0);
@@ -366,7 +366,8 @@ pub fn look_ahead(
     if let Some(border) = [from, first_at].into_iter().find(|&border| wants_credentials && border != 0) {
         end = end.min(border);
     }
-    (end, sender, rights.filter(|mark| (mark.at.get().wrapping_sub(tail) as usize) < end))
+    let rights = rights.filter(|mark| (mark.at.get().wrapping_sub(tail) as usize) < end);
+    (end, sender, rights.map(|mark| (mark, mark.rights_count.get() as usize)))
 }
 
 /// Does something with a record while a queue has it, under the queue's lock.

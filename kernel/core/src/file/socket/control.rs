@@ -113,8 +113,8 @@ pub enum Files<'c, M: Machine> {
     None,
     /// Those of a packet.
     Taken(Packet<'c, M>),
-    /// Those of a packet that stays where it is.
-    Seen(&'static PipeRecord, &'static PacketRecord),
+    /// Those of a packet that stays where it is, and how many. Another thread may receive it meanwhile, and free it.
+    Seen(&'static PipeRecord, &'static PacketRecord, usize),
 }
 
 /// What was received with bytes.
@@ -150,7 +150,7 @@ impl<M: Machine> Ancillary<'_, M> {
         match &self.files {
             Files::None => 0,
             Files::Taken(packet) => packet.file_count(),
-            Files::Seen(_, packet) => packet.rights_count.get() as usize,
+            Files::Seen(_, _, count) => *count,
         }
     }
 
@@ -183,7 +183,7 @@ impl<M: Machine> Ancillary<'_, M> {
             let file = match &self.files {
                 Files::None => None,
                 Files::Taken(packet) => packet.take_file(given),
-                Files::Seen(queue, packet) => rights::look_at_file(call.cpu, queue, packet, given),
+                Files::Seen(queue, packet, _) => rights::look_at_file(call.cpu, queue, packet, given),
             };
             let Some(fd) = file.and_then(|file| table::install(call, file, close_on_exec, 0).ok()) else { break };
             let to = room.at.wrapping_add(HEADER_LEN + 4 * given as u64);

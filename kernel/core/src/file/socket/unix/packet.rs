@@ -2,12 +2,12 @@
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{PACKET_MAX, PipeRecord, SocketRecord, sync::Ordering};
+use motet_layout::{PACKET_HAS_CREDENTIALS, PACKET_MAX, PacketRecord, PipeRecord, SocketRecord, sync::Ordering};
 use motet_protocol::{
     Context,
     pipe::{
         self,
-        packet::{self, Limits},
+        packet::{self, Credentials, Limits},
     },
     wait,
 };
@@ -175,7 +175,7 @@ pub fn receive<'c, M: Machine>(
             return Err(errno.into());
         }
         let first = match peeks {
-            true => packet::with_first(cpu, queue, |first, number| First::Seen(first, number)),
+            true => packet::with_first(cpu, queue, |first, number| First::Seen(Seen::of(first, number))),
             false => take(call, unix, queue),
         };
         let is_shut = socket.shut.load(Ordering::Acquire) & SHUT_READ != 0;
@@ -194,24 +194,32 @@ pub fn receive<'c, M: Machine>(
         First::End => Ok(Received { len: 0, flags: 0, sender: Address::NONE, ancillary: Ancillary::NONE }),
         First::Taken(packet) => {
             let record = packet.record();
-            let done = copy(call, into, |at, memory| Ok(Some(copy_piece(call, &packet, at, memory?))))?;
+            into.shorten(record.len.get().into());
+            let done = copy(call, into, |into| {
+                // Nothing waits between the two.
+                let memory = into.run()?;
+                Ok(copy_piece(call, &packet, into.done() as usize, memory))
+            })?;
             let (len, flags) = told_len(how, record.len.get(), done);
             let credentials = told(socket, packet.sender());
             let sender = Name::of_sender(record).address_of_sender();
             let files = if packet.file_count() == 0 { Files::None } else { Files::Taken(packet) };
             Ok(Received { len, flags, sender, ancillary: Ancillary { credentials, files } })
         }
-        First::Seen(record, number) => {
-            let packet_len = record.len.get();
-            let done = copy(call, into, |at, memory| {
-                let (run, len) = memory?;
-                packet::peek(cpu, queue, (number, at), || Ok::<_, Stop>((run, len)))
+        First::Seen(seen) => {
+            into.shorten(seen.len.into());
+            // If it has gone meanwhile, the call looks at what is first now.
+            let done = copy(call, into, |into| {
+                let at = into.done() as usize;
+                packet::peek(cpu, queue, (seen.number, at), || into.run())?.ok_or(Stop::Again)
             })?;
-            let (len, flags) = told_len(how, packet_len, done);
-            let has_sender = record.flags.load(Ordering::Relaxed) & motet_layout::PACKET_HAS_CREDENTIALS != 0;
-            let credentials = told(socket, has_sender.then(|| record.credentials.each_ref().map(|id| id.get())));
-            let sender = Name::of_sender(record).address_of_sender();
-            let files = if record.rights.get() == 0 { Files::None } else { Files::Seen(queue, record) };
+            let (len, flags) = told_len(how, seen.len, done);
+            let credentials = told(socket, seen.credentials);
+            let files = match seen.file_count {
+                0 => Files::None,
+                count => Files::Seen(queue, seen.record, count),
+            };
+            let sender = seen.sender.address_of_sender();
             Ok(Received { len, flags, sender, ancillary: Ancillary { credentials, files } })
         }
     }
@@ -233,8 +241,34 @@ enum First<'c, M: Machine> {
     End,
     /// A packet, in hand.
     Taken(Packet<'c, M>),
-    /// One that stays there, before which so many were received.
-    Seen(&'static motet_layout::PacketRecord, u32),
+    /// One that stays there.
+    Seen(Seen),
+}
+
+/// A packet that stays in its queue, and what is told of it. Another thread may receive it meanwhile, and the record become another packet's.
+struct Seen {
+    record: &'static PacketRecord,
+    /// How many were received before it.
+    number: u32,
+    len: u32,
+    credentials: Option<Credentials>,
+    sender: Name,
+    file_count: usize,
+}
+
+impl Seen {
+    /// The queue's lock is held.
+    fn of(record: &'static PacketRecord, number: u32) -> Self {
+        let has_credentials = record.flags.load(Ordering::Relaxed) & PACKET_HAS_CREDENTIALS != 0;
+        Self {
+            record,
+            number,
+            len: record.len.get(),
+            credentials: has_credentials.then(|| record.credentials.each_ref().map(|id| id.get())),
+            sender: Name::of_sender(record),
+            file_count: record.rights_count.get() as usize,
+        }
+    }
 }
 
 fn copy_piece<M: Machine>(call: &Call<M>, packet: &Packet<M>, at: usize, (run, run_len): pipe::Run) -> usize {
@@ -244,22 +278,19 @@ fn copy_piece<M: Machine>(call: &Call<M>, packet: &Packet<M>, at: usize, (run, r
     len
 }
 
-/// Copies a packet's bytes to user memory, as far as there is room, by pieces that `piece` copies from one of the bytes on; says how many. `None`: the packet has
-/// gone meanwhile.
-fn copy<M: Machine>(
+/// Copies a packet's bytes to user memory, of which as many remain at most, by pieces that `piece` copies; says how many.
+fn copy<'a, 'c, M: Machine>(
     call: &Call<M>,
-    into: &mut Cursor<M>,
-    mut piece: impl FnMut(usize, Result<pipe::Run, Stop>) -> Result<Option<usize>, Stop>,
+    into: &mut Cursor<'a, 'c, M>,
+    mut piece: impl FnMut(&mut Cursor<'a, 'c, M>) -> Result<usize, Stop>,
 ) -> Result<u64, Stop> {
     while into.remaining() > 0 {
-        let run = into.run();
-        match piece(into.done() as usize, run)? {
-            None | Some(0) => break,
-            Some(len) => {
-                into.advance(len)?;
-                call.serve_due(cost::PAGE + cost::bytes(len as u64));
-            }
+        let len = piece(into)?;
+        if len == 0 {
+            break;
         }
+        into.advance(len)?;
+        call.serve_due(cost::PAGE + cost::bytes(len as u64));
     }
     Ok(into.done())
 }

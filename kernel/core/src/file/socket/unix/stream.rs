@@ -257,6 +257,6 @@ fn peek<'c, M: Machine>(
         into.shorten(len as u64);
     }
     let received = peek_pipe(call, incoming, nonblocking, into);
-    let files = files.map_or(Files::None, |mark| Files::Seen(incoming, mark));
+    let files = files.map_or(Files::None, |(mark, count)| Files::Seen(incoming, mark, count));
     (received, Ancillary { credentials: told(socket, sender), files })
 }
