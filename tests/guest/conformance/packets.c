@@ -243,6 +243,34 @@ static void datagrams(void) {
         result(CALL(recvfrom, one, data, 64, MSG_DONTWAIT, 0, 0));
         result(CALL(recvfrom, two, data, 64, MSG_DONTWAIT, 0, 0));
     })
+    T(connect, "datagrams of whom it is not connected to", {
+        int one = bound(SOCK_DGRAM, &server);
+        int two = bound(SOCK_DGRAM, &client);
+        int other = socket(AF_UNIX, SOCK_DGRAM, 0);
+        connect(one, (void *)&client, sizeof client);
+        connect(other, (void *)&client, sizeof client);
+        write(one, "first", 5);
+        result(connect(two, (void *)&server, sizeof server));
+        result(write(other, "x", 1));
+        result(write(one, "more", 4));
+        result(read(two, data, 64));
+        result(read(two, data, 64));
+        struct sockaddr none = {.sa_family = AF_UNSPEC};
+        result(connect(two, &none, sizeof none));
+        show_ready(one);
+        result(write(other, "x", 1));
+        result(connect(two, (void *)&server, sizeof server));
+        show_ready(one);
+        result(CALL(recvfrom, two, data, 64, MSG_DONTWAIT, 0, 0));
+        result(CALL(sendto, one, "x", 1, MSG_DONTWAIT, 0, 0));
+        while (CALL(sendto, two, "x", 1, MSG_DONTWAIT, 0, 0) == 1) { }
+        say(" %s", errno_name(errno));
+        result(CALL(sendto, one, "x", 1, MSG_DONTWAIT, 0, 0));
+        result(shutdown(two, SHUT_RD));
+        result(CALL(sendto, one, "x", 1, MSG_NOSIGNAL, 0, 0));
+        close(two);
+        result(CALL(sendto, one, "x", 1, MSG_NOSIGNAL, 0, 0));
+    })
     T(connect, "datagrams, when the peer has gone", { int fd = bound(SOCK_DGRAM, &server); int other = socket(AF_UNIX, SOCK_DGRAM, 0); connect(other, (void *)&server, sizeof server); close(fd); show_ready(other); result(write(other, "x", 1)); result(write(other, "x", 1)); })
     T(sendto, "how many datagrams wait", { bound(SOCK_DGRAM, &server); int other = socket(AF_UNIX, SOCK_DGRAM, 0); connect(other, (void *)&server, sizeof server); int count = 0; while (CALL(sendto, other, "x", 1, MSG_DONTWAIT, 0, 0) == 1) count++; say(" %s | %d", errno_name(errno), count); show_ready(other); read(3, data, 1); read(3, data, 1); show_ready(other); })
     T(sendto, "to itself", { int fd = bound(SOCK_DGRAM, &server); result(CALL(sendto, fd, "self", 4, 0, &server, sizeof server)); result(read(fd, data, 64)); })

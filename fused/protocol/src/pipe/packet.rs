@@ -98,13 +98,21 @@ fn cost(packet: &PacketRecord) -> u32 {
     RECORD_COST + frames as u32 * PAGE_SIZE as u32
 }
 
-/// How much of a queue may be full.
+/// How much of a queue may be full, for whom.
 #[derive(Clone, Copy)]
 pub struct Limits {
+    /// The queue of who sends (pool address): another queue may be open to one sender only ([`PipeRecord::sender`]).
+    pub from: u64,
     /// Bytes that packets may cost before the last one.
     pub cost: u32,
     /// Packets before the last one.
     pub packets: u32,
+}
+
+/// Whether a queue is open to who sends.
+pub fn is_open(queue: &PipeRecord, limits: Limits) -> bool {
+    let sender = queue.sender.load(Ordering::Acquire);
+    sender == 0 || sender == limits.from
 }
 
 /// Whether another packet has room.
@@ -115,7 +123,7 @@ pub fn has_room(queue: &PipeRecord, limits: Limits) -> bool {
 /// Puts a packet that is in hand at the end of a queue. `false`: there is no room now.
 ///
 /// # Errors
-/// `EPIPE`: nobody receives there any more.
+/// `EPERM`: who receives there does so from somebody else only; `EPIPE`: nobody receives there any more.
 pub fn push(
     context: &impl Context,
     queue: &'static PipeRecord,
@@ -123,6 +131,9 @@ pub fn push(
     limits: Limits,
 ) -> Result<bool, Errno> {
     let guard = lock(context, &queue.lock);
+    if !is_open(queue, limits) {
+        return Err(Errno::EPERM);
+    }
     if queue.readers.load(Ordering::Relaxed) == 0 {
         return Err(Errno::EPIPE);
     }

@@ -55,7 +55,11 @@ pub fn pair<M: Machine>(cpu: &Cpu<M>, [one, two]: [&'static SocketRecord; 2]) {
 fn set_peer_queue<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, to: Option<Queue<M>>) {
     let raw = to.map_or(0, |queue| cpu.raw(queue.release()));
     if let Some(own) = queue(cpu, socket) {
-        own.sender.store(raw, Ordering::Release);
+        {
+            let _guard = lock(cpu, &own.lock); // what comes afterwards is from the new one
+            own.sender.store(raw, Ordering::Release);
+        }
+        wait::wake(cpu, &own.write_waiters); // others may wait for room
     }
     let before = cpu.object::<PipeRecord>(socket.outgoing.swap(raw, Ordering::AcqRel));
     if let Some(before) = before {
@@ -85,11 +89,7 @@ fn connect_to<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, address
     let other = place.socket(cpu, socket.kind.get())?;
     let to = queue_for(cpu, socket, other)?;
     let _guard = lock(cpu, &socket.lock);
-    let is_other = socket.outgoing.load(Ordering::Relaxed) != cpu.raw(to.record());
-    if is_other {
-        tell_peer(cpu, socket);
-    }
-    set_peer_queue(cpu, socket, Some(to));
+    turn(cpu, socket, Some(to));
     socket.peer_name_len.set(Name::own(other).store(&socket.peer_name));
     socket.state.store(SOCKET_CONNECTED, Ordering::Release);
     Ok(())
@@ -98,20 +98,36 @@ fn connect_to<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, address
 /// Sends to nobody, and receives from anybody.
 fn disconnect<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
     let _guard = lock(cpu, &socket.lock);
-    tell_peer(cpu, socket);
     socket.state.store(SOCKET_NEW, Ordering::Release);
-    set_peer_queue(cpu, socket, None);
+    turn(cpu, socket, None);
 }
 
-/// A peer that is connected to a socket which turns to another one is told so (`ECONNRESET`), and what it has sent is dropped.
-fn tell_peer<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
-    let (own, peer) = (queue(cpu, socket), cpu.object::<PipeRecord>(socket.outgoing.load(Ordering::Acquire)));
-    let (Some(own), Some(peer)) = (own, peer) else { return };
-    rights::purge_later(cpu, own);
-    if peer.sender.load(Ordering::Acquire) == cpu.raw(own)
-        && let Some(other) = cpu.object::<SocketRecord>(peer.reader.load(Ordering::Acquire))
+/// A socket that is locked sends to another queue from now on. What its peer has sent before is dropped.
+fn turn<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, to: Option<Queue<M>>) {
+    let before = cpu.object::<PipeRecord>(socket.outgoing.load(Ordering::Acquire));
+    let before = before.map(|queue| Queue::new(cpu, queue));
+    set_peer_queue(cpu, socket, to);
+    if let Some(before) = before
+        && socket.outgoing.load(Ordering::Relaxed) != cpu.raw(before.record())
     {
-        other.error.store(Errno::ECONNRESET as u32, Ordering::Release);
+        drop_of_peer(cpu, socket, before.record());
+    }
+}
+
+/// Drops what has come to a socket that turns away from a peer. If there was something, a peer that is connected to the socket is told (`ECONNRESET`).
+fn drop_of_peer<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, peer: &'static PipeRecord) {
+    let Some(own) = queue(cpu, socket) else { return };
+    if pipe::used(own) == 0 {
+        return;
+    }
+    rights::purge_later(cpu, own);
+    if peer.sender.load(Ordering::Acquire) == cpu.raw(own) {
+        {
+            let _guard = lock(cpu, &peer.lock); // so the reader is not closed
+            if let Some(other) = cpu.object::<SocketRecord>(peer.reader.load(Ordering::Relaxed)) {
+                other.error.store(Errno::ECONNRESET as u32, Ordering::Release);
+            }
+        }
         wait::wake(cpu, &peer.read_waiters);
     }
 }
@@ -173,8 +189,12 @@ pub fn shut<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, how: u32) {
 /// The socket is about to be closed. May be done twice.
 pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
     let Some(own) = queue(cpu, socket) else { return };
-    own.reader.store(0, Ordering::Release);
+    {
+        let _guard = lock(cpu, &own.lock); // a peer may be telling the reader something
+        own.reader.store(0, Ordering::Release);
+    }
     shut(cpu, socket, SHUT_READ);
+    own.sender.store(0, Ordering::Release); // whoever sends is told that it has gone
     rights::purge(cpu, own);
 }
 

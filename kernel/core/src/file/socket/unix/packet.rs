@@ -78,6 +78,7 @@ pub fn send<M: Machine>(
         Ok(true) => Ok(Some(())),
         Ok(false) if nonblocking => Err(Errno::EAGAIN.into()),
         Ok(false) => Ok(None),
+        Err(Errno::EPERM) => Err(Errno::EPERM.into()),
         Err(_) => Err(gone(call, socket, queue.record(), to.is_some()).into()),
     })?;
     packet.release();
@@ -86,7 +87,8 @@ pub fn send<M: Machine>(
 
 /// Whether a packet has room, or would fail.
 fn room(queue: &PipeRecord, limits: Limits, nonblocking: bool) -> Result<Option<()>, Stop> {
-    if queue.readers.load(Ordering::Acquire) == 0 || packet::has_room(queue, limits) {
+    let fails = queue.readers.load(Ordering::Acquire) == 0 || !packet::is_open(queue, limits);
+    if fails || packet::has_room(queue, limits) {
         return Ok(Some(()));
     }
     if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) }
@@ -115,7 +117,7 @@ fn receiver<'c, M: Machine>(
 fn limits(socket: &SocketRecord, queue: &PipeRecord) -> Limits {
     let counts = Unix::is_kind_of_datagrams(socket) && !datagram::is_mutual(socket, queue);
     let packets = if counts { queue.packets_max.get() + 1 } else { u32::MAX };
-    Limits { cost: socket.buffers[0].get(), packets }
+    Limits { from: socket.incoming.load(Ordering::Relaxed), cost: socket.buffers[0].get(), packets }
 }
 
 /// Why nobody receives from a queue.
