@@ -69,7 +69,7 @@ pool_struct! {
         408 pub file: Cell64,
         /// How often its open file is in packets that wait. This and the next: under the header's `rights_lock`.
         416 pub in_flight: Cell32,
-        /// 1: somebody can still receive from it. While it is found out which sockets only packets name.
+        /// 1: somebody can still receive from it. This and [`work`](Self::work): while it is found out which sockets only packets name.
         420 pub is_reached: Cell32,
         /// `SO_SNDBUF` and `SO_RCVBUF`, in bytes.
         424 pub buffers: [Cell32; 2],
@@ -77,13 +77,13 @@ pool_struct! {
         432 pub error: AtomicU32,
         /// The protocol of its family.
         436 pub protocol: Cell32,
-        /// Next of those whose packets are to be looked at, while that is found out (pool address).
+        /// The first [`PacketRecord`] with sockets of those that wait for somebody to have this one (pool address).
         440 pub work: Cell64,
     }
 }
 
 /// Bytes of a packet that lie in its record.
-pub const PACKET_INLINE: usize = 368;
+pub const PACKET_INLINE: usize = 360;
 /// Frames of a packet.
 pub const PACKET_FRAMES: usize = 52;
 /// Most bytes that a packet may have.
@@ -133,7 +133,9 @@ pool_struct! {
         84 pub name: [AtomicByte; 108],
         /// Frames with those bytes that do not lie here.
         192 pub frames: [Cell32; 52],
+        /// Next of those that wait for the same socket, or are to be looked at (pool address), while it is found out which sockets only packets name.
+        400 pub work: Cell64,
         /// The first bytes.
-        400 pub bytes: [Cell64; 46],
+        408 pub bytes: [Cell64; 45],
     }
 }

@@ -61,7 +61,7 @@ fn open<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, flags: u32) -
         Ok(record) => {
             socket.file.set(call.cpu.raw(record));
             in_order();
-            socket.acceptor.store(0, Ordering::Relaxed); // the file has it
+            socket.acceptor.store(0, Ordering::Release); // the file has it
             table::install(call, record, flags & O_CLOEXEC != 0, 0)
         }
         Err(errno) => {

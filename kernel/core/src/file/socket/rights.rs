@@ -167,7 +167,8 @@ impl<M: Machine> Drop for Packet<'_, M> {
     }
 }
 
-fn lock_rights<M: Machine>(cpu: &Cpu<M>) -> Guard<'static> {
+/// What is in packets does not move meanwhile, and nobody begins to accept a connection.
+pub fn lock_rights<M: Machine>(cpu: &Cpu<M>) -> Guard<'static> {
     lock(cpu, &cpu.pool.header().rights_lock)
 }
 
@@ -363,14 +364,8 @@ fn take_dropped<M: Machine>(cpu: &Cpu<M>) -> Option<Packet<'_, M>> {
     Some(Packet::taken(cpu, packet))
 }
 
-/// [`SocketRecord::is_reached`]: nobody can receive from it.
-const UNREACHED: u32 = 0;
-/// Somebody can.
-const REACHED: u32 = 1;
-/// Nobody can, and its packets are to be dropped.
-const LISTED: u32 = 2;
-
-/// Finds the sockets that only packets name which nobody can receive, and drops what waits at these, so that they are closed.
+/// Finds the sockets that only packets name which nobody can receive, and drops what waits at these, so that they are closed. Each packet with sockets is looked
+/// at a fixed number of times, and no other.
 pub fn collect<M: Machine>(cpu: &Cpu<M>) {
     // What is freed further out may lead to more: who frees it comes here afterwards.
     if cpu.pool.header().in_flight.get() == 0 || cpu.file.frees_packets() {
@@ -378,44 +373,29 @@ pub fn collect<M: Machine>(cpu: &Cpu<M>) {
     }
     {
         let _guard = lock_rights(cpu);
+        for packet in in_flight(cpu) {
+            looked_at(cpu, packet);
+            for socket in sockets_of(cpu, packet) {
+                socket.is_reached.set(0);
+                socket.work.set(0);
+            }
+        }
         let mut work = 0;
         for packet in in_flight(cpu) {
-            sockets_of(cpu, packet).for_each(|socket| socket.is_reached.set(UNREACHED));
             looked_at(cpu, packet);
+            begin(cpu, &mut work, packet);
         }
+        while let Some(packet) = take(cpu, &mut work) {
+            looked_at(cpu, packet);
+            sockets_of(cpu, packet).for_each(|socket| reach(cpu, &mut work, socket));
+        }
+        // What still waits at sockets waits for nobody.
         for packet in in_flight(cpu) {
             looked_at(cpu, packet);
-            let Some(receiver) = receiver(cpu, packet) else { continue };
-            let file = cpu.object::<FileRecord>(receiver.file.get());
-            if receiver.in_flight.get() == 0 {
-                sockets_of(cpu, packet).for_each(|socket| put(cpu, &mut work, socket, REACHED));
-            } else if file.is_some_and(|file| hand::count(file) > receiver.in_flight.get()) {
-                put(cpu, &mut work, receiver, REACHED);
-            }
-        }
-        // Also those whose own queues are empty.
-        while let Some(reached) = take(cpu, &mut work) {
-            for_each_queue(cpu, reached, |queue| {
-                packet::for_each(cpu, queue, |packet| {
-                    looked_at(cpu, packet);
-                    if packet.flags.load(Ordering::Relaxed) & PACKET_IN_FLIGHT != 0 {
-                        sockets_of(cpu, packet).for_each(|socket| put(cpu, &mut work, socket, REACHED));
-                    }
-                });
-            });
-        }
-        for packet in in_flight(cpu) {
-            if let Some(receiver) = receiver(cpu, packet).filter(|receiver| receiver.in_flight.get() != 0) {
-                put(cpu, &mut work, receiver, LISTED);
-            }
+            sockets_of(cpu, packet).for_each(|socket| move_work(cpu, &mut work, socket));
         }
         while let Some(lost) = take(cpu, &mut work) {
-            for_each_queue(cpu, lost, |queue| {
-                while let Some(packet) = packet::pop_if(cpu, queue, |_| true) {
-                    leave_flight(cpu, packet);
-                    drop_later(cpu, packet);
-                }
-            });
+            drop_with_queue(cpu, lost);
         }
     }
     free_dropped(cpu);
@@ -426,37 +406,70 @@ fn looked_at<M: Machine>(cpu: &Cpu<M>, packet: &PacketRecord) {
     due::spend_locked(cpu, LOOKED_AT * (1 + u64::from(packet.rights_count.get())));
 }
 
-/// Whose descriptors a packet waits for: those of the socket that is to receive it, or of the one that is to accept that.
+/// Whose descriptors a packet waits for: those of the socket that is to receive it, or of the one that is to accept that. With the lock, nobody begins to accept
+/// it, so the one that is to is there.
 fn receiver<M: Machine>(cpu: &Cpu<M>, packet: &PacketRecord) -> Option<&'static SocketRecord> {
     let queue = cpu.object::<PipeRecord>(packet.queue.get())?;
-    let reader = cpu.object::<SocketRecord>(queue.reader.load(Ordering::Relaxed))?;
-    if reader.file.get() != 0 { Some(reader) } else { cpu.object(reader.listener.get()).or(Some(reader)) }
+    let reader = cpu.object::<SocketRecord>(queue.reader.load(Ordering::Acquire))?;
+    // In this order: whoever accepts it gives it the file first.
+    let waits = reader.acceptor.load(Ordering::Acquire) == 0 && reader.file.get() == 0;
+    let listener = if waits { cpu.object(reader.listener.get()) } else { None };
+    listener.or(Some(reader))
 }
 
-/// The queues from which a socket receives, and those that it is to accept.
-fn for_each_queue<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, mut each: impl FnMut(&'static PipeRecord)) {
-    let mut queue_of = |socket: &SocketRecord| {
-        if let Some(queue) = cpu.object(socket.incoming.load(Ordering::Relaxed)) {
-            each(queue);
-        }
-    };
-    queue_of(socket);
-    super::unix::pending(cpu, socket).for_each(queue_of);
-}
-
-/// Puts a socket on the list of those whose packets are to be looked at, if it says nothing yet.
-fn put<M: Machine>(cpu: &Cpu<M>, work: &mut u64, socket: &'static SocketRecord, as_what: u32) {
-    if socket.is_reached.get() == UNREACHED && socket.in_flight.get() != 0 {
-        socket.is_reached.set(as_what);
-        socket.work.set(*work);
-        *work = cpu.raw(socket);
+/// Puts a packet where it is looked at: among the `work`, if somebody can receive it or may, otherwise at the socket whose descriptors it waits for.
+fn begin<M: Machine>(cpu: &Cpu<M>, work: &mut u64, packet: &'static PacketRecord) {
+    if packet.holder.load(Ordering::Relaxed) != 0 {
+        // It is a dead core's. The reclaimer says whose it is then.
+        return put(cpu, work, packet);
+    }
+    let Some(receiver) = receiver(cpu, packet) else { return };
+    if receiver.in_flight.get() == 0 {
+        return put(cpu, work, packet);
+    }
+    let mut waiting = receiver.work.get();
+    put(cpu, &mut waiting, packet);
+    receiver.work.set(waiting);
+    let file = cpu.object::<FileRecord>(receiver.file.get());
+    let has_others = file.is_some_and(|file| hand::count(file) > receiver.in_flight.get());
+    if has_others || receiver.is_reached.get() != 0 {
+        reach(cpu, work, receiver);
     }
 }
 
-fn take<M: Machine>(cpu: &Cpu<M>, work: &mut u64) -> Option<&'static SocketRecord> {
-    let socket = cpu.object::<SocketRecord>(*work)?;
-    *work = socket.work.get();
-    Some(socket)
+/// Somebody can receive from a socket, so what waits there is among the work.
+fn reach<M: Machine>(cpu: &Cpu<M>, work: &mut u64, socket: &SocketRecord) {
+    socket.is_reached.set(1);
+    move_work(cpu, work, socket);
+}
+
+fn move_work<M: Machine>(cpu: &Cpu<M>, work: &mut u64, socket: &SocketRecord) {
+    let mut waiting = socket.work.get();
+    socket.work.set(0);
+    while let Some(packet) = take(cpu, &mut waiting) {
+        put(cpu, work, packet);
+    }
+}
+
+fn put<M: Machine>(cpu: &Cpu<M>, work: &mut u64, packet: &'static PacketRecord) {
+    packet.work.set(*work);
+    *work = cpu.raw(packet);
+}
+
+fn take<M: Machine>(cpu: &Cpu<M>, work: &mut u64) -> Option<&'static PacketRecord> {
+    let packet = cpu.object::<PacketRecord>(*work)?;
+    *work = packet.work.get();
+    Some(packet)
+}
+
+/// Drops a packet that nobody can receive, and what else is in its queue, unless that was done.
+fn drop_with_queue<M: Machine>(cpu: &Cpu<M>, packet: &PacketRecord) {
+    let Some(queue) = cpu.object::<PipeRecord>(packet.queue.get()) else { return };
+    while let Some(packet) = packet::pop_if(cpu, queue, |_| true) {
+        leave_flight(cpu, packet);
+        drop_later(cpu, packet);
+        due::spend_locked(cpu, LOOKED_AT);
+    }
 }
 
 /// Repairs both lists, whose lock a dead core held and this one has now. Each packet says itself whether it is in flight, or dropped.

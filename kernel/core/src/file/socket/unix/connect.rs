@@ -10,7 +10,7 @@ use super::{
         SHUT_READ,
         family::Address,
         options::{BUFFER, SO_PASSCRED},
-        waits_no_more,
+        rights, waits_no_more,
     },
     connect_pair,
     name::{Name, Place},
@@ -144,6 +144,8 @@ pub fn accept<M: Machine>(
 pub fn take_pending<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<&'static SocketRecord> {
     let _guard = lock(cpu, &socket.lock);
     let first = cpu.object::<SocketRecord>(socket.pending[0].get())?;
+    // Whoever looks for sockets that nobody can receive sees it waiting there, or in hand.
+    let _rights = rights::lock_rights(cpu);
     first.acceptor.store(u32::from(cpu.id.0) + 1, Ordering::Relaxed);
     in_order();
     socket.pending[0].set(first.next.get());
