@@ -122,8 +122,13 @@ impl<'c, M: Machine> Packet<'c, M> {
     /// `ETOOMANYREFS`: that user has sent too many that nobody has received.
     pub fn count_files(&self, call: &Call<M>) -> Result<(), Errno> {
         let may_more = has(call.process, Capability::Limits) || has(call.process, Capability::Administer);
-        if !may_more && users::in_flight(call.cpu, call.process) > call.process.limits[2 * RLIMIT_NOFILE].get() {
-            return Err(Errno::ETOOMANYREFS);
+        let has_too_many = || users::in_flight(call.cpu, call.process) > call.process.limits[2 * RLIMIT_NOFILE].get();
+        if !may_more && has_too_many() {
+            // Some may be in packets that nobody can receive.
+            collect(call.cpu);
+            if has_too_many() {
+                return Err(Errno::ETOOMANYREFS);
+            }
         }
         let user = users::send_files(call.cpu, call.process, self.record.rights_count.get());
         self.record.user.set(user);
