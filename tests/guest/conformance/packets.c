@@ -274,6 +274,22 @@ static void datagrams(void) {
     T(connect, "datagrams, when the peer has gone", { int fd = bound(SOCK_DGRAM, &server); int other = socket(AF_UNIX, SOCK_DGRAM, 0); connect(other, (void *)&server, sizeof server); close(fd); show_ready(other); result(write(other, "x", 1)); result(write(other, "x", 1)); })
     T(sendto, "how many datagrams wait", { bound(SOCK_DGRAM, &server); int other = socket(AF_UNIX, SOCK_DGRAM, 0); connect(other, (void *)&server, sizeof server); int count = 0; while (CALL(sendto, other, "x", 1, MSG_DONTWAIT, 0, 0) == 1) count++; say(" %s | %d", errno_name(errno), count); show_ready(other); read(3, data, 1); read(3, data, 1); show_ready(other); })
     T(sendto, "to itself", { int fd = bound(SOCK_DGRAM, &server); result(CALL(sendto, fd, "self", 4, 0, &server, sizeof server)); result(read(fd, data, 64)); })
+    T(setsockopt, "SO_PASSCRED of one that was accepted", {
+        int fd = bound(SOCK_SEQPACKET, &server);
+        listen(fd, 1);
+        connect(socket(AF_UNIX, SOCK_SEQPACKET, 0), (void *)&server, sizeof server);
+        int end = accept(fd, 0, 0);
+        int yes = 1;
+        result(setsockopt(end, SOL_SOCKET, SO_PASSCRED, &yes, 4));
+        result(write(end, "x", 1));
+        struct sockaddr_un at;
+        struct sockaddr_un own;
+        socklen_t bytes = sizeof at;
+        socklen_t own_bytes = sizeof own;
+        result(CALL(getsockname, end, &at, &bytes));
+        getsockname(fd, (void *)&own, &own_bytes);
+        say(" | %d", bytes == own_bytes && !memcmp(&at, &own, bytes));
+    })
     T(bind, "a name is chosen", {
         struct sockaddr_un none = {AF_UNIX, ""};
         struct sockaddr_un at;

@@ -49,6 +49,24 @@ static void connections(void) {
     T(connect, "to what may not be written", { listening(); chmod("socket", 0444); result(connect(FRESH, (void *)&named, sizeof named)); })
     T(connect, "when the name has gone", { listening(); unlink("socket"); result(connect(FRESH, (void *)&named, sizeof named)); result(bind(FRESH, (void *)&named, sizeof named)); })
     T(connect, "when the listener has gone", { close(listening()); result(connect(FRESH, (void *)&named, sizeof named)); })
+    T(bind, "one that was accepted", {
+        int fd = listening();
+        connected();
+        int end = accept(fd, 0, 0);
+        result(bind(end, (void *)&abstract, 8));
+        result(bind(end, (void *)&unnamed, 2));
+        bytes = sizeof from;
+        result(CALL(getsockname, end, &from, &bytes));
+        show_address(end, &from, bytes);
+    })
+    T(connect, "SO_PASSCRED chooses a name", {
+        listening();
+        setsockopt(FRESH, SOL_SOCKET, SO_PASSCRED, &yes, 4);
+        result(connect(FRESH, (void *)&named, sizeof named));
+        bytes = sizeof from;
+        result(CALL(getsockname, FRESH, &from, &bytes));
+        say(" | %d bytes", bytes);
+    })
     T(bind, "the mode that the mask leaves", { umask(027); result(bind(FRESH, (void *)&named, sizeof named)); show_path("socket"); })
     T(listen, "how many wait", {
         int fd = socket(AF_UNIX, SOCK_STREAM, 0);

@@ -9,11 +9,11 @@ use super::{
     super::{
         SHUT_READ,
         family::Address,
-        options::{BUFFER, SO_PASSCRED},
+        options::{BUFFER, SO_PASSCRED, is_on},
         rights, waits_no_more,
     },
     connect_pair,
-    name::{Name, Place},
+    name::{self, Name, Place},
     own_credentials, pipes, set_connected, set_peer, shut,
 };
 use crate::{
@@ -51,6 +51,9 @@ pub fn connect<M: Machine>(
 ) -> Result<(), Stop> {
     let cpu = call.cpu;
     let place = Place::of(call, address)?;
+    if is_on(socket, SO_PASSCRED) {
+        name::choose(cpu, socket)?;
+    }
     let header = cpu.pool.header();
     let nonblocking = waits_no_more(call, nonblocking, socket.timeouts_ns[1].get());
     call.wait_for(&header.socket_waiters, || {

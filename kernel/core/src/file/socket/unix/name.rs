@@ -108,6 +108,11 @@ impl Name {
     }
 }
 
+/// Whether a socket is bound, or has its name from the one that has accepted it.
+fn has_name(socket: &SocketRecord) -> bool {
+    socket.is_bound.get() != 0 || socket.name_len.get() != 0
+}
+
 /// `bind`.
 pub fn bind<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, address: &Address) -> Result<(), Stop> {
     if address.bytes().len() == FAMILY_LEN && address.family() == Some(Unix::CODE) {
@@ -115,7 +120,7 @@ pub fn bind<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, address: 
     }
     let name = Name::of(address)?;
     let cpu = call.cpu;
-    if socket.is_bound.get() != 0 {
+    if has_name(socket) {
         return Err(Errno::EINVAL.into());
     }
     // Before the lock: it may wait for others' directories.
@@ -127,7 +132,7 @@ pub fn bind<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, address: 
     if name.is_abstract() && bound::find(cpu, 0, name.bytes()).is_some() {
         return Err(Errno::EADDRINUSE.into());
     }
-    if socket.is_bound.get() != 0 {
+    if has_name(socket) {
         return Err(Errno::EINVAL.into());
     }
     socket.name_len.set(name.store(&socket.name));
@@ -149,7 +154,7 @@ pub fn choose<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Result
         }
         // In the loop: nobody waits while others look.
         let _all = lock(cpu, &cpu.pool.header().socket_lock);
-        if socket.is_bound.get() != 0 {
+        if has_name(socket) {
             return Ok(());
         }
         if bound::find(cpu, 0, &bytes).is_none() {
