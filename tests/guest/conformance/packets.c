@@ -21,6 +21,17 @@ static void make_pair(int kind) {
         abort();
 }
 
+/* Two messages, the second one in a page that cannot be written. */
+static struct mmsghdr *across_a_border(void) {
+    static struct iovec part = {data, 3};
+    char *pages = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct mmsghdr *all = (void *)(pages + PAGE - sizeof *all);
+    for (int j = 0; j < 2; j++)
+        all[j].msg_hdr = (struct msghdr){.msg_iov = &part, .msg_iovlen = 1};
+    mprotect(pages + PAGE, PAGE, PROT_READ);
+    return all;
+}
+
 static int bound(int kind, struct sockaddr_un *name) {
     int fd = socket(AF_UNIX, kind, 0);
     bind(fd, (void *)name, sizeof *name);
@@ -451,6 +462,8 @@ static void files_in_messages(void) {
             result(CALL(recvmmsg, pair[1], all, 2, 0, &now));
         })
     }
+    T(sendmmsg, "a length that cannot be written", { make_pair(SOCK_SEQPACKET); struct mmsghdr *all = across_a_border(); result(CALL(sendmmsg, pair[0], all, 2, 0)); result(CALL(sendmmsg, pair[0], all + 1, 1, 0)); })
+    T(recvmmsg, "a length that cannot be written", { make_pair(SOCK_SEQPACKET); write(pair[0], "one", 3); write(pair[0], "three", 5); struct mmsghdr *all = across_a_border(); result(CALL(recvmmsg, pair[1], all, 2, 0, 0)); say(" | %d", all[0].msg_len); })
     T(recvmsg, "a stream's bytes before files, with them, and behind", { make_pair(SOCK_STREAM); write(pair[0], "before", 6); int fds[] = {RW}; CALL(sendmsg, pair[0], &with_files("with", 4, 1, fds)->header, 0); write(pair[0], "behind", 6); receive(pair[1], 0); receive(pair[1], 0); })
     T(recvmsg, "a stream's bytes with files, one at a time", { make_pair(SOCK_STREAM); int fds[] = {RW}; CALL(sendmsg, pair[0], &with_files("with", 4, 1, fds)->header, 0); write(pair[0], "behind", 6); receive_into(pair[1], 0, with_room(1, 64)); receive(pair[1], 0); })
     T(recvmsg, "a stream's bytes with files, and again", { make_pair(SOCK_STREAM); int fds[] = {RW}; CALL(sendmsg, pair[0], &with_files("one", 3, 1, fds)->header, 0); CALL(sendmsg, pair[0], &with_files("two", 3, 1, fds)->header, 0); receive(pair[1], 0); receive(pair[1], MSG_WAITALL | MSG_DONTWAIT); })

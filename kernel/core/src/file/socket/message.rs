@@ -202,12 +202,16 @@ fn each_message<M: Machine>(call: &Call<M>, mut act: impl FnMut(u64, u64) -> Sys
     let done = &call.thread.scratch[0];
     while done.get() < count {
         let entry = vector.wrapping_add(done.get() * ENTRY_LEN);
-        match act(done.get(), entry) {
+        let len_at = entry.wrapping_add(HEADER_LEN as u64);
+        match call.await_pages(len_at, 4).and_then(|()| act(done.get(), entry)) {
             Ok(len) => {
                 call.thread.progress.set(0);
                 call.thread.deadline_ns.set(0);
+                if call.write_user(len_at, &(len as u32).to_le_bytes()).is_err() {
+                    // Never by waiting for its page: the message would be sent or received once more.
+                    return if done.get() > 0 { Ok(done.get()) } else { Err(Errno::EFAULT.into()) };
+                }
                 done.set(done.get() + 1);
-                call.write_user(entry.wrapping_add(HEADER_LEN as u64), &(len as u32).to_le_bytes())?;
                 if done.get() < count && call.pauses(cost::STEP) {
                     return Err(Stop::Again);
                 }
