@@ -285,6 +285,15 @@ static void datagrams(void) {
     T(connect, "datagrams, when the peer has gone", { int fd = bound(SOCK_DGRAM, &server); int other = socket(AF_UNIX, SOCK_DGRAM, 0); connect(other, (void *)&server, sizeof server); close(fd); show_ready(other); result(write(other, "x", 1)); result(write(other, "x", 1)); })
     T(sendto, "how many datagrams wait", { bound(SOCK_DGRAM, &server); int other = socket(AF_UNIX, SOCK_DGRAM, 0); connect(other, (void *)&server, sizeof server); int count = 0; while (CALL(sendto, other, "x", 1, MSG_DONTWAIT, 0, 0) == 1) count++; say(" %s | %d", errno_name(errno), count); show_ready(other); read(3, data, 1); read(3, data, 1); show_ready(other); })
     T(sendto, "to itself", { int fd = bound(SOCK_DGRAM, &server); result(CALL(sendto, fd, "self", 4, 0, &server, sizeof server)); result(read(fd, data, 64)); })
+    T(sendto, "when another one's datagrams fill the queue", {
+        bound(SOCK_DGRAM, &server);
+        char *many = calloc(1, 105000);
+        int one = socket(AF_UNIX, SOCK_DGRAM, 0);
+        int other = socket(AF_UNIX, SOCK_DGRAM, 0);
+        result(CALL(sendto, one, many, 105000, MSG_DONTWAIT, &server, sizeof server));
+        result(CALL(sendto, one, many, 105000, MSG_DONTWAIT, &server, sizeof server));
+        result(CALL(sendto, other, "x", 1, MSG_DONTWAIT, &server, sizeof server));
+    })
     T(setsockopt, "SO_PASSCRED of one that was accepted", {
         int fd = bound(SOCK_SEQPACKET, &server);
         listen(fd, 1);
