@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use motet_calls::{OPERATIONS, counted};
+use motet_calls::{OPEN_CLOSE, OPERATIONS, STAT, counted};
 use serde_json::Value;
 
 use crate::{
@@ -12,6 +12,8 @@ use crate::{
 
 /// A cost may be above the recorded one by this part.
 const TOLERANCE: f64 = 0.01;
+/// Where a name is in its hash chain is random in each boot: what looks names up may be above by this part.
+const TOLERANCE_OF_NAMES: f64 = 0.03;
 /// As `motet bench boot` does it: with memory where it always is, so that page tables are needed in the same places.
 const COMMAND: &str = "echo 0 > /proc/sys/kernel/randomize_va_space; /in/programs/calls";
 const RECORD: &str = "docs/figures/boot.json";
@@ -61,8 +63,10 @@ fn compare(isa: &str, costs: &counted::Costs, record: &Value) -> Result<(), Stri
     let mut worse = String::new();
     for (operation, cost) in OPERATIONS.iter().zip(costs) {
         let metric = format!("{}_instructions_{isa}", operation.name);
+        let by_name = [OPEN_CLOSE, STAT].contains(operation);
+        let tolerance = if by_name { TOLERANCE_OF_NAMES } else { TOLERANCE };
         match recorded(&metric) {
-            Some(recorded) if *cost <= recorded * (1.0 + TOLERANCE) => {}
+            Some(recorded) if *cost <= recorded * (1.0 + tolerance) => {}
             Some(recorded) => worse += &format!("\n  {metric}: {cost:.1} instead of {recorded:.1}"),
             None => worse += &format!("\n  {metric}: {cost:.1}, and nothing is recorded"),
         }
@@ -71,5 +75,5 @@ fn compare(isa: &str, costs: &counted::Costs, record: &Value) -> Result<(), Stri
         return Ok(());
     }
     let ways = "make it cheaper, or record what it costs now (`./motet bench all boot --only calls`) in the same commit, which says why";
-    Err(format!("over {:.0} % above the record:{worse}\n{ways}", TOLERANCE * 100.0))
+    Err(format!("above the record by more than is allowed:{worse}\n{ways}"))
 }
