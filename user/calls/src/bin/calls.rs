@@ -160,20 +160,20 @@ fn futex_round_trip() -> Result<(), Failure> {
         let mut turn = 0;
         while wait_while(there, turn) != u32::MAX {
             turn += 1;
-            back.store(turn, Ordering::SeqCst);
+            back.store(turn, Ordering::Release);
             let _ = measured::futex_wake(back);
         }
         system::exit(0);
     }
     let mut turn = 0;
     measure::<20, 21>(FUTEX_ROUND_TRIP, || {
-        there.store(turn + 1, Ordering::SeqCst);
+        there.store(turn + 1, Ordering::Release);
         measured::futex_wake(there)?;
         wait_while(back, turn);
         turn += 1;
         Ok(())
     })?;
-    there.store(u32::MAX, Ordering::SeqCst);
+    there.store(u32::MAX, Ordering::Release);
     measured::futex_wake(there)?;
     expect(system::wait(child)?, child)
 }
@@ -181,7 +181,7 @@ fn futex_round_trip() -> Result<(), Failure> {
 /// Waits until the word is another one, and returns that.
 fn wait_while(word: &AtomicU32, value: u32) -> u32 {
     loop {
-        let now = word.load(Ordering::SeqCst);
+        let now = word.load(Ordering::Acquire);
         if now != value {
             return now;
         }
