@@ -4,6 +4,7 @@
 //! times as long then, so only what needs that is there.
 
 mod extensions;
+mod handed;
 mod locks_of_the_dead;
 mod lost;
 

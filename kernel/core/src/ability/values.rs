@@ -35,6 +35,14 @@ pub fn writes<M: Machine, R>(cpu: &Cpu<M>, thread: &ThreadRecord, write: impl Fn
     }
 }
 
+/// The thread's extended registers, in its frame or its area, were changed: no core holds them but one that loads or stores them from now on. Their number.
+#[inline(always)]
+pub fn change_ext(thread: &ThreadRecord) -> u64 {
+    let version = thread.ext_version.get() + 1;
+    thread.ext_version.set(version);
+    version
+}
+
 /// Where the values of an area are copied to: an area that no thread has.
 pub struct Room<'c, M: Machine> {
     cpu: &'c Cpu<M>,

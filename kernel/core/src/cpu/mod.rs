@@ -27,7 +27,7 @@ mod say;
 mod stacked;
 mod tracer;
 
-pub use ability::AbilityCore;
+pub use ability::{AbilityCore, Way};
 pub use alarm::AlarmCore;
 pub use awaited::AwaitedPage;
 pub use budget::{BUDGET, cost};

@@ -14,6 +14,7 @@
 //! | `scarce` | memory is used up |
 //! | `interrupt` | interrupts, and how each is served |
 //! | `idle` | nothing to run |
+//! | `handed` | from thread to thread, where one goes to an idle core and comes back |
 //! | `removed` | out of use |
 //! | `counters` | counters that programs read themselves |
 //! | `context` | traits by which `motet_protocol` and lower rooms call up |
@@ -25,6 +26,7 @@ mod context;
 mod counters;
 mod fault;
 mod guests;
+mod handed;
 mod idle;
 mod interrupt;
 mod nested;
@@ -204,7 +206,11 @@ fn run_until_gone<M: Machine>(
             }
         };
         if serve_trap(cpu, thread, process, trap).is_none() {
-            return;
+            // If it was handed to an idle core, another one mostly comes soon.
+            match handed::next(cpu) {
+                Some(other) => (thread, process) = other,
+                None => return,
+            }
         }
     }
 }
@@ -228,6 +234,9 @@ fn serve_trap<M: Machine>(
             (is_done || !interrupted(cpu, thread, left)).then_some(())
         }
         Trap::IllegalInstruction { word } => {
+            if extension::goes_again(cpu, thread, process, word) {
+                return None;
+            }
             if counters::are_hidden(cpu) && counters::answer(cpu, thread, process, trap) {
                 return Some(());
             }

@@ -205,7 +205,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
     } else {
         registers::copy_general(&parent.frame, &thread.frame);
         // The caller runs here, so its extended state is in the core's registers.
-        handover::save_ext(cpu, thread);
+        cpu.machine.save_ext(&thread.frame);
     }
     registers::set_result(&thread.frame, 0);
     if spec.stack != 0 {

@@ -1,0 +1,142 @@
+//! A thread goes to a core with vector registers and back, again and again, in the words of idle cores' states (`docs/protocols/wake-up.md`), while memory is
+//! taken from under it, signals come, and islands die.
+
+use motet_abi::signal::{SIGCONT, SIGILL, SIGKILL, SIGSTOP};
+use motet_hal_hosted::{Config, Driver, Faults, IslandConfig, isa::Op, run_seeds};
+use motet_layout::{CORES_PER_ISLAND_MAX, Isa, IslandId, sync::Ordering};
+use motet_tests_hosted::calls::Sys;
+use motet_tests_hosted::program::{DATA, Program};
+use motet_tests_hosted::{ROUGH, Scenario, boot_and_look, env, has_died_with_a_lock, stride};
+
+/// `motet_done`.
+const DONE: u64 = 0x4d07;
+const ROUNDS: u64 = if cfg!(motet_model) { 4 } else { 20 };
+/// Status of a process that has lost something.
+const LOST: u64 = 50;
+const MASK: u64 = DATA + 64;
+const NAP: u64 = DATA + 80;
+const AT: u64 = 0x4000_0000;
+
+/// The first core has init, the second one is where the thread begins, the third has vector registers.
+fn islands() -> Vec<IslandConfig> {
+    let plain = || IslandConfig::foreign(Isa::RiscV64, 1);
+    vec![plain(), plain(), IslandConfig::with_vectors(1, 16)]
+}
+
+/// Uses a vector register, and says that it needs none any more; writes to memory that is new each time.
+fn goes_and_comes(program: &mut Program) {
+    let [value, seen, at, count, _] = program.asm.roles.saved;
+    let cores = 1 << CORES_PER_ISLAND_MAX | 1 << (2 * CORES_PER_ISLAND_MAX);
+    program.store_at(MASK, cores);
+    program.call(Sys::SchedSetaffinity, &[0, 8, MASK]);
+    program.or_exit(100);
+    program.asm.li(count, ROUNDS);
+    program.asm.li(value, 1);
+    let again = program.asm.here();
+    program.call(Sys::Mmap, &[AT, 4096, 3, 0x32, u64::MAX, 0]);
+    program.or_exit(101);
+    program.asm.op_i(Op::VectorSet, value, 0, 0);
+    program.asm.li(at, AT);
+    program.asm.op_i(Op::St64, value, at, 8);
+    program.asm.op_i(Op::VectorGet, seen, 0, 0);
+    let [first, second] = [(), ()].map(|()| program.asm.label());
+    program.asm.branch(Op::Beq, seen, value, first);
+    program.exit(LOST);
+    program.asm.bind(first);
+    program.arg_string(0, "v");
+    program.asm.syscall(DONE, &[]);
+    program.or_exit(102);
+    program.asm.op_i(Op::Ld64, seen, at, 8);
+    program.asm.branch(Op::Beq, seen, value, second);
+    program.exit(LOST);
+    program.asm.bind(second);
+    // The core that waits for the thread has this space active.
+    program.call(Sys::Munmap, &[AT, 4096]);
+    let scratch = program.asm.roles.args[5];
+    program.asm.li(scratch, 3);
+    program.asm.op(Op::Mul, value, value, scratch);
+    program.asm.li(scratch, u64::MAX);
+    program.asm.op(Op::Add, count, count, scratch);
+    program.asm.li(scratch, 0);
+    program.asm.branch(Op::Bne, count, scratch, again);
+    program.exit(0);
+}
+
+/// `init`, whose child goes and comes; it is stopped and goes on. Ends with 0 unless the child has lost something.
+fn scenario() -> Scenario {
+    let program = Program::build(Isa::RiscV64, |program| {
+        let [pid, status, wanted, _, _] = program.asm.roles.saved;
+        program.store_at(NAP, 0);
+        program.store_at(NAP + 8, 30_000);
+        let child = program.fork(pid);
+        for signal in [SIGSTOP, SIGCONT] {
+            program.call(Sys::Nanosleep, &[NAP, 0]);
+            program.arg_from(0, pid);
+            program.arg(1, signal.into());
+            program.call_as_is(Sys::Kill);
+        }
+        program.wait();
+        program.load_u32(status, DATA + 8);
+        let good = program.asm.label();
+        // An island's death has ended it, or the instruction is nowhere any more.
+        for ends in [0, u64::from(SIGKILL), u64::from(SIGILL)] {
+            program.asm.li(wanted, ends);
+            program.asm.branch(Op::Beq, status, wanted, good);
+        }
+        program.exit(LOST);
+        program.asm.bind(good);
+        program.print(1, "kept\n");
+        program.exit(0);
+        program.asm.bind(child);
+        goes_and_comes(program);
+    });
+    Scenario { files: vec![("goes", program)], command: vec!["/goes"], ..Scenario::default() }
+}
+
+fn run(driver: Driver, faults: Faults) -> Result<(u64, [u64; 3]), motet_hal_hosted::Failure> {
+    let mut config = Config::new(driver, islands());
+    config.faults = faults;
+    let (ended, switches) = boot_and_look(config, &scenario(), |pool| {
+        [0, 1, 2].map(|index: usize| pool.header().islands[index].counters.context_switches.load(Ordering::Relaxed))
+    })?;
+    assert_eq!((ended.status, ended.output.as_str()), (0, "kept\n"), "{faults:?}: {}", ended.errors);
+    Ok((ended.steps, switches))
+}
+
+#[test]
+fn a_thread_goes_and_comes_in_the_states_of_idle_cores() {
+    let all_have_run = |(_, switches): (u64, [u64; 3])| {
+        assert!(switches[1] > ROUNDS / 2 && switches[2] > ROUNDS / 2, "each island has run it: {switches:?}");
+    };
+    // It may find its home awake, and stays: with late doorbells, often.
+    let both_have_run = |(_, switches): (u64, [u64; 3])| {
+        assert!(switches[1] > 1 && switches[2] > 1, "each island has run it: {switches:?}");
+    };
+    all_have_run(run(Driver::Threads, Faults::default()).unwrap_or_else(|failure| panic!("{failure}")));
+    let seeds = env("MOTET_SEEDS", 20);
+    run_seeds(0..seeds, |seed| run(Driver::Seeded(seed), Faults::default()).map(all_have_run));
+    run_seeds(1000..1000 + seeds, |seed| run(Driver::Seeded(seed), ROUGH).map(both_have_run));
+}
+
+/// With a point at every atomic operation (`./motet test model`), either island dies in the middle of each step of the hand-over.
+#[test]
+fn whichever_island_dies_the_thread_that_goes_and_comes_ends() {
+    let (mut well, mut locks) = (0, 0);
+    for victim in [1, 2] {
+        let seed = env("MOTET_FIRST", 0);
+        let (steps, _) = run(Driver::Seeded(seed), Faults::default()).unwrap();
+        let (stride, offset) = stride(steps / 80, steps / 2000 + 1);
+        for step in (steps / 3 + offset..steps).step_by(stride as usize) {
+            let faults = Faults { death: Some((IslandId(victim), step)), survives: true, ..Faults::default() };
+            match run(Driver::Seeded(seed), faults) {
+                Ok(_) => well += 1,
+                Err(failure) => {
+                    assert!(has_died_with_a_lock(&failure), "death of {victim} at step {step}: {failure}");
+                    locks += 1;
+                }
+            }
+        }
+    }
+    println!("{well} ended well, {locks} with a lock held");
+    assert!(well > 5 * locks, "{well} ended well, {locks} with a lock held");
+}
