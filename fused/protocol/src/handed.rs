@@ -11,12 +11,13 @@
 //! | awake | the core | |
 //!
 //! The thread is in transit by its giver meanwhile, as on any other way, and its record names the core that gets it. So a death of either island is
-//! settled as of a thread in an inbox ([`crate::orphans`]): a living core has taken the thread out of the word before it passes.
+//! settled as of a thread in an inbox ([`crate::orphans`]): a core that passes takes the thread out of the word, as it empties its inbox.
 //!
 //! Protocol page: `docs/protocols/wake-up.md`.
 
 use motet_layout::{
-    CORE_HANDED, CORE_IDLE, CORE_POLLING, CoreId, PAGE_SIZE, PoolAddr, THREAD_READY, ThreadRecord, sync::Ordering,
+    CORE_AWAKE, CORE_HANDED, CORE_IDLE, CORE_POLLING, CoreId, PAGE_SIZE, PoolAddr, THREAD_READY, ThreadRecord,
+    sync::Ordering,
 };
 
 use crate::{
@@ -73,6 +74,16 @@ pub(crate) fn is_in(state: u32) -> bool {
 #[inline(always)]
 pub(crate) fn thread_in(context: &impl Context, state: u32) -> Option<&'static ThreadRecord> {
     context.pool().get(PoolAddr(u64::from(state >> FRAME_SHIFT) * PAGE_SIZE))
+}
+
+/// Takes the thread out of this core's state, if there is one: the core is awake then, and the thread among the ready ones.
+pub(crate) fn take_out(context: &impl Context) {
+    let state = &context.own_record().state;
+    let word = state.load(Ordering::Relaxed);
+    // Nobody else moves the word on from there.
+    if is_in(word) && state.compare_exchange(word, CORE_AWAKE, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+        thread_in(context, word).into_iter().for_each(|thread| make_ready(context, thread));
+    }
 }
 
 /// A thread that was in this core's state waits for its turn among the ready ones. Nobody carries it any more.

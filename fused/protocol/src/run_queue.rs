@@ -505,8 +505,9 @@ fn place_elsewhere(context: &impl Context, thread: &ThreadRecord, last: CoreId) 
     cores::all_cores(context).filter(may_run).min_by_key(|&core| load(context, core)).unwrap_or(near)
 }
 
-/// Takes all threads out of this core's inbox, so that none of them is in transit any more.
+/// Takes all threads out of this core's inbox, and the one in its state, so that none of them is in transit any more.
 pub fn collect(context: &impl Context) {
+    handed::take_out(context);
     drain_inbox(context, core_record(context, context.core()));
 }
 

@@ -5,16 +5,18 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use shuttle::rand::{Rng, thread_rng};
 
+use motet_abi::process::SCHED_FIFO;
 use motet_layout::{
-    CORE_AWAKE, CORE_HANDED, CORE_IDLE, CORE_OFFLINE, CORE_POLLING, CORE_WAKING, CoreId, ISLAND_DEAD, ISLAND_JOINED,
-    ISLAND_RECLAIMING, IslandId, SpaceRecord, THREAD_READY, THREAD_RUNNING, ThreadRecord, handshake::then_look,
-    sync::Ordering,
+    CORE_AWAKE, CORE_HANDED, CORE_IDLE, CORE_OFFLINE, CORE_POLLING, CORE_WAKING, CoreId, ISLAND_DEAD, ISLAND_GONE,
+    ISLAND_JOINED, ISLAND_RECLAIMING, IslandId, PENDING_URGENT, SpaceRecord, THREAD_READY, THREAD_RUNNING,
+    ThreadRecord, handshake::then_look, sync::Ordering,
 };
 use motet_protocol::{
     Context, cores,
     cores::core_record,
-    handed, orphans, ready,
+    handed, orphans, ready, rejoin,
     run_queue::{self, in_transit_by},
+    schedule::{self, Schedule},
     shootdown,
 };
 
@@ -23,6 +25,8 @@ use crate::harness::{Bells, Core, Objects, dies_after, explore, fresh_pool, must
 const IDLE: u8 = 0;
 const GIVER: u8 = 1;
 const OTHER: u8 = 2;
+/// An island that has died before.
+const LOST: u8 = 3;
 
 fn core_of(island: u8) -> CoreId {
     CoreId::new(IslandId(island), 0)
@@ -172,11 +176,78 @@ fn shoot_downs_reach_cores_that_hand_a_thread_to_each_other() {
     explore(1500, ping_pong(handed::give));
 }
 
+/// A real-time thread is pushed onto a core that is being handed another one: `looks`, before that runs, says whether anything has come. It is rung for
+/// what comes afterwards.
+fn urgent(looks: fn(&Core) -> bool) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        let (objects, bells) = (Objects::new(pool, base), Arc::new(Bells::default()));
+        let [idle, giver, other] = [IDLE, GIVER, OTHER].map(|island| Core::new(pool, island, &bells));
+        let (given, realtime) = (objects.thread(core_of(GIVER)), objects.thread(core_of(OTHER)));
+        quietly(|| schedule::set(realtime, Schedule::new(SCHED_FIFO, 1, false).unwrap()));
+        together(vec![
+            Box::new(move || hand_over(&giver, given, core_of(IDLE), handed::give)),
+            Box::new(move || {
+                realtime.state.store(in_transit_by(other.core()), Ordering::Relaxed);
+                run_queue::push(&other, realtime, core_of(IDLE));
+            }),
+            Box::new(move || {
+                let mut seen = Vec::new();
+                while seen.len() < 2 {
+                    let mut found = run_queue::next(&idle);
+                    if found.is_none() {
+                        if run_queue::begin_idle(&idle, CORE_IDLE) {
+                            idle.sleep();
+                        }
+                        found = run_queue::end_idle_with(&idle).1;
+                        if found.is_some() && looks(&idle) {
+                            handed::make_ready(&idle, found.take().unwrap());
+                        }
+                    }
+                    let Some(thread) = found else { continue };
+                    seen.push(idle.raw(thread));
+                    // It computes until it is interrupted by something that has come.
+                    while seen.len() == 1 && !schedule::of(thread).is_realtime() {
+                        idle.sleep();
+                        if has_come(&idle) {
+                            break;
+                        }
+                    }
+                }
+            }),
+        ]);
+    }
+}
+
+fn has_come(core: &Core) -> bool {
+    let is_urgent = core.own_record().pending.fetch_and(!PENDING_URGENT, Ordering::SeqCst) & PENDING_URGENT != 0;
+    is_urgent || run_queue::has_ready(core.own_record())
+}
+
+#[test]
+fn a_real_time_thread_is_seen_by_a_core_that_is_handed_another_one() {
+    explore(1500, urgent(has_come));
+}
+
+#[test]
+fn running_what_a_core_was_handed_without_a_look_is_caught() {
+    must_be_caught(5000, urgent(|_| false));
+}
+
 /// What the reclaimer waits for.
 type Wait = fn(&Core);
 
+/// What a core does, if anything, between its sleep and its exchange of the state.
+type First = Option<fn(&Core)>;
+
+/// Says that the core has nothing on its way to it, while a thread may still be in its state.
+const EARLY: First = Some(|core| {
+    let record = core.own_record();
+    record.shootdown_passed.store(record.shootdown_asked.load(Ordering::Acquire), Ordering::Release);
+});
+
 /// How far a core comes that gives a thread and dies; or the thread's receiver dies.
-fn death_of(victim: u8, wait: Wait, pass_first: bool) -> impl Fn() + Clone + Send + Sync + 'static {
+fn death_of(victim: u8, wait: Wait, first: First) -> impl Fn() + Clone + Send + Sync + 'static {
     // More operations than giving has, or taking.
     let most = if victim == GIVER { 10 } else { 30 };
     move || {
@@ -235,8 +306,8 @@ fn death_of(victim: u8, wait: Wait, pass_first: bool) -> impl Fn() + Clone + Sen
                             if run_queue::begin_idle(&idle, CORE_IDLE) {
                                 idle.sleep();
                             }
-                            if pass_first {
-                                shootdown::pass(&idle, || ());
+                            if let Some(first) = first {
+                                first(&idle);
                             }
                             found = woken(&idle);
                         }
@@ -278,7 +349,7 @@ fn death_of(victim: u8, wait: Wait, pass_first: bool) -> impl Fn() + Clone + Sen
                     settled.fetch_add(u32::from(ends) + u32::from(is_brought), Relaxed);
                 };
                 // At once: settling is long enough for a core that has passed too early to take the thread.
-                if pass_first {
+                if first.is_some() {
                     quietly(settle)
                 } else {
                     settle()
@@ -294,18 +365,164 @@ fn death_of(victim: u8, wait: Wait, pass_first: bool) -> impl Fn() + Clone + Sen
 #[test]
 fn a_thread_in_a_state_is_taken_once_whoever_dies() {
     for victim in [IDLE, GIVER] {
-        explore(1500, death_of(victim, |core| orphans::wait_for_all(core), false));
+        for first in [None, Some((|core| shootdown::pass(core, || ())) as fn(&Core))] {
+            explore(1000, death_of(victim, |core| orphans::wait_for_all(core), first));
+        }
     }
 }
 
 #[test]
 fn settling_before_others_have_passed_is_caught() {
-    must_be_caught(5000, death_of(GIVER, |_| (), false));
+    must_be_caught(5000, death_of(GIVER, |_| (), None));
 }
 
 #[test]
 fn passing_before_the_thread_is_out_of_the_state_is_caught() {
-    must_be_caught(5000, death_of(GIVER, |core| orphans::wait_for_all(core), true));
+    must_be_caught(5000, death_of(GIVER, |core| wait_for(core, core_of(IDLE)), EARLY));
+}
+
+/// As [`orphans::wait_for_all`], for one core alone: going through all of them is so long that what comes too early mostly has come.
+fn wait_for(core: &Core, other: CoreId) {
+    let record = core_record(core, other);
+    let ticket = record.shootdown_asked.fetch_add(1, Ordering::SeqCst) + 1;
+    core.ring(other);
+    while record.shootdown_passed.load(Ordering::Acquire) < ticket {
+        core.relax();
+    }
+}
+
+/// The reclaimer is idle as far as others see, as one that has just answered a call: it is given a thread by a core that dies.
+fn death_of_its_giver(wait: Wait) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        let (objects, bells) = (Objects::new(pool, base), Arc::new(Bells::default()));
+        let thread = objects.thread(core_of(GIVER));
+        let [reclaimer, giver] = [IDLE, GIVER].map(|island| Core::new(pool, island, &bells));
+        quietly(|| {
+            let states = pool.header().islands.iter().map(|island| &island.state);
+            states.take(2).for_each(|state| state.store(ISLAND_JOINED, Ordering::Relaxed));
+            assert!(run_queue::begin_idle(&reclaimer, CORE_IDLE));
+        });
+        let gone = Arc::new(AtomicBool::default());
+        let is_gone = gone.clone();
+        let operations = thread_rng().gen_range(0..10);
+        together(vec![
+            Box::new(move || {
+                dies_after(operations, || hand_over(&giver, thread, core_of(IDLE), handed::give));
+                gone.store(true, Relaxed);
+            }),
+            Box::new(move || {
+                while !is_gone.load(Relaxed) {
+                    reclaimer.relax();
+                }
+                rejoin::declare_dead(pool.header(), IslandId(GIVER));
+                let taken = u32::from(reclaim(&reclaimer, thread, wait, orphans::is_orphaned));
+                // It is awake.
+                let found = woken(&reclaimer).or_else(|| run_queue::next(&reclaimer));
+                assert_eq!(taken + u32::from(found.is_some()), 1, "times that the thread was taken");
+                assert!(run_queue::next(&reclaimer).is_none(), "the thread is there twice");
+            }),
+        ]);
+    }
+}
+
+/// Buries all islands that are dead. Whether the thread is to end, or was brought here.
+fn reclaim(core: &Core, thread: &'static ThreadRecord, wait: Wait, is_orphaned: IsOrphaned) -> bool {
+    let islands =
+        || [IDLE, GIVER, LOST].into_iter().map(|island| (island, &core.pool().header().islands[island as usize].state));
+    let dead = islands().filter(|(_, state)| state.load(Ordering::Acquire) == ISLAND_DEAD).collect::<Vec<_>>();
+    wait(core);
+    for &(island, state) in &dead {
+        orphans::turn_off(core, IslandId(island));
+        state.store(ISLAND_RECLAIMING, Ordering::SeqCst);
+    }
+    let takes = is_orphaned(core, thread) || orphans::is_stranded(core, thread);
+    if takes {
+        thread.core.store(u32::from(core.core().0), Ordering::Relaxed);
+        thread.state.store(THREAD_READY, Ordering::Relaxed);
+    }
+    dead.iter().for_each(|(_, state)| state.store(ISLAND_GONE, Ordering::SeqCst));
+    takes
+}
+
+type IsOrphaned = fn(&Core, &'static ThreadRecord) -> bool;
+
+#[test]
+fn a_reclaimer_that_is_handed_a_thread_has_it_once() {
+    explore(1500, death_of_its_giver(|core| orphans::wait_for_all(core)));
+}
+
+#[test]
+fn reclaiming_with_a_thread_in_the_own_state_is_caught() {
+    must_be_caught(1500, death_of_its_giver(|core| orphans::pass_all(core)));
+}
+
+/// A core keeps a thread that it could not give, as the target has died. Another island has died before, and is being reclaimed.
+fn second_death(wait: Wait, is_orphaned: IsOrphaned) -> impl Fn() + Clone + Send + Sync + 'static {
+    move || {
+        let (pool, base) = fresh_pool(2);
+        let (objects, bells) = (Objects::new(pool, base), Arc::new(Bells::default()));
+        let thread = objects.thread(core_of(GIVER));
+        let [target, giver, reclaimer] = [IDLE, GIVER, OTHER].map(|island| Core::new(pool, island, &bells));
+        quietly(|| {
+            let states = pool.header().islands.iter().map(|island| &island.state);
+            states.take(3).for_each(|state| state.store(ISLAND_JOINED, Ordering::Relaxed));
+            rejoin::declare_dead(pool.header(), IslandId(LOST));
+            assert!(run_queue::begin_idle(&target, CORE_IDLE));
+        });
+        let (taken, over) = (Arc::new(AtomicU32::default()), Arc::new(AtomicBool::default()));
+        let (kept, ended, is_over) = (taken.clone(), taken.clone(), over.clone());
+        together(vec![
+            Box::new(move || {
+                for _ in 0..thread_rng().gen_range(0..10) {
+                    shootdown::pass(&giver, || ());
+                    giver.relax();
+                }
+                thread.state.store(in_transit_by(giver.core()), Ordering::Relaxed);
+                thread.core.store(u32::from(core_of(IDLE).0), Ordering::Release);
+                if !handed::give(&giver, thread, core_of(IDLE)) {
+                    thread.core.store(u32::from(giver.core().0), Ordering::Release);
+                    thread.state.store(THREAD_READY, Ordering::Relaxed);
+                    kept.fetch_add(1, Relaxed);
+                }
+                while !is_over.load(Relaxed) {
+                    shootdown::pass(&giver, || ());
+                    giver.relax();
+                }
+            }),
+            Box::new(move || {
+                for _ in 0..thread_rng().gen_range(0..10) {
+                    shootdown::pass(&target, || ());
+                    target.relax();
+                }
+                rejoin::declare_dead(pool.header(), IslandId(IDLE));
+            }),
+            Box::new(move || {
+                while pool.header().islands[IDLE as usize].state.load(Ordering::SeqCst) != ISLAND_GONE {
+                    let takes = reclaim(&reclaimer, thread, wait, is_orphaned);
+                    ended.fetch_add(u32::from(takes), Relaxed);
+                }
+                over.store(true, Relaxed);
+            }),
+        ]);
+        assert_eq!(taken.load(Relaxed), 1, "times that the thread was taken");
+    }
+}
+
+#[test]
+fn a_thread_for_an_island_that_dies_during_a_reclamation_has_one_owner() {
+    let waits: [Wait; 2] = [|core| orphans::wait_for_all(core), |core| wait_for(core, core_of(GIVER))];
+    for wait in waits {
+        explore(1500, second_death(wait, orphans::is_orphaned));
+    }
+}
+
+#[test]
+fn taking_threads_of_islands_that_are_reclaimed_later_is_caught() {
+    let is_orphaned: IsOrphaned = |core, thread| {
+        CoreId::from_raw(thread.core.load(Ordering::SeqCst)).is_some_and(|found| cores::is_dead(core, found))
+    };
+    must_be_caught(5000, second_death(|core| wait_for(core, core_of(GIVER)), is_orphaned));
 }
 
 /// A core that is woken by something else finds the thread among its ready ones.
