@@ -208,8 +208,8 @@ pool_struct! {
         2696 _pad4: Cell32,
         /// Not 0: signals, a request to die or to stop may be waiting; looked at before user code runs.
         2700 pub attention: AtomicU32,
-        /// How often extended registers in its frame, or its area, have been stored or changed: a core that has loaded or stored those of this number still
-        /// holds them, wherever it was meanwhile. Its core's own.
+        /// Number of the extended registers in its frame, or its area: at first the time in nanoseconds, so that it is none of an earlier thread's, and one more
+        /// whenever they are stored or changed. A core that has loaded or stored those of this number still holds them, wherever it was meanwhile. Its core's own.
         2704 pub ext_version: Cell64,
         /// Name (`PR_SET_NAME`), NUL-padded.
         2712 pub name: [AtomicByte; 16],

@@ -127,7 +127,9 @@ pub fn reload_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 /// Loads the thread's extended registers unless this core still holds them.
 pub fn take_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let (owner, id, version) = (cpu.raw(thread), thread.tid.get(), thread.ext_version.get());
-    if !cpu.handover.holds_version(owner, id, version) {
+    if cpu.handover.holds_version(owner, id, version) {
+        cpu.machine.keep_ext(&thread.frame);
+    } else {
         if thread.guest.get() != 0 && cpu.machine.withhold_ext(&thread.frame) {
             // It is about to run its guest, and may not need them for long.
             cpu.handover.forget();

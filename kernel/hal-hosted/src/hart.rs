@@ -109,6 +109,19 @@ impl Vectors {
         true
     }
 
+    /// Drops the frame's values, and closes them.
+    pub fn discard(&mut self, frame: &UserFrame) {
+        if self.bytes != 0 {
+            frame.vector_bytes.set(0);
+            self.are_open = false;
+        }
+    }
+
+    /// Closes them if the frame has no values of this length (any more).
+    pub fn keep(&mut self, frame: &UserFrame) {
+        self.are_open &= self.is_in(frame);
+    }
+
     /// Opens them, with what the frame's area holds of registers of this length.
     pub fn open(&mut self, pool: Pool, frame: &UserFrame) {
         let area = self.area(pool, frame).filter(|_| self.is_in(frame));
@@ -149,7 +162,8 @@ impl Hart {
 
     /// Whether the frame, or its area, is not what it was.
     pub fn save_ext(&mut self, pool: Pool, frame: &UserFrame) -> bool {
-        let is_new = frame.ext_valid.get() == 0 || !frame.ext.iter().map(|cell| cell.get()).eq(self.ext);
+        let is_new =
+            frame.ext_valid.get() == 0 || frame.ext.iter().zip(self.ext).any(|(cell, value)| cell.get() != value);
         for (cell, value) in frame.ext.iter().zip(self.ext) {
             cell.set(value);
         }

@@ -332,6 +332,15 @@ impl<F: Flavour> Machine for Hosted<F> {
         has_stored
     }
 
+    fn discard_vectors(&self, frame: &'static UserFrame) -> bool {
+        self.island.hart().vectors.discard(frame);
+        false
+    }
+
+    fn keep_ext(&self, frame: &'static UserFrame) {
+        self.island.hart().vectors.keep(frame);
+    }
+
     fn are_vectors_open(&self) -> bool {
         self.island.hart().vectors.are_open
     }

@@ -114,6 +114,15 @@ pub fn load(frame: &'static UserFrame) {
     fill(frame, STATUS_VS);
 }
 
+/// The registers are those of `frame`, but it may have discarded its vector registers' values elsewhere: then these are closed.
+pub fn keep(frame: &'static UserFrame) {
+    let core = PerCore::this();
+    if core.vector_frame.load(Relaxed) == from_ref(frame).addr() && frame.vector_bytes.get() == 0 {
+        core.vector_frame.store(0, Relaxed);
+        set_vectors(false);
+    }
+}
+
 /// Fills the floating-point registers from `frame`, or with their initial values. Other bits of `sstatus` are cleared, too.
 fn fill(frame: &'static UserFrame, clears: u64) {
     let valid = frame.ext_valid.get() == 1;

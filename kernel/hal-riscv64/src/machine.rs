@@ -264,6 +264,10 @@ impl Machine for TheMachine {
         false
     }
 
+    fn keep_ext(&self, frame: &'static UserFrame) {
+        extended::keep(frame);
+    }
+
     fn are_vectors_open(&self) -> bool {
         extended::are_vectors_open()
     }

@@ -336,10 +336,14 @@ pub trait Machine: Sync + 'static {
         false
     }
 
-    /// As [`close_vectors`](Self::close_vectors), where the program has no use for the values any more: they need not be stored.
+    /// As [`close_vectors`](Self::close_vectors), where the program has no use for the values any more: they need not be stored. They may be closed.
     fn discard_vectors(&self, frame: &'static UserFrame) -> bool {
-        self.close_vectors(frame)
+        self.are_vectors_open() && self.close_vectors(frame)
     }
+
+    /// Instead of [`load_ext`](Self::load_ext): this core still holds what that would load, but values in vector registers may have been
+    /// [discarded](Self::discard_vectors) on another core. Then these registers are closed.
+    fn keep_ext(&self, _frame: &'static UserFrame) {}
 
     /// Whether the vector registers are open.
     fn are_vectors_open(&self) -> bool {

@@ -8,7 +8,8 @@ use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
 use motet_tests_hosted::{ROUGH, Scenario, boot_and_look, env, has_died_with_a_lock, stride};
 
-/// `motet_done`.
+/// `motet_need`, `motet_done`.
+const NEED: u64 = 0x4d06;
 const DONE: u64 = 0x4d07;
 const ROUNDS: u64 = if cfg!(motet_model) { 4 } else { 20 };
 /// Status of a process that has lost something.
@@ -139,4 +140,116 @@ fn whichever_island_dies_the_thread_that_goes_and_comes_ends() {
     }
     println!("{well} ended well, {locks} with a lock held");
     assert!(well > 5 * locks, "{well} ended well, {locks} with a lock held");
+}
+
+/// The first core of each of these islands.
+fn set_affinity(program: &mut Program, islands: &[usize]) {
+    program.store_at(MASK, islands.iter().map(|island| 1 << (island * CORES_PER_ISLAND_MAX)).sum());
+    program.call(Sys::SchedSetaffinity, &[0, 8, MASK]);
+    program.or_exit(100);
+}
+
+fn hint(program: &mut Program, number: u64, extension: &str) {
+    program.arg_string(0, extension);
+    program.asm.syscall(number, &[]);
+    program.or_exit(102);
+}
+
+/// Exits with [`LOST`] unless the first vector register has this value.
+fn expect_vector(program: &mut Program, value: u64) {
+    let [wanted, seen, ..] = program.asm.roles.saved;
+    let same = program.asm.label();
+    program.asm.op_i(Op::VectorGet, seen, 0, 0);
+    program.asm.li(wanted, value);
+    program.asm.branch(Op::Beq, seen, wanted, same);
+    program.exit(LOST);
+    program.asm.bind(same);
+}
+
+fn set_vector(program: &mut Program, value: u64) {
+    let [register, ..] = program.asm.roles.saved;
+    program.asm.li(register, value);
+    program.asm.op_i(Op::VectorSet, register, 0, 0);
+}
+
+/// A program on one island without vectors and two with some, of several seeds: its output.
+fn run_alone(tids: u32, write: impl FnOnce(&mut Program), check: impl Fn(&str)) {
+    let program = Program::build(Isa::RiscV64, write);
+    let scenario = Scenario { files: vec![("alone", program)], command: vec!["/alone"], tids, ..Scenario::default() };
+    run_seeds(0..3, |seed| {
+        let with_vectors = || IslandConfig::with_vectors(1, 16);
+        let islands = vec![IslandConfig::foreign(Isa::RiscV64, 1), with_vectors(), with_vectors()];
+        let (ended, ()) = boot_and_look(Config::new(Driver::Seeded(seed), islands), &scenario, |_| ())?;
+        assert_eq!(ended.status, 0, "seed {seed}: {}", ended.errors);
+        check(&ended.output);
+        Ok(())
+    });
+}
+
+#[test]
+fn values_in_vector_registers_are_dropped_only_when_these_are_named() {
+    let write = |program: &mut Program| {
+        hint(program, NEED, "v");
+        hint(program, NEED, "zvl128b");
+        set_vector(program, 7);
+        hint(program, DONE, "zvl128b");
+        expect_vector(program, 7);
+        hint(program, DONE, "v");
+        expect_vector(program, 0);
+        program.exit(0);
+    };
+    run_alone(0, write, |_| ());
+}
+
+/// Two cores hold the same values. Dropped on one of them, they are not found on the other.
+#[test]
+fn dropped_values_do_not_come_back_where_they_were_before() {
+    let write = |program: &mut Program| {
+        set_affinity(program, &[0, 1]);
+        set_vector(program, 7);
+        set_affinity(program, &[0, 2]);
+        expect_vector(program, 7);
+        hint(program, DONE, "v");
+        set_affinity(program, &[0, 1]);
+        expect_vector(program, 0);
+        program.exit(0);
+    };
+    run_alone(0, write, |_| ());
+}
+
+/// A core holds the registers of a thread that has gone on and ended elsewhere. Another one gets its record and its id, and comes to that core.
+#[test]
+fn registers_that_a_core_holds_are_no_later_threads() {
+    const CHILDREN: u64 = 12;
+    let write = |program: &mut Program| {
+        let [pid, value, seen, status, _] = program.asm.roles.saved;
+        set_affinity(program, &[0]);
+        for child in 1..=CHILDREN {
+            program.fork_with(pid, |program| {
+                // Every other one ends at once: then the first one's id is next.
+                if child % 2 != 0 {
+                    program.asm.li(value, child);
+                    program.asm.op_i(Op::ExtSet, value, 0, 0);
+                    for island in [1, 2] {
+                        set_affinity(program, &[island]);
+                        let same = program.asm.label();
+                        program.asm.op_i(Op::ExtGet, seen, 0, 0);
+                        program.asm.branch(Op::Beq, seen, value, same);
+                        program.exit(LOST);
+                        program.asm.bind(same);
+                    }
+                }
+                program.exit(0);
+            });
+            program.wait();
+            program.load_u32(status, DATA + 8);
+            program.asm.li(value, 0);
+            let good = program.asm.label();
+            program.asm.branch(Op::Beq, status, value, good);
+            program.exit(LOST);
+            program.asm.bind(good);
+        }
+        program.exit(0);
+    };
+    run_alone(4, write, |_| ());
 }

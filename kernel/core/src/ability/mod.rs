@@ -21,7 +21,7 @@ pub use place::{
 };
 pub use promise::{keep_promise, promise};
 pub use show::{Migrations, all_have, announce, cpuinfo, hwcap, hwprobe, of_any_core};
-pub use values::{Room, Seen, Values, change_ext, writes};
+pub use values::{Room, Seen, Values, begin_ext, change_ext, writes};
 
 use motet_abi::extension::{AArch64, Extension, ExtensionSet, RiscV64, X86_64};
 use motet_hal::Machine;

@@ -43,6 +43,12 @@ pub fn change_ext(thread: &ThreadRecord) -> u64 {
     version
 }
 
+/// A thread is made. The numbers of its registers begin at the time: they grow slower than that, so those of an earlier thread, which had the same record and
+/// the same id, are below.
+pub fn begin_ext(thread: &ThreadRecord, now_ns: u64) {
+    thread.ext_version.set(now_ns);
+}
+
 /// Where the values of an area are copied to: an area that no thread has.
 pub struct Room<'c, M: Machine> {
     cpu: &'c Cpu<M>,

@@ -8,7 +8,7 @@ use motet_abi::{
 use motet_hal::Machine;
 
 use super::back;
-use crate::ability::{self, of_thread};
+use crate::ability::{self, of_thread, vectors};
 use crate::{
     call::{self, Call, Stop, SysResult},
     handover, mm,
@@ -48,15 +48,18 @@ pub fn need<M: Machine>(call: &Call<M>) -> SysResult {
 /// `EINVAL`: the caller's ISA has no extension of that name; `EFAULT`.
 pub fn done<M: Machine>(call: &Call<M>) -> SysResult {
     let (cpu, thread) = (call.cpu, call.thread);
-    let needs = cpu.ability.without(of_thread::<M>(thread), named(call)?);
+    let named = named(call)?;
+    let needs = cpu.ability.without(of_thread::<M>(thread), named);
     if needs == of_thread::<M>(thread) {
         return Ok(0);
     }
     thread.moves.stays.set(0);
     thread.promised.set(0);
-    if cpu.machine.are_vectors_open() {
+    if vectors::<M>().is_some_and(|vectors| named.contains(vectors)) {
         // By every calling convention they are the callee's.
         handover::discard_vectors(cpu, thread);
+    } else if cpu.machine.are_vectors_open() {
+        handover::close_vectors(cpu, thread);
     }
     ability::set_needs(cpu, thread, needs);
     if !needs.is_empty() {
