@@ -1,8 +1,9 @@
 /*
- * What is left in vector registers when a thread has said that it needs an extension no more.
+ * What is left in vector registers when a thread has said that it needs an extension no more, and where it goes for them.
  *
  *     done needed                It is done with their length, and still needs the registers.
  *     done discarded PLAIN A B   It has values on core A, discards them on core B, and comes back. Core PLAIN has no vectors.
+ *     done near FROM             It runs on core FROM first, which has none, and then goes where they are.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -70,11 +71,24 @@ static void discarded(int plain, int a, int b) {
     printf("core %d, core %d: %lu, core %d: %lu\n", on_a, on_b, there, again, value);
 }
 
+static void near(int from) {
+    cpu_set_t all;
+    int before;
+    memset(&all, 0xff, sizeof all);
+    run_on(from, from);
+    before = core();
+    sched_setaffinity(0, sizeof all, &all);
+    set_vector(7);
+    printf("core %d, core %d\n", before, core());
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "needed"))
         needed();
     else if (argc == 5 && !strcmp(argv[1], "discarded"))
         discarded(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]));
+    else if (argc == 3 && !strcmp(argv[1], "near"))
+        near(atoi(argv[2]));
     else
         return 2;
     return 0;

@@ -18,7 +18,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 22] = [
+    let tests: [(&str, Test); 23] = [
         ("extensions::vector_registers_survive_every_way_between_cores", ways),
         ("extensions::hints_move_a_thread_ahead_of_its_instructions", hints),
         ("extensions::a_thread_that_is_handed_to_and_fro_loses_nothing", handed),
@@ -26,6 +26,7 @@ pub fn trials() -> Vec<Trial> {
         ("extensions::dropped_values_do_not_come_back_on_another_core", || {
             done(TWO_WITH, "discarded 0 16 32", DISCARDED)
         }),
+        ("extensions::an_idle_core_of_the_threads_island_comes_first", || done(NEAR, "near 16", "core 16, core 17\n")),
         ("extensions::what_a_thread_needs_comes_before_its_affinity", affinity),
         ("extensions::many_threads_share_one_core_with_vectors", crowd),
         ("extensions::an_instruction_that_no_core_has_is_named", nowhere),
@@ -63,6 +64,10 @@ const TWO_LENGTHS: &str = "[[island]]\nname = \"plain\"\nisa = \"riscv64\"\ncore
 const TWO_WITH: &str = "[[island]]\nname = \"plain\"\nisa = \"riscv64\"\ncores = 1\n\
     [[island]]\nname = \"a\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=512\"\n\
     [[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=512\"\n";
+/// Core 0 has vector registers, as has core 17, but not core 16.
+const NEAR: &str = "[[island]]\nname = \"far\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=256\"\n\
+    [[island]]\nname = \"mixed\"\nisa = \"riscv64\"\ncores = 2\ncpu = \"rv64,v=true,vlen=256\"\n\
+    extensions = [\"-v\"]\n[[island.core]]\ncores = [1]\nextensions = [\"v\"]\n";
 const NEEDED: &str = "need 0 0, done 0, value 7, done 0, value 0\n";
 const DISCARDED: &str = "core 16, core 32: 7, core 16: 0\n";
 const WITHOUT: &str = "[[island]]\nname = \"plain\"\nisa = \"riscv64\"\ncores = 2\n";

@@ -271,10 +271,12 @@ fn least_loaded_with<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Opti
     })
 }
 
-/// The cores of this ISA that a thread may run on.
+/// The cores of this ISA that a thread may run on: first those of this island, which share its caches.
 #[inline(always)]
 pub fn able_cores<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> impl Iterator<Item = CoreId> {
-    cores_in(both(run_queue::cores_of(thread), cpu.ability.peers()))
+    let able = both(run_queue::cores_of(thread), cpu.ability.peers());
+    let near = both(able, cpu.ability.neighbours());
+    cores_in(near).chain(cores_in(both(able, near.map(|word| !word))))
 }
 
 /// The core of this ISA, of those that a thread may run on, that has least to do, on which the thread counts from now on. `None`: there is

@@ -3,12 +3,14 @@
 use core::cell::Cell;
 
 use motet_abi::extension::{ExtensionSet, Requirement};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, IslandId};
 
 /// The cores of this core's instruction set, which of them have what it was asked for last, and what it decoded last: programs come to the
 /// same instructions again and again.
 pub struct AbilityCore {
     decoded: Cell<Option<(u32, Requirement)>>,
     peers: [u64; 2],
+    neighbours: [u64; 2],
     /// What a core has never changes once threads run, so this stays true.
     able: Cell<Option<(ExtensionSet, u32, [u64; 2])>>,
     way: Cell<Option<Way>>,
@@ -32,11 +34,15 @@ pub struct Way {
 }
 
 impl AbilityCore {
-    /// Of a core whose instruction set these cores have.
-    pub fn new(peers: [u64; 2]) -> Self {
+    /// Of a core of this island, whose instruction set these cores have.
+    pub fn new(peers: [u64; 2], island: IslandId) -> Self {
+        let first = CoreId::new(island, 0).index();
+        let mut neighbours = [0; 2];
+        neighbours[first / 64] = ((1 << CORES_PER_ISLAND_MAX) - 1) << (first % 64);
         Self {
             decoded: Cell::new(None),
             peers,
+            neighbours,
             able: Cell::new(None),
             way: Cell::new(None),
             named: Cell::new(None),
@@ -97,6 +103,12 @@ impl AbilityCore {
     #[inline(always)]
     pub fn peers(&self) -> [u64; 2] {
         self.peers
+    }
+
+    /// The places of this island's cores.
+    #[inline(always)]
+    pub fn neighbours(&self) -> [u64; 2] {
+        self.neighbours
     }
 
     /// Which of all cores are able to run what needs this, with values in vector registers of so many bytes, if this core was asked that last.

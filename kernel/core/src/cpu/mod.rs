@@ -118,7 +118,7 @@ impl<M: Machine> Cpu<M> {
             counted: &record.counters,
             islands: Islands::new(pool, id.island()),
             clock: Clock::new(pool, id.island()),
-            ability: AbilityCore::new(cores_of_isa(pool, M::ISA)),
+            ability: AbilityCore::new(cores_of_isa(pool, M::ISA), id.island()),
             alarm: AlarmCore::default(),
             hidden: HiddenCore::default(),
             cputime: CputimeCore::default(),
