@@ -253,3 +253,62 @@ fn registers_that_a_core_holds_are_no_later_threads() {
     };
     run_alone(4, write, |_| ());
 }
+
+/// A thread goes and comes so soon that the core with vectors waits for it with its timer set. Most of a slice goes by there each time.
+#[test]
+fn a_slice_does_not_end_with_an_earlier_one() {
+    const STAYS_NS: u64 = 7_000_000;
+    const VISITS: u64 = 6;
+    const TEXT: u64 = DATA + 0x1000;
+    let write = |program: &mut Program| {
+        let [first, second, third, length, _] = program.asm.roles.saved;
+        set_affinity(program, &[0, 1]);
+        for visit in 0..VISITS {
+            set_vector(program, visit);
+            program.repeat_for(STAYS_NS, [first, second, third], DATA + 144, |_| ());
+            expect_vector(program, visit);
+            hint(program, DONE, "v");
+        }
+        program.arg(0, u64::MAX - 99); // AT_FDCWD
+        program.arg_string(1, "/proc/self/migrations");
+        program.arg(2, 0);
+        program.call_as_is(Sys::Openat);
+        program.or_exit(103);
+        program.result_to(first);
+        program.arg_from(0, first);
+        for (index, value) in [(1, TEXT), (2, 0x1000), (3, 0)] {
+            program.arg(index, value);
+        }
+        program.call_as_is(Sys::Pread64);
+        program.or_exit(104);
+        program.result_to(length);
+        program.arg(0, 1);
+        program.arg(1, TEXT);
+        program.arg_from(2, length);
+        program.call_as_is(Sys::Write);
+        program.exit(0);
+    };
+    run_alone(0, write, |output| {
+        let count = |key: &str| output.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok());
+        assert_eq!(count("to_extension"), Some(VISITS), "{output}");
+        // Once before there is an area for them. When a slice ends, they are closed, and opened again for their next use.
+        assert_eq!(count("opened"), Some(1), "{output}");
+    });
+}
+
+/// The core with vectors waits for the thread with its space active, from which the thread removes memory elsewhere.
+#[test]
+fn shoot_downs_do_not_lengthen_the_way_of_a_thread() {
+    run_seeds(0..5, |seed| {
+        let look = |pool: motet_layout::Pool| {
+            let counters = &pool.header().islands[2].counters;
+            [&counters.context_switches, &counters.heartbeat].map(|count| count.load(Ordering::Relaxed))
+        };
+        let (ended, [switches, looks]) =
+            boot_and_look(Config::new(Driver::Seeded(seed), islands()), &scenario(), look)?;
+        assert_eq!((ended.status, ended.output.as_str()), (0, "kept\n"), "{}", ended.errors);
+        // Once for its doorbell. The general way looks again what is due.
+        assert!(looks < switches + switches / 2 + 4, "seed {seed}: {looks} looks for {switches} arrivals");
+        Ok(())
+    });
+}

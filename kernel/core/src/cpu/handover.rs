@@ -45,10 +45,10 @@ impl HandoverCore {
         self.has_given.set(has);
     }
 
-    /// Whether it has, if nobody has asked since.
+    /// Whether it has.
     #[inline(always)]
-    pub fn take_given(&self) -> bool {
-        self.has_given.replace(false)
+    pub fn is_given(&self) -> bool {
+        self.has_given.get()
     }
 
     /// What it holds is nobody's any more.

@@ -1,8 +1,8 @@
 //! From thread to thread without the run queue: a core that has given its thread to an idle core waits for the next one, and runs that at once.
 //!
 //! Before such a wait a core does nothing of what it does before a sleep ([`idle`](super::idle)), and after it nothing of what it does between two threads: its
-//! timer stays set, its address space active. So it waits only where nothing is due, and goes the long way if anything is due afterwards but the thread.
-//! The timer, set for the end of the last slice, ends a wait that becomes long.
+//! timer stays set, its address space active. So it waits only where nothing is due, and goes the long way if anything is due afterwards but the thread, and
+//! shoot-downs of that address space. The timer, set for the end of the last slice, ends a wait that becomes long.
 
 use core::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use motet_protocol::{Context, count, handed, ready, run_queue, timer, trace::Kin
 
 use super::{begin, idle::wait_for_interrupt, interrupt::rung, resume::runs_program, take_over};
 use crate::{
-    alarm::{program_timer, with_alarm},
+    alarm::{program_after_wait, with_alarm},
     cpu::{Causes, Cpu},
     cputime::charge_core,
     extension, handover, mm, trace,
@@ -25,10 +25,12 @@ const HARMLESS: Causes = Causes::FIRST_COME;
 /// If the thread that ran here has been given to an idle core, and nothing is due: waits for the next one. `None`: the general way goes on.
 #[inline(always)]
 pub fn next<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
-    if cpu.handover.take_given() { wait(cpu) } else { None }
+    if cpu.handover.is_given() { wait(cpu) } else { None }
 }
 
+#[inline(never)]
 fn wait<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
+    cpu.handover.has_given(false);
     let (alarm, deadline_ns) = (&cpu.alarm, timer::next_deadline_ns(cpu));
     let is_limited = alarm.is_right(cpu.clock.offset_ns()) && alarm.is_set() && alarm.at_ns() <= deadline_ns;
     if !is_limited || cpu.is_polling() || cpu.is_due(Causes::ALL.without(HARMLESS)) {
@@ -55,6 +57,8 @@ fn wait<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static Pro
     if let Some(thread) = given {
         // First: should its giver have died, and this core reclaim that, the thread is on its way no more.
         thread.state.store(THREAD_READY, Ordering::Relaxed);
+        // Its pages come and go, and its space is active here.
+        cpu.pass();
         if interrupts == Interrupts::DOORBELL {
             count(&cpu.counters().heartbeat);
             rung(cpu);
@@ -88,7 +92,7 @@ fn run<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<&'stat
     let started_ns = begin(cpu, thread, process);
     handover::take_ext(cpu, thread);
     extension::take(cpu, thread);
-    program_timer(cpu, started_ns);
+    program_after_wait(cpu, started_ns);
     thread.charged_at_ns.set(started_ns);
     Some(process)
 }
