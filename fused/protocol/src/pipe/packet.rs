@@ -340,12 +340,20 @@ pub fn read<E>(
     }
 }
 
-/// How many bytes of a stream may be looked at together, who has sent them, and the open files that go with them, if any do, with their number.
-pub fn look_ahead(
-    context: &impl Context,
-    stream: &PipeRecord,
-    wants_credentials: bool,
-) -> (usize, Option<Credentials>, Option<(&'static PacketRecord, usize)>) {
+/// What may be looked at together of a stream.
+pub struct Ahead {
+    /// Which bytes.
+    pub from: pipe::Place,
+    /// How many.
+    pub len: usize,
+    /// Who has sent them.
+    pub sender: Option<Credentials>,
+    /// The first mark with open files that go with them, and how many files these are.
+    pub files: Option<(&'static PacketRecord, usize)>,
+}
+
+/// Looks at what comes next in a stream.
+pub fn look_ahead(context: &impl Context, stream: &PipeRecord, wants_credentials: bool) -> Ahead {
     let _guard = lock(context, &stream.lock);
     let (tail, used) = (stream.tail.get(), pipe::used(stream));
     let (mut rights, mut end, mut sender, mut from, mut first_at) = (None, used, None, 0, 0);
@@ -378,7 +386,8 @@ pub fn look_ahead(
         end = end.min(border);
     }
     let rights = rights.filter(|mark| (mark.at.get().wrapping_sub(tail) as usize) < end);
-    (end, sender, rights.map(|mark| (mark, mark.rights_count.get() as usize)))
+    let files = rights.map(|mark| (mark, mark.rights_count.get() as usize));
+    Ahead { from: pipe::place(stream), len: end, sender, files }
 }
 
 /// Does something with a record while a queue has it, under the queue's lock.
