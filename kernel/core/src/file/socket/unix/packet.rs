@@ -74,13 +74,15 @@ pub fn send<M: Machine>(
     if let Some(sender) = sender_of(call, how.credentials, socket, queue.record()) {
         packet.set_sender(sender);
     }
-    call.wait_for(&queue.record().write_waiters, || match rights::push(cpu, queue.record(), &packet, limits) {
+    let push = || match rights::push(cpu, queue.record(), &packet, limits) {
         Ok(true) => Ok(Some(())),
         Ok(false) if nonblocking => Err(Errno::EAGAIN.into()),
         Ok(false) => Ok(None),
         Err(Errno::EPERM) => Err(Errno::EPERM.into()),
         Err(_) => Err(gone(call, socket, queue.record(), to.is_some()).into()),
-    })?;
+    };
+    // What a peer that has gone had sent is freed.
+    call.wait_for(&queue.record().write_waiters, push).inspect_err(|_| rights::free_dropped(cpu))?;
     packet.release();
     Ok(len)
 }
