@@ -11,6 +11,8 @@ mod lost;
 #[cfg(motet_model)]
 mod accepting;
 #[cfg(motet_model)]
+mod peeking;
+#[cfg(motet_model)]
 mod repairs;
 
 #[cfg(not(motet_model))]
