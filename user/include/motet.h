@@ -137,6 +137,11 @@ static __inline__ long motet_system_call(long number, long first, long second, l
                        "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "ft8", "ft9", "ft10", "ft11", "fa0",
                        "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7",
 #endif
+#ifdef __riscv_vector
+                       "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14",
+                       "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27",
+                       "v28", "v29", "v30", "v31", "vl", "vtype",
+#endif
                        "memory");
     return a0;
 #else
@@ -192,7 +197,7 @@ static __inline__ int motet_need(const char *extension) {
     return (int)motet_system_call(0x4d06, (long)extension, 0, 0);
 }
 
-/* The calling thread will not use the extension for a while. */
+/* The calling thread will not use the extension for a while. As after any call, its vector registers have no particular values. */
 static __inline__ int motet_done(const char *extension) {
     return (int)motet_system_call(0x4d07, (long)extension, 0, 0);
 }

@@ -20,6 +20,8 @@ pub const CORE_CLAIMED: u32 = 4;
 pub const CORE_CALLED: u32 = 5;
 /// [`CoreRecord::state`]: it was idle, and is finding out what it woke for.
 pub const CORE_WAKING: u32 = 6;
+/// [`CoreRecord::state`], lowest byte: it was idle, and is given the thread whose frame number is above (`motet_protocol::handed`).
+pub const CORE_HANDED: u32 = 7;
 /// [`CoreRecord::state`]: taken out (`motet_protocol::hotplug`): it takes no threads, and gives those that come to others. A single bit, as
 /// most who ask want to know whether it is this or offline.
 pub const CORE_OUT: u32 = 8;
@@ -48,7 +50,7 @@ pub const CALL_LOOKED: u32 = 1 << 18;
 pool_struct! {
     /// One core: its run queue and what others may ask of it. The size is a power of two, so that finding it takes one shift.
     pub struct CoreRecord: size 4096, align 64 {
-        /// `CORE_*`. The core moves it; a waker moves it from idle to awake (and then rings).
+        /// `CORE_*`. The core moves it; a waker moves it from idle to awake, or to a thread that the core gets (and then rings).
         0 pub state: AtomicU32,
         /// Whose `message` is, and what: `CALL_*` in the lowest byte, the core that calls in the second one, marks above.
         4 pub call: AtomicU32,

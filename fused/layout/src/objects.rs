@@ -205,12 +205,12 @@ pool_struct! {
         2304 pub nodes: [WaitNode; 8],
         /// More of them while it waits in more queues ([`MoreNodes`], pool address), 0: there are none.
         2688 pub more_nodes: Cell64,
-        /// 1 + index of the core that ran it last, whose extended registers may still be its own.
-        2696 pub ext_core: Cell32,
+        2696 _pad4: Cell32,
         /// Not 0: signals, a request to die or to stop may be waiting; looked at before user code runs.
         2700 pub attention: AtomicU32,
-        /// Machine time when it was created.
-        2704 pub started_ns: Cell64,
+        /// Number of the extended registers in its frame, or its area: at first the time in nanoseconds, so that it is none of an earlier thread's, and one more
+        /// whenever they are stored or changed. A core that has loaded or stored those of this number still holds them, wherever it was meanwhile. Its core's own.
+        2704 pub ext_version: Cell64,
         /// Name (`PR_SET_NAME`), NUL-padded.
         2712 pub name: [AtomicByte; 16],
         /// Large files that nobody uses any more and that it frees before it runs user code again: the first one's
@@ -226,7 +226,9 @@ pool_struct! {
         2760 pub timer_slack_ns: Cell64,
         /// While it waits for a byte-range lock: the owner of one that stands in its way ([`RangeRecord`](crate::RangeRecord)). Under the tree lock.
         2768 pub lock_awaited: Cell64,
-        2776 _pad3: [Cell32; 20],
+        /// Machine time when it was created.
+        2776 pub started_ns: Cell64,
+        2784 _pad3: [Cell32; 18],
         /// The call across instruction sets that it is in: its last [`CrossingRecord`](crate::CrossingRecord) (pool address), 0: none.
         2856 pub crossing: Cell64,
         /// By ISA code - 1: the top of its stack for that ISA, 0: none made (the program's own ISA: the stack it was

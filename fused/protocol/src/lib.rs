@@ -17,6 +17,7 @@ pub mod fs;
 pub mod gic;
 pub mod groups;
 pub mod hand;
+pub mod handed;
 pub mod hotplug;
 pub mod leaf;
 pub mod lock;

@@ -10,9 +10,12 @@
 //! - Results for a dead core, or a function that runs for one, are settled by the call's word ([`settle_calls`]).
 //!
 //! - A thread whose descriptor a dead core was sending to a living one belongs to nobody, unless the descriptor has arrived ([`settle_transfers`]).
-//! - A thread that a dead core was bringing to a living one, which has not found it in its inbox, is brought there
+//! - A thread that a dead core was bringing to a living one, which has not found it in its inbox or its state, is brought there
 //!   ([`is_stranded`]).
 //! - Places in living cores' inboxes that a dead core had counted, and never filled, count no longer ([`forget_places`]).
+//!
+//! An island that dies meanwhile is left to the next reclamation: no core has passed since, and a hand-over to it or by it may be under way. So threads are
+//! asked for islands that are being reclaimed ([`is_reclaimed`]), not for those that are dead.
 //!
 //! Protocol page: `docs/protocols/crossing.md`.
 
@@ -20,7 +23,7 @@ use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
     CALL_NONE, CORE_OFFLINE, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, DMA_AWAY, DMA_HOME, DMA_NONE, ISLAND_FAILED,
-    ISLAND_JOINED, IslandId, THREAD_IN_TRANSIT, ThreadRecord,
+    ISLAND_JOINED, ISLAND_RECLAIMING, IslandId, THREAD_IN_TRANSIT, ThreadRecord,
 };
 
 use crate::{
@@ -59,7 +62,7 @@ pub fn forget_places(context: &impl Context) {
 /// no lock.
 pub fn wait_for_all(context: &impl Context) {
     until_all_pass(context, || ());
-    // Passing empties a core's inbox. This core does not pass: what dead ones have brought it has arrived, too.
+    // Passing empties a core's inbox and its state. This core does not pass: what dead ones have brought it has arrived, too.
     collect(context);
 }
 
@@ -141,18 +144,22 @@ pub fn settle_transfers(context: &impl Context, thread_in: impl Fn(&CoreRecord) 
     }
 }
 
-/// Whether a dead core was bringing a thread to another one, which does not have it. Every core that lives has passed.
-pub fn is_stranded(context: &impl Context, thread: &ThreadRecord) -> bool {
-    let state = thread.state.load(Ordering::SeqCst);
-    phase(state) == THREAD_IN_TRANSIT && owner(state).is_some_and(|carrier| is_dead(context, carrier))
+/// Whether a core's island is being reclaimed: it was dead when that began, and every core that lives has passed since.
+pub fn is_reclaimed(context: &impl Context, core: CoreId) -> bool {
+    core != CoreId::HOST && state_of(context, core.island()) == ISLAND_RECLAIMING
 }
 
-/// Whether a thread that is not blocked belongs to no living core, because the core that it is on has died. Calls are settled, and every
-/// core that lives has passed.
+/// Whether a core that is [reclaimed](is_reclaimed) was bringing a thread to another one, which does not have it.
+pub fn is_stranded(context: &impl Context, thread: &ThreadRecord) -> bool {
+    let state = thread.state.load(Ordering::SeqCst);
+    phase(state) == THREAD_IN_TRANSIT && owner(state).is_some_and(|carrier| is_reclaimed(context, carrier))
+}
+
+/// Whether a thread that is not blocked belongs to no living core, because the core that it is on is [reclaimed](is_reclaimed). Calls are settled.
 pub fn is_orphaned(context: &impl Context, thread: &'static ThreadRecord) -> bool {
     loop {
         let raw = thread.core.load(Ordering::SeqCst);
-        let Some(core) = CoreId::from_raw(raw).filter(|&core| is_dead(context, core)) else { return false };
+        let Some(core) = CoreId::from_raw(raw).filter(|&core| is_reclaimed(context, core)) else { return false };
         let record = core_record(context, core);
         let call = record.call.load(Ordering::SeqCst);
         let is_taken = matches!(CallState::of(call), Some(CallState::Returned(_) | CallState::Taken(_)))

@@ -210,26 +210,37 @@ pub fn pop<E>(
     }
 }
 
-/// Copies bytes that wait to be read into one run, from the one after `skip` on, and leaves them there. Returns how many: 0
-/// when there are no more. `memory` as in [`push`].
+/// Which bytes are read next: how often the pipe was emptied before, and its `tail`. Whatever is read changes it.
+pub type Place = [u32; 2];
+
+/// The pipe's lock is held, or nobody reads.
+pub fn place(pipe: &PipeRecord) -> Place {
+    [pipe.emptied.get(), pipe.tail.get()]
+}
+
+/// Copies bytes that wait to be read into one run, from the one `skip` bytes behind a [place](place) on, and leaves them there. Returns how many: 0
+/// when there are no more; `None`: some were read since that was the place. `memory` as in [`push`].
 ///
 /// # Errors
 /// What `memory` fails with.
 pub fn peek<E>(
     context: &impl Context,
     pipe: &'static PipeRecord,
-    skip: usize,
+    (from, skip): (Place, usize),
     mut memory: impl FnMut() -> Result<Run, E>,
-) -> Result<usize, E> {
+) -> Result<Option<usize>, E> {
     loop {
         let (run, run_len) = memory()?;
         let Some(_guard) = try_lock(context, &pipe.lock) else {
             drop(lock(context, &pipe.lock));
             continue;
         };
+        if place(pipe) != from {
+            return Ok(None);
+        }
         let len = run_len.min(used(pipe).saturating_sub(skip));
         copy_out(context, pipe, pipe.tail.get().wrapping_add(skip as u32), run, len);
-        return Ok(len);
+        return Ok(Some(len));
     }
 }
 
@@ -385,5 +396,7 @@ pub(crate) fn recover(context: &impl Context, pipe: &PipeRecord) {
     if pipe.head.get().wrapping_sub(pipe.tail.get()) as usize > PIPE_CAPACITY {
         pipe.tail.set(pipe.head.get());
     }
+    // It may have been emptied just so: what was seen of it before is not trusted.
+    pipe.emptied.set(pipe.emptied.get().wrapping_add(1));
     packet::recover(context, pipe);
 }

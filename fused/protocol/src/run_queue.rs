@@ -21,7 +21,7 @@ use motet_layout::{
 use crate::{
     Context,
     cores::{self, core_record, is_dead},
-    count, message, noncoherent,
+    count, handed, message, noncoherent,
     ready::{self, Position},
     schedule,
 };
@@ -318,9 +318,20 @@ pub enum Wake {
     CalledNoncoherent,
 }
 
-/// Announces that this core runs again. Shoot-downs asked meanwhile must be served before it runs user code.
+/// Announces that this core runs again. Shoot-downs asked meanwhile must be served before it runs user code. A thread that it was
+/// [handed] is among the ready ones then.
 #[inline(always)]
 pub fn end_idle(context: &impl Context) -> Wake {
+    let (wake, given) = end_idle_with(context);
+    if let Some(thread) = given {
+        handed::make_ready(context, thread);
+    }
+    wake
+}
+
+/// As [`end_idle`]; the thread that it was [handed], which is still in transit.
+#[inline(always)]
+pub fn end_idle_with(context: &impl Context) -> (Wake, Option<&'static ThreadRecord>) {
     let record = context.own_record();
     // Not a load first: this core is about to write to the line, whoever had it, and waits for it once.
     let mut state = record.state.swap(CORE_WAKING, Ordering::SeqCst);
@@ -338,10 +349,11 @@ pub fn end_idle(context: &impl Context) -> Wake {
             context.relax();
         }
     }
+    let given = if handed::is_in(state) { handed::thread_in(context, state) } else { None };
     let wake = if state == CORE_CALLED { Wake::Called } else { Wake::Look };
     record.state.store(if wake == Wake::Called { CORE_CALLED } else { CORE_AWAKE }, Ordering::Release);
     then_look(); // whether a shoot-down was asked
-    wake
+    (wake, given)
 }
 
 /// As [`end_idle`], where islands do not cache each other's memory: nobody claims a core there, but it takes a call itself, if it has no
@@ -493,8 +505,9 @@ fn place_elsewhere(context: &impl Context, thread: &ThreadRecord, last: CoreId) 
     cores::all_cores(context).filter(may_run).min_by_key(|&core| load(context, core)).unwrap_or(near)
 }
 
-/// Takes all threads out of this core's inbox, so that none of them is in transit any more.
+/// Takes all threads out of this core's inbox, and the one in its state, so that none of them is in transit any more.
 pub fn collect(context: &impl Context) {
+    handed::take_out(context);
     drain_inbox(context, core_record(context, context.core()));
 }
 

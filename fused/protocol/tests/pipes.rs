@@ -43,7 +43,7 @@ fn pop(actor: &Actor, pipe: &'static PipeRecord, at: PoolAddr, len: usize) -> Op
 }
 
 fn peek(actor: &Actor, pipe: &'static PipeRecord, skip: usize, at: PoolAddr, len: usize) -> Vec<u8> {
-    let seen = pipe::peek::<Errno>(actor, pipe, skip, || Ok((at, len))).unwrap();
+    let seen = pipe::peek::<Errno>(actor, pipe, (pipe::place(pipe), skip), || Ok((at, len))).unwrap().unwrap();
     let mut bytes = vec![0; seen];
     actor.pool().read(at, &mut bytes);
     bytes
@@ -76,14 +76,20 @@ proptest! {
                 let whole = len <= 4096;
                 let room = PIPE_CAPACITY - model.len();
                 let expected = if room == 0 || whole && room < len { None } else { Some(len.min(room)) };
+                let place = pipe::place(pipe);
                 prop_assert_eq!(push(&actor, pipe, at, &bytes, whole), Ok(expected));
+                prop_assert_eq!(pipe::place(pipe), place);
                 model.extend(&bytes[..expected.unwrap_or(0)]);
             } else {
                 let skip = usize::from(seed) * 17;
                 let waiting: Vec<u8> = model.iter().copied().skip(skip).take(len).collect();
                 prop_assert!(peek(&actor, pipe, skip, at, len) == waiting);
                 let expected: Vec<u8> = model.drain(..len.min(model.len()).min(4096)).collect();
+                let place = pipe::place(pipe);
                 let found = pop(&actor, pipe, at, len.min(4096));
+                // What was seen there before is not looked at any more.
+                let seen = pipe::peek::<Errno>(&actor, pipe, (place, 0), || Ok((at, 1))).unwrap();
+                prop_assert_eq!(seen.is_none(), found.is_some());
                 prop_assert!(found.unwrap_or_default() == expected);
             }
             prop_assert_eq!(pipe::used(pipe), model.len());

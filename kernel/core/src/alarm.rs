@@ -58,9 +58,24 @@ pub fn program_timer<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
 /// As [`program_timer`], where the slice has `left_ns` left.
 #[inline(always)]
 pub fn program_slice<M: Machine>(cpu: &Cpu<M>, now_ns: u64, left_ns: u64) {
+    set_timer_at(cpu, slice_deadline_ns(cpu, now_ns, left_ns), || now_ns);
+}
+
+#[inline(always)]
+fn slice_deadline_ns<M: Machine>(cpu: &Cpu<M>, now_ns: u64, left_ns: u64) -> u64 {
     // A thread may become ready without a doorbell while this one runs, so the slice is always limited.
-    let deadline_ns = next_deadline_ns(cpu).min(now_ns + left_ns);
-    set_timer_at(cpu, deadline_ns.min(cpu.crossing.gives_up_at(now_ns)), || now_ns);
+    next_deadline_ns(cpu).min(now_ns + left_ns).min(cpu.crossing.gives_up_at(now_ns))
+}
+
+/// As [`program_timer`], after a wait in which the timer stayed set for the end of an earlier slice: less than half of that is too little for this one.
+#[inline(always)]
+pub fn program_after_wait<M: Machine>(cpu: &Cpu<M>, now_ns: u64) {
+    let deadline_ns = slice_deadline_ns(cpu, now_ns, SLICE_NS);
+    if cpu.alarm.at_ns() < deadline_ns.min(now_ns + SLICE_NS / 2) {
+        set_timer_exactly(cpu, deadline_ns);
+    } else {
+        set_timer_at(cpu, deadline_ns, || now_ns);
+    }
 }
 
 /// Sets the timer for a thread with which this core goes on after a sleep that has just ended: as for one that begins to run.

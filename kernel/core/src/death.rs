@@ -19,8 +19,8 @@ use motet_protocol::{
     cores::is_dead,
     lock,
     orphans::{
-        begin_reclaiming, forget_places, is_orphaned, is_stranded, settle_calls, settle_transfers, turn_off,
-        wait_for_all,
+        begin_reclaiming, forget_places, is_orphaned, is_reclaimed, is_stranded, settle_calls, settle_transfers,
+        turn_off, wait_for_all,
     },
     rejoin,
     run_queue::{append, in_transit_by, is_ready, push},
@@ -90,9 +90,10 @@ fn reclaim_all<M: Machine>(cpu: &Cpu<M>) {
     cpu.machine.ring_host();
 }
 
-/// The core that a thread is on, if that has died.
+/// The core that a thread is on, if that is being reclaimed. Of an island that has died since, a living core may be about to take back a thread that it could
+/// not give it.
 fn dead_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
-    CoreId::from_raw(thread.core.load(Ordering::SeqCst)).filter(|&core| is_dead(cpu, core))
+    CoreId::from_raw(thread.core.load(Ordering::SeqCst)).filter(|&core| is_reclaimed(cpu, core))
 }
 
 /// Gives back what processes and threads have that dead cores were making: nobody else knows of them.

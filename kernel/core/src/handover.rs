@@ -8,7 +8,7 @@ use motet_layout::{CoreId, THREAD_READY, ThreadRecord};
 use motet_protocol::{
     Context,
     cores::core_record,
-    count, direct, message, noncoherent, ready,
+    count, direct, handed, message, noncoherent, ready,
     run_queue::{self, Reserved},
     stacked,
     trace::End,
@@ -19,7 +19,7 @@ use crate::{
     alarm::reprogram_timer,
     call::end_call,
     cpu::Cpu,
-    cputime::charge,
+    cputime::{charge, charge_at},
     trace,
 };
 
@@ -42,9 +42,36 @@ fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId)
     thread.core.store(u32::from(target.0), Ordering::Release);
     trace::start(cpu, thread, target);
     if target.island() != cpu.island() {
-        count(&cpu.counters().foreign_wakeups);
-        count(&cpu.pool.header().islands[target.island().index()].counters.arrivals);
+        count_foreign(cpu, target);
     }
+}
+
+/// Gives a thread that this core has, of its ISA, to `target`, if that is idle: by the word of its state, past its inbox. The core waits for the next one so
+/// ([`life`](crate::life)). `false`: it is not idle, and the caller still has the thread.
+#[inline(always)]
+#[must_use]
+pub fn give<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) -> bool {
+    if target == cpu.id || !direct::sleeps(cpu, target) || cpu.crossing.reach().is_noncoherent() {
+        return false;
+    }
+    thread.state.store(run_queue::in_transit_by(cpu.id), Ordering::Relaxed);
+    thread.core.store(u32::from(target.0), Ordering::Release);
+    trace::start(cpu, thread, target);
+    let is_given = handed::give(cpu, thread, target);
+    if is_given {
+        cpu.handover.has_given(true);
+        if target.island() != cpu.island() {
+            count_foreign(cpu, target);
+        }
+    }
+    is_given
+}
+
+/// A thread goes to a core of another island.
+#[inline(always)]
+fn count_foreign<M: Machine>(cpu: &Cpu<M>, target: CoreId) {
+    count(&cpu.counters().foreign_wakeups);
+    count(&cpu.pool.header().islands[target.island().index()].counters.arrivals);
 }
 
 /// Stores the extended registers of the thread that runs here. One that is in the middle of running a guest has executed nothing since they were
@@ -57,20 +84,52 @@ pub fn save_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 }
 
 fn store_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    ability::writes(cpu, thread, || cpu.machine.save_ext(&thread.frame));
+    if ability::writes(cpu, thread, || cpu.machine.save_ext(&thread.frame)) {
+        has_stored(cpu, thread);
+    }
+}
+
+/// As [`save_ext`], but at least the registers that C functions preserve ([`Machine::save_kept_ext`]).
+#[inline(always)]
+pub fn save_kept_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    cpu.machine.save_kept_ext(&thread.frame);
+    has_stored(cpu, thread);
+}
+
+/// Closes the vector registers of the thread that runs here, and stores its extended registers.
+pub fn close_vectors<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    if ability::writes(cpu, thread, || cpu.machine.close_vectors(&thread.frame)) {
+        has_stored(cpu, thread);
+    }
+}
+
+/// As [`close_vectors`]; the thread has no use for their values.
+#[inline(always)]
+pub fn discard_vectors<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    if ability::writes(cpu, thread, || cpu.machine.discard_vectors(&thread.frame)) {
+        has_stored(cpu, thread);
+    }
+}
+
+/// The extended registers of the thread that runs here have been stored: if this core holds them, it still does.
+#[inline(always)]
+fn has_stored<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    cpu.handover.has_stored(ability::change_ext(thread));
 }
 
 /// The thread's saved extended registers were changed: load them before it runs.
 pub fn reload_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    has_stored(cpu, thread);
     cpu.machine.load_ext(&thread.frame);
     ability::keep_promise(cpu, thread);
 }
 
 /// Loads the thread's extended registers unless this core still holds them.
 pub fn take_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    let (owner, id) = (cpu.raw(thread), thread.tid.get());
-    let here = u32::from(cpu.id.0) + 1;
-    if !cpu.handover.holds(owner, id) || thread.ext_core.get() != here {
+    let (owner, id, version) = (cpu.raw(thread), thread.tid.get(), thread.ext_version.get());
+    if cpu.handover.holds_version(owner, id, version) {
+        cpu.machine.keep_ext(&thread.frame);
+    } else {
         if thread.guest.get() != 0 && cpu.machine.withhold_ext(&thread.frame) {
             // It is about to run its guest, and may not need them for long.
             cpu.handover.forget();
@@ -78,8 +137,7 @@ pub fn take_ext<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
         }
         ability::before_load(cpu);
         cpu.machine.load_ext(&thread.frame);
-        cpu.handover.hold(owner, id);
-        thread.ext_core.set(here);
+        cpu.handover.hold(owner, id, version);
     }
 }
 
@@ -136,9 +194,12 @@ pub fn leave_for<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target
 }
 
 /// Moves the running thread to another core of its ISA. The caller leaves it alone afterwards.
+#[inline(always)]
 pub fn move_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
     part_with(cpu, thread);
-    start_on(cpu, thread, target);
+    if !give(cpu, thread, target) {
+        start_on(cpu, thread, target);
+    }
 }
 
 /// As [`move_to`], where the thread counts already (`run_queue::reserve`).
@@ -149,28 +210,37 @@ pub fn move_to_reserved<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord,
 
 /// This core is about to hand the thread that runs here to another core of its ISA, from which it may come back soon: its address space
 /// stays active while this core sleeps.
+#[inline(always)]
 fn part_with<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     save_ext(cpu, thread);
-    charge(cpu, thread);
+    charge_at(cpu, thread, cpu.now_ns());
     cpu.crossing.keep_resident(cpu.mm.active());
     cpu.own.current_thread.store(0, Ordering::Release);
 }
 
-/// Moves the running thread to the core that has what it needs and least to do; which one. The caller leaves it alone afterwards.
-pub fn move_to_able<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> CoreId {
+/// Moves the running thread to a core that has what it needs: an idle one, or that which has least to do, and then which one that is. The caller leaves the
+/// thread alone afterwards.
+#[inline(always)]
+pub fn move_to_able<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<CoreId> {
     part_with(cpu, thread);
+    if ability::able_cores(cpu, thread).any(|core| give(cpu, thread, core)) { None } else { send_to_able(cpu, thread) }
+}
+
+/// As [`move_to_able`], of a thread that no longer runs here, where no core is idle that has what it needs.
+#[cold]
+fn send_to_able<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<CoreId> {
     // Chosen last: what is seen of the others' loads is to be true still when the thread comes.
     match ability::reserve_least_loaded(cpu, thread) {
         Some(target) if target.core() != cpu.id => {
             let core = target.core();
             start_reserved(cpu, thread, target);
-            core
+            Some(core)
         }
         none => {
             // Those that there were have died since: here it finds out.
             none.into_iter().for_each(|own| run_queue::unreserve(cpu, own));
             start_on(cpu, thread, cpu.id);
-            cpu.id
+            Some(cpu.id)
         }
     }
 }
@@ -178,7 +248,7 @@ pub fn move_to_able<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> 
 /// Gives the running thread, whose frame is that of another ISA now, to a core of that ISA. The caller leaves it alone
 /// afterwards.
 pub fn hand_to<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: CoreId) {
-    thread.ext_core.set(0);
+    ability::change_ext(thread);
     cpu.handover.forget();
     charge(cpu, thread);
     cpu.own.current_thread.store(0, Ordering::Release);

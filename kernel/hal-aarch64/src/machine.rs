@@ -216,12 +216,13 @@ impl Machine for AArch64 {
         guest::set_clock(self, system, offset_ns);
     }
 
-    fn save_ext(&self, frame: &'static UserFrame) {
+    fn save_ext(&self, frame: &'static UserFrame) -> bool {
         extended::save(self, frame);
+        true
     }
 
     fn save_kept_ext(&self, frame: &'static UserFrame) {
-        if frame.ext_valid.get() == 1 { cpu::save_kept_ext(frame) } else { self.save_ext(frame) }
+        if frame.ext_valid.get() == 1 { cpu::save_kept_ext(frame) } else { extended::save(self, frame) }
     }
 
     fn load_ext(&self, frame: &'static UserFrame) {
@@ -244,8 +245,9 @@ impl Machine for AArch64 {
         extended::open_vectors(self, frame);
     }
 
-    fn close_vectors(&self, frame: &'static UserFrame) {
+    fn close_vectors(&self, frame: &'static UserFrame) -> bool {
         extended::close_vectors(self, frame);
+        true
     }
 
     fn must_have_vectors(&self, frame: &'static UserFrame) -> bool {

@@ -93,19 +93,33 @@ impl Vectors {
         frame.ext_valid.get() != 0 && frame.vector_bytes.get() == self.bytes
     }
 
-    /// A register's value is in each of its words.
-    fn store(&mut self, pool: Pool, frame: &UserFrame) {
+    /// A register's value is in each of its words. Whether any were stored.
+    fn store(&mut self, pool: Pool, frame: &UserFrame) -> bool {
         // What is open has been loaded from this frame, or has its initial values.
         if !self.are_open || !self.are_modified && !self.is_in(frame) {
-            return;
+            return false;
         }
         // A frame without an area is not that of the thread that they are open for, which has ended.
-        let Some(area) = self.area(pool, frame) else { return };
+        let Some(area) = self.area(pool, frame) else { return false };
         for (number, value) in self.values.into_iter().enumerate() {
             area.register(number).iter().for_each(|word| word.set(value));
         }
         frame.vector_bytes.set(self.bytes);
         self.are_modified = false;
+        true
+    }
+
+    /// Drops the frame's values, and closes them.
+    pub fn discard(&mut self, frame: &UserFrame) {
+        if self.bytes != 0 {
+            frame.vector_bytes.set(0);
+            self.are_open = false;
+        }
+    }
+
+    /// Closes them if the frame has no values of this length (any more).
+    pub fn keep(&mut self, frame: &UserFrame) {
+        self.are_open &= self.is_in(frame);
     }
 
     /// Opens them, with what the frame's area holds of registers of this length.
@@ -146,7 +160,10 @@ impl Hart {
         self.fetch = None;
     }
 
-    pub fn save_ext(&mut self, pool: Pool, frame: &UserFrame) {
+    /// Whether the frame, or its area, is not what it was.
+    pub fn save_ext(&mut self, pool: Pool, frame: &UserFrame) -> bool {
+        let is_new =
+            frame.ext_valid.get() == 0 || frame.ext.iter().zip(self.ext).any(|(cell, value)| cell.get() != value);
         for (cell, value) in frame.ext.iter().zip(self.ext) {
             cell.set(value);
         }
@@ -154,7 +171,7 @@ impl Hart {
             frame.vector_bytes.set(0);
         }
         frame.ext_valid.set(1);
-        self.vectors.store(pool, frame);
+        self.vectors.store(pool, frame) || is_new
     }
 
     pub fn load_ext(&mut self, frame: &UserFrame) {
@@ -254,20 +271,21 @@ impl Hart {
             }
             Op::ExtGet => self.ext[imm as usize % EXT_REGISTERS],
             Op::VectorSet => {
-                *self.vector(imm)? = first;
+                *self.vector(imm, word)? = first;
                 self.vectors.are_modified = true;
                 first
             }
-            Op::VectorGet => *self.vector(imm)?,
+            Op::VectorGet => *self.vector(imm, word)?,
         };
         regs.general[a] = result;
         regs.pc = next;
         Ok(())
     }
 
-    fn vector(&mut self, imm: i32) -> Result<&mut u64, Trap> {
+    fn vector(&mut self, imm: i32, instruction: u64) -> Result<&mut u64, Trap> {
         if !self.vectors.are_open {
-            return Err(Trap::IllegalInstruction { word: 0 });
+            // As RISC-V cores do, which these encodings are made for.
+            return Err(Trap::IllegalInstruction { word: instruction as u32 });
         }
         Ok(&mut self.vectors.values[imm as usize % VECTOR_REGISTERS])
     }

@@ -299,8 +299,8 @@ impl<F: Flavour> Machine for Hosted<F> {
         trap
     }
 
-    fn save_ext(&self, frame: &'static UserFrame) {
-        self.island.hart().save_ext(self.pool(), frame);
+    fn save_ext(&self, frame: &'static UserFrame) -> bool {
+        self.island.hart().save_ext(self.pool(), frame)
     }
 
     fn load_ext(&self, frame: &'static UserFrame) {
@@ -325,10 +325,20 @@ impl<F: Flavour> Machine for Hosted<F> {
         self.island.hart().vectors.open(self.pool(), frame);
     }
 
-    fn close_vectors(&self, frame: &'static UserFrame) {
+    fn close_vectors(&self, frame: &'static UserFrame) -> bool {
         let mut hart = self.island.hart();
-        hart.save_ext(self.pool(), frame);
+        let has_stored = hart.save_ext(self.pool(), frame);
         hart.vectors.are_open = false;
+        has_stored
+    }
+
+    fn discard_vectors(&self, frame: &'static UserFrame) -> bool {
+        self.island.hart().vectors.discard(frame);
+        false
+    }
+
+    fn keep_ext(&self, frame: &'static UserFrame) {
+        self.island.hart().vectors.keep(frame);
     }
 
     fn are_vectors_open(&self) -> bool {

@@ -60,15 +60,17 @@ macro_rules! for_each_float {
     };
 }
 
-/// Stores the registers into `frame`, unless its words are already equal to them. Vector registers that are closed are stored already.
-pub fn save(machine: &TheMachine, frame: &'static UserFrame) {
+/// Stores the registers into `frame`, unless its words are already equal to them. Vector registers that are closed are stored already. Whether any were stored.
+pub fn save(machine: &TheMachine, frame: &'static UserFrame) -> bool {
     let core = PerCore::this();
     let status = read_csr!("sstatus");
     let is_fresh = frame.ext_valid.get() != 1;
     let is_other =
         is_fresh || core.ext_frame.load(Relaxed) != from_ref(frame).addr() || status & STATUS_FS == STATUS_FS;
     // Where they are withheld, the frame has them.
+    let mut has_stored = is_fresh;
     if is_other && status & STATUS_FS != 0 {
+        has_stored = true;
         store_float(frame);
         core.ext_frame.store(from_ref(frame).addr(), Relaxed);
     }
@@ -77,24 +79,27 @@ pub fn save(machine: &TheMachine, frame: &'static UserFrame) {
         frame.ext_valid.set(1);
     }
     if status & STATUS_VS != 0 {
-        save_vectors(machine, frame, status & STATUS_VS == STATUS_VS);
+        has_stored |= save_vectors(machine, frame, status & STATUS_VS == STATUS_VS);
     }
     clean();
+    has_stored
 }
 
-/// Vector registers are open: stores them, unless the area's words are already equal to them.
+/// Vector registers are open: stores them, unless the area's words are already equal to them. Whether it has.
 #[cold]
-fn save_vectors(machine: &TheMachine, frame: &'static UserFrame, is_dirty: bool) {
+fn save_vectors(machine: &TheMachine, frame: &'static UserFrame, is_dirty: bool) -> bool {
     let core = PerCore::this();
     if !is_dirty && core.vector_frame.load(Relaxed) == from_ref(frame).addr() {
-        return;
+        return false;
     }
     // A frame without an area is not that of the thread that they are open for, which has ended.
-    if let Some(vectors) = area(machine, frame) {
+    let area = area(machine, frame);
+    if let Some(vectors) = area {
         store_vector(vectors);
         frame.vector_bytes.set(vectors.register_bytes() as u32);
         core.vector_frame.store(from_ref(frame).addr(), Relaxed);
     }
+    area.is_some()
 }
 
 /// The area of a frame, if it is one for registers of this core's length.
@@ -107,6 +112,15 @@ fn area(machine: &TheMachine, frame: &'static UserFrame) -> Option<Vectors<'stat
 pub fn load(frame: &'static UserFrame) {
     PerCore::this().vector_frame.store(0, Relaxed);
     fill(frame, STATUS_VS);
+}
+
+/// The registers are those of `frame`, but it may have discarded its vector registers' values elsewhere: then these are closed.
+pub fn keep(frame: &'static UserFrame) {
+    let core = PerCore::this();
+    if core.vector_frame.load(Relaxed) == from_ref(frame).addr() && frame.vector_bytes.get() == 0 {
+        core.vector_frame.store(0, Relaxed);
+        set_vectors(false);
+    }
 }
 
 /// Fills the floating-point registers from `frame`, or with their initial values. Other bits of `sstatus` are cleared, too.
@@ -222,12 +236,13 @@ pub fn get(frame: &'static UserFrame) -> bool {
 pub fn open_vectors(machine: &TheMachine, frame: &'static UserFrame) {
     let core = PerCore::this();
     set_vectors(true);
-    if core.vector_frame.load(Relaxed) == from_ref(frame).addr() {
-        return;
-    }
     // Registers of another length cannot be loaded: whoever moves threads leaves those where they are that have some.
     let is_live = frame.ext_valid.get() == 1 && frame.vector_bytes.get() != 0;
-    match area(machine, frame).filter(|_| is_live) {
+    // What another core has discarded is not to be seen here again.
+    if is_live && core.vector_frame.load(Relaxed) == from_ref(frame).addr() {
+        return;
+    }
+    match if is_live { area(machine, frame) } else { None } {
         Some(vectors) => {
             load_vector(vectors);
             core.vector_frame.store(from_ref(frame).addr(), Relaxed);
@@ -241,8 +256,16 @@ pub fn open_vectors(machine: &TheMachine, frame: &'static UserFrame) {
 }
 
 /// User code may not use the vector registers until they are opened again; their values are in `frame`'s area.
-pub fn close_vectors(machine: &TheMachine, frame: &'static UserFrame) {
-    save(machine, frame);
+pub fn close_vectors(machine: &TheMachine, frame: &'static UserFrame) -> bool {
+    let has_stored = save(machine, frame);
+    set_vectors(false);
+    has_stored
+}
+
+/// As [`close_vectors`]; the next that are opened for `frame` have their initial values.
+pub fn discard_vectors(frame: &'static UserFrame) {
+    frame.vector_bytes.set(0);
+    PerCore::this().vector_frame.store(0, Relaxed);
     set_vectors(false);
 }
 

@@ -204,8 +204,8 @@ impl Machine for TheMachine {
         guest::raise(frame, system, exception);
     }
 
-    fn save_ext(&self, frame: &'static UserFrame) {
-        extended::save(self, frame);
+    fn save_ext(&self, frame: &'static UserFrame) -> bool {
+        extended::save(self, frame)
     }
 
     fn load_ext(&self, frame: &'static UserFrame) {
@@ -255,8 +255,17 @@ impl Machine for TheMachine {
         extended::open_vectors(self, frame);
     }
 
-    fn close_vectors(&self, frame: &'static UserFrame) {
-        extended::close_vectors(self, frame);
+    fn close_vectors(&self, frame: &'static UserFrame) -> bool {
+        extended::close_vectors(self, frame)
+    }
+
+    fn discard_vectors(&self, frame: &'static UserFrame) -> bool {
+        extended::discard_vectors(frame);
+        false
+    }
+
+    fn keep_ext(&self, frame: &'static UserFrame) {
+        extended::keep(frame);
     }
 
     fn are_vectors_open(&self) -> bool {

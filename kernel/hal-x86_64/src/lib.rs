@@ -158,8 +158,9 @@ impl Machine for TheMachine {
         trap::run_user(frame)
     }
 
-    fn save_ext(&self, frame: &'static UserFrame) {
+    fn save_ext(&self, frame: &'static UserFrame) -> bool {
         extended::save(frame);
+        true
     }
 
     fn save_kept_ext(&self, frame: &'static UserFrame) {
@@ -186,8 +187,9 @@ impl Machine for TheMachine {
         extended::open_vectors(frame);
     }
 
-    fn close_vectors(&self, frame: &'static UserFrame) {
+    fn close_vectors(&self, frame: &'static UserFrame) -> bool {
         extended::close_vectors(frame);
+        true
     }
 
     fn are_vectors_open(&self) -> bool {

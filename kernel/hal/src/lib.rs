@@ -293,13 +293,13 @@ pub trait Machine: Sync + 'static {
     fn flush_guests(&self) {}
 
     /// Stores this core's extended state into `frame.ext`, and open vector registers into the frame's area if it has one, and sets
-    /// `ext_valid`.
-    fn save_ext(&self, frame: &'static UserFrame);
+    /// `ext_valid`. `false`: what is there was equal to them before, and nothing was stored.
+    fn save_ext(&self, frame: &'static UserFrame) -> bool;
 
     /// As [`Machine::save_ext`], but for a thread that calls a function: stores at least the registers that C functions preserve. The
     /// other registers in `frame.ext` may have any values that the thread once had.
     fn save_kept_ext(&self, frame: &'static UserFrame) {
-        self.save_ext(frame);
+        let _ = self.save_ext(frame);
     }
 
     /// Loads this core's extended state from `frame.ext`, or the initial state when `ext_valid` is 0. Vector registers that
@@ -332,7 +332,18 @@ pub trait Machine: Sync + 'static {
     fn keep_vectors_open(&self) {}
 
     /// As [`save_ext`](Self::save_ext), and closes the vector registers, unless the HAL says why not.
-    fn close_vectors(&self, _frame: &'static UserFrame) {}
+    fn close_vectors(&self, _frame: &'static UserFrame) -> bool {
+        false
+    }
+
+    /// As [`close_vectors`](Self::close_vectors), where the program has no use for the values any more: they need not be stored. They may be closed.
+    fn discard_vectors(&self, frame: &'static UserFrame) -> bool {
+        self.are_vectors_open() && self.close_vectors(frame)
+    }
+
+    /// Instead of [`load_ext`](Self::load_ext): this core still holds what that would load, but values in vector registers may have been
+    /// [discarded](Self::discard_vectors) on another core. Then these registers are closed.
+    fn keep_ext(&self, _frame: &'static UserFrame) {}
 
     /// Whether the vector registers are open.
     fn are_vectors_open(&self) -> bool {

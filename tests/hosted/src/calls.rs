@@ -25,6 +25,8 @@ calls! {
     Read 0 63;
     /// `write`
     Write 1 64;
+    /// `lseek`
+    Lseek 8 62;
     /// `chdir`
     Chdir 80 49;
     /// `chroot`
@@ -57,6 +59,10 @@ calls! {
     Sendmsg 46 211;
     /// `recvmsg`
     Recvmsg 47 212;
+    /// `sendmmsg`
+    Sendmmsg 307 269;
+    /// `setsockopt`
+    Setsockopt 54 208;
     /// `bind`
     Bind 49 200;
     /// `listen`

@@ -7,8 +7,8 @@ use crate::Scenario;
 use crate::calls::Sys;
 use crate::program::{DATA, Program};
 use crate::scenarios::{
-    NONBLOCK, close_received, connect, listen, make_pair, name_address, receive_file, send_file, socket_at_address,
-    write_address,
+    ADDRESS, NONBLOCK, close_received, connect, listen, make_pair, name_address, receive_file, send_file,
+    socket_at_address, write_address,
 };
 
 const ROOM: u64 = DATA + 0x1000;
@@ -75,28 +75,48 @@ pub fn memory() -> Scenario {
     )
 }
 
-/// All bind sockets to one name, and close them. In the end, the name can be bound.
+/// All bind sockets, which they have made or share, and close them. In the end, those that they share are bound or can be, and a name can be bound.
 pub fn binders() -> Scenario {
+    /// How many each binds of those that they share, whose descriptors begin here.
+    const EACH: u64 = 4;
+    const SHARED: u64 = 3;
+    fn bind_shared(program: &mut Program, fd: u64) {
+        name_address(program, b'A' + fd as u8);
+        program.call(Sys::Bind, &[fd, ADDRESS, 4]);
+    }
     together(
-        |_| {},
+        |program| {
+            for _ in 0..3 * EACH {
+                program.call(Sys::Socket, &[1, 1, 0]);
+                program.or_exit(100);
+            }
+        },
         |program, isa| {
-            let first = match isa {
-                Isa::AArch64 => b'a',
-                Isa::RiscV64 => b'f',
-                Isa::X86_64 | Isa::Hosted => b'k',
+            let (first, shared) = match isa {
+                Isa::AArch64 => (b'a', SHARED),
+                Isa::RiscV64 => (b'f', SHARED + EACH),
+                Isa::X86_64 | Isa::Hosted => (b'k', SHARED + 2 * EACH),
             };
+            (shared..shared + EACH).for_each(|fd| bind_shared(program, fd));
             // Several at a time, so that there is something between them.
             for _ in 0..2 {
                 for name in first..first + 3 {
                     name_address(program, name);
                     socket_at_address(program, Sys::Bind);
                 }
-                for fd in [4, 3, 5] {
-                    program.call(Sys::Close, &[fd]);
+                for place in [1, 0, 2] {
+                    program.call(Sys::Close, &[SHARED + 3 * EACH + place]);
                 }
             }
         },
         |program| {
+            for fd in SHARED..SHARED + 3 * EACH {
+                // Whoever was to bind it has died, or has bound it.
+                bind_shared(program, fd);
+                program.call(Sys::Listen, &[fd, 1]);
+                program.or_exit(101);
+                program.call(Sys::Close, &[fd]);
+            }
             write_address(program);
             listen(program, 102);
             connect(program);

@@ -52,6 +52,8 @@ pub struct Scenario {
     pub migrates: bool,
     /// The folder in the root directory that has `proc`; empty: the root itself.
     pub proc_in: &'static str,
+    /// Thread ids are below this; 0: as usual.
+    pub tids: u32,
 }
 
 /// How a scenario ended.
@@ -216,6 +218,9 @@ fn prepare(pool: Pool, scenario: &Scenario) {
     let mut at = motet_protocol::format::format(pool, BLOCK_FRAMES, extra).expect("the pool is large enough");
     // Programs are where they always are: what a seed has found, it finds again.
     header.random_places.store(1, Ordering::Relaxed);
+    if scenario.tids != 0 {
+        header.threads_len.set(scenario.tids);
+    }
     header.crossing.set(if scenario.migrates { CROSSING_FLICK } else { CROSSING_DIRECT });
     header.interactive.set(if scenario.is_terminal { CONSOLE_TERMINAL } else { 0 });
     for stream in [&header.console_in, &header.console_out, &header.console_err] {

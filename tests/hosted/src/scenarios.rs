@@ -223,11 +223,14 @@ pub fn sharers() -> Scenario {
     Scenario { files, command: vec!["/first"], ..Scenario::default() }
 }
 
-/// Where a message that is sent lies, and one that is received: a `msghdr`, its vector, its control message.
-const SENT: u64 = DATA + 0x400;
-const RECEIVED: u64 = DATA + 0x500;
-const VECTOR: u64 = 0x40;
-const CONTROL: u64 = 0x60;
+/// Where a message that is sent lies, and one that is received: a `msghdr`, its vector, its control messages.
+pub const SENT: u64 = DATA + 0x400;
+/// See [`SENT`].
+pub const RECEIVED: u64 = DATA + 0x500;
+/// Where the vector of a message lies, behind its beginning.
+pub const VECTOR: u64 = 0x40;
+/// The same of its control messages.
+pub const CONTROL: u64 = 0x60;
 /// A descriptor that nobody has.
 const NONE: u64 = 0xffff;
 
@@ -238,7 +241,7 @@ pub fn make_pair(program: &mut Program, kind: u64) {
 }
 
 /// Stores a message of one byte with room for one open file, and which that is.
-fn write_message(program: &mut Program, at: u64, fd: u64) {
+pub fn write_message(program: &mut Program, at: u64, fd: u64) {
     let words = [
         (0, 0),
         (8, 0),

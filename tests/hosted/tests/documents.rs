@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use motet_layout::{PACKET_INLINE, PACKET_MAX, PAGE_SIZE, PacketRecord, RIGHTS_MAX};
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -113,6 +115,29 @@ fn files_that_a_new_instruction_set_changes_are_named() {
         missing.is_empty(),
         "these tell instruction sets apart, and docs/porting.md does not name them: {missing:#?}"
     );
+}
+
+/// The numbers in a text, without the commas in them.
+fn numbers(text: &str) -> BTreeSet<usize> {
+    let is_part = |character: char| character.is_ascii_digit() || character == ',';
+    let parts = text.split(|character| !is_part(character));
+    parts.filter_map(|part| part.replace(',', "").parse().ok()).collect()
+}
+
+#[test]
+fn limits_of_packets_are_those_of_their_records() {
+    let record = size_of::<PacketRecord>();
+    for (path, begins, wanted) in [
+        ("docs/memory.md", "| a packet |", &[PACKET_MAX][..]),
+        ("docs/memory.md", "| open files in a message |", &[RIGHTS_MAX]),
+        ("docs/memory.md", "| packets that wait at a socket |", &[record, PAGE_SIZE as usize, PACKET_INLINE]),
+        ("docs/protocols/sockets.md", "| filled |", &[PACKET_INLINE]),
+    ] {
+        let document = read(path);
+        let line = document.lines().find(|line| line.starts_with(begins));
+        let said = numbers(line.unwrap_or_else(|| panic!("{path} has no line {begins}")));
+        assert!(wanted.iter().all(|number| said.contains(number)), "{path}, {begins} says {said:?}, not {wanted:?}");
+    }
 }
 
 /// The packages that a package needs, those for its tests too, at first hand and at any other: from `Cargo.lock`.

@@ -105,13 +105,18 @@ fn brought_from_elsewhere() -> Scenario {
         program.asm.bind(brings);
         program.exec("/bringer");
     });
-    let bringer = Program::build(Isa::RiscV64, |program| {
+    let files = vec![("first", first), ("bringer", bringer())];
+    Scenario { files, command: vec!["/first"], ..Scenario::default() }
+}
+
+/// It is told which page is wanted, and brings it.
+fn bringer() -> Vec<u8> {
+    Program::build(Isa::RiscV64, |program| {
         program.call(Sys::Read, &[DEVICE, MESSAGE, 8]);
         program.or_exit(105);
         bring(program);
         program.exit(0);
-    });
-    Scenario { files: vec![("first", first), ("bringer", bringer)], command: vec!["/first"], ..Scenario::default() }
+    })
 }
 
 /// Who brings the page on x86-64, and a waiter on RISC-V. `when_wanted`: the page is brought when it is known to be wanted, so that mostly the waiter
@@ -144,6 +149,65 @@ fn waiters_and_bringers_on_any_islands_meet() {
     everywhere(20, &brought_from_elsewhere(), 0, "brought\n");
     for in_call in [false, true] {
         everywhere(20, &brought_to_elsewhere(in_call, true), 0, "brought\n");
+    }
+}
+
+/// Two messages are sent by one call; the second one's last bytes are in the page. `has_file`: an open file goes with that one.
+fn sent_together(has_file: bool) -> Scenario {
+    /// Two `mmsghdr`, their vectors, a control message, and memory that is there.
+    const ALL: u64 = DATA + 0x400;
+    const VECTORS: u64 = DATA + 0x500;
+    const CONTROL: u64 = DATA + 0x600;
+    const ORDINARY: u64 = DATA + 0x4000;
+    const PAGE: u64 = 4096;
+    /// Bytes of a `mmsghdr`, and where the number of bytes that were sent is in it.
+    const ENTRY: u64 = 64;
+    const SENT: u64 = 56;
+    let first = Program::build(Isa::X86_64, |program| {
+        let [child, ..] = program.asm.roles.saved;
+        open(program);
+        map(program);
+        program.call(Sys::Socketpair, &[1, 1, 0, DATA + 16]); // 4 and 5
+        program.or_exit(106);
+        let brings = program.fork(child);
+        for (at, word) in [(0, ORDINARY), (8, 3), (16, ORDINARY), (24, PAGE), (32, PAGES), (40, PAGE)] {
+            program.store_at(VECTORS + at, word);
+        }
+        for (entry, vector, count) in [(ALL, VECTORS, 1), (ALL + ENTRY, VECTORS + 16, 2)] {
+            program.store_at(entry + 16, vector);
+            program.store_at(entry + 24, count);
+        }
+        if has_file {
+            for (at, word) in [(CONTROL, 20), (CONTROL + 8, 1 | 1 << 32), (CONTROL + 16, 1)] {
+                program.store_at(at, word);
+            }
+            program.store_at(ALL + ENTRY + 32, CONTROL);
+            program.store_at(ALL + ENTRY + 40, 24);
+        }
+        program.call(Sys::Sendmmsg, &[4, ALL, 2, 0]);
+        program.or_exit_unless(2, 107);
+        let [sent, wanted, ..] = program.asm.roles.saved;
+        for (entry, bytes) in [(ALL, 3), (ALL + ENTRY, 2 * PAGE)] {
+            let good = program.asm.label();
+            program.load_u32(sent, entry + SENT);
+            program.asm.li(wanted, bytes);
+            program.asm.branch(Op::Beq, sent, wanted, good);
+            program.exit(108);
+            program.asm.bind(good);
+        }
+        program.print(1, "sent\n");
+        program.exit(0);
+        program.asm.bind(brings);
+        program.exec("/bringer");
+    });
+    let files = vec![("first", first), ("bringer", bringer())];
+    Scenario { files, command: vec!["/first"], ..Scenario::default() }
+}
+
+#[test]
+fn messages_of_one_call_are_sent_whole_when_their_pages_come() {
+    for has_file in [false, true] {
+        everywhere(4, &sent_together(has_file), 0, "sent\n");
     }
 }
 

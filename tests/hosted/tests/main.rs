@@ -4,11 +4,14 @@
 //! times as long then, so only what needs that is there.
 
 mod extensions;
+mod handed;
 mod locks_of_the_dead;
 mod lost;
 
 #[cfg(motet_model)]
 mod accepting;
+#[cfg(motet_model)]
+mod peeking;
 #[cfg(motet_model)]
 mod repairs;
 

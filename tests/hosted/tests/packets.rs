@@ -4,9 +4,12 @@
 use motet_hal_hosted::{Config, Driver, Faults};
 use motet_layout::{Isa, IslandId, PacketRecord, SocketRecord};
 use motet_protocol::slab::SlabObject;
+use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::deaths::{passers, together};
-use motet_tests_hosted::program::Program;
-use motet_tests_hosted::scenarios::{close_received, make_pair, receive_file, send_file};
+use motet_tests_hosted::program::{DATA, Program};
+use motet_tests_hosted::scenarios::{
+    ADDRESS, NONBLOCK, close, close_received, make_pair, name_address, receive_file, send_file,
+};
 use motet_tests_hosted::{ROUGH, Scenario, boot_and_look, env, three_islands, whole};
 
 /// `SOCK_STREAM`, `SOCK_DGRAM` and `SOCK_SEQPACKET`.
@@ -41,17 +44,162 @@ fn cycles() -> Scenario {
                 close_both(program);
             }
         },
-        |program| {
-            // What was left by others goes when a socket is closed.
-            make_pair(program, 1);
-            close_both(program);
-        },
+        collect,
     )
 }
 
 fn close_both(program: &mut Program) {
-    for fd in [3, 4] {
-        program.call(motet_tests_hosted::calls::Sys::Close, &[fd]);
+    close_all(program, 3..5);
+}
+
+fn close_all(program: &mut Program, descriptors: impl IntoIterator<Item = u64>) {
+    for fd in descriptors {
+        program.call(Sys::Close, &[fd]);
+    }
+}
+
+/// Closes a socket: what was left by others goes then.
+fn collect(program: &mut Program) {
+    let [fd, ..] = program.asm.roles.saved;
+    program.call(Sys::Socket, &[1, 1, 0]);
+    program.result_to(fd);
+    close(program);
+}
+
+/// A number for each instruction set.
+fn number(isa: Isa) -> u8 {
+    match isa {
+        Isa::AArch64 => 0,
+        Isa::RiscV64 => 1,
+        Isa::X86_64 | Isa::Hosted => 2,
+    }
+}
+
+/// Connects descriptor 4 to 3, which listens, and does not accept it. Both are the next ones.
+fn connect_to_listener(program: &mut Program, kind: u64, name: u8) {
+    name_address(program, name);
+    for (call, args) in [
+        (Sys::Socket, &[1, kind | NONBLOCK, 0][..]),
+        (Sys::Bind, &[3, ADDRESS, 4]),
+        (Sys::Listen, &[3, 64]),
+        (Sys::Socket, &[1, kind | NONBLOCK, 0]),
+        (Sys::Connect, &[4, ADDRESS, 4]),
+    ] {
+        program.call(call, args);
+        program.or_exit(103);
+    }
+}
+
+/// Islands send listeners of which connections wait: through these connections, so that nobody can accept them, and through others, by which they are received.
+fn listeners() -> Scenario {
+    together(
+        |_| {},
+        |program, isa| {
+            for (kind, name) in [(1, b'a'), (5, b'k')] {
+                let name = name + 3 * number(isa);
+                connect_to_listener(program, kind, name);
+                // The listener, and who has connected to it.
+                for fd in [3, 4] {
+                    send_file(program, 4, fd);
+                    program.or_exit(104);
+                }
+                close_both(program);
+                received_listener(program, kind, name + 1);
+                close_all(program, 3..10);
+            }
+        },
+        collect,
+    )
+}
+
+/// A socket waits in a connection that a listener is to accept, which waits in a pair.
+fn received_listener(program: &mut Program, kind: u64, name: u8) {
+    connect_to_listener(program, kind, name);
+    for _ in 0..2 {
+        make_pair(program, kind); // 5 and 6, 7 and 8
+    }
+    send_file(program, 4, 6);
+    program.or_exit(105);
+    send_file(program, 7, 3);
+    program.or_exit(106);
+    close_all(program, [3, 6]);
+    collect(program);
+    receive_file(program, 8); // 3
+    program.or_exit(107);
+    program.call(Sys::Accept4, &[3, 0, 0, 0]); // 6
+    program.or_exit_unless(6, 108);
+    receive_file(program, 6); // 9
+    program.or_exit(109);
+    program.call(Sys::Write, &[5, DATA, 1]);
+    program.or_exit(110);
+    program.call(Sys::Read, &[9, DATA, 1]);
+    program.or_exit_unless(1, 111);
+}
+
+#[test]
+fn listeners_in_packets_are_received_with_those_who_wait_or_freed() {
+    let scenario = listeners();
+    let first = env("MOTET_FIRST", 0);
+    for seed in first..first + env("MOTET_SEEDS", 12) {
+        let (in_use, broken, _) = left(&scenario, seed, ROUGH);
+        assert_eq!((in_use, broken), ([0, 0], vec![]), "seed {seed}: sockets and packets");
+    }
+}
+
+/// How many files users may have in packets, and descriptors.
+const FEW: u64 = 10;
+/// `ETOOMANYREFS`, as a call's result.
+const TOO_MANY: u64 = (-109_i64).cast_unsigned();
+
+/// Users make more pairs of which only packets know than they may have files in packets, and then send as many files as they may.
+fn limited() -> Scenario {
+    together(
+        |_| {},
+        |program, isa| {
+            /// `RLIMIT_NOFILE`
+            const LIMIT: u64 = 7;
+            let user = 1000 + u64::from(number(isa));
+            [DATA + 0x200, DATA + 0x208].into_iter().for_each(|at| program.store_at(at, FEW));
+            program.call(Sys::Prlimit64, &[0, LIMIT, DATA + 0x200, 0]);
+            program.or_exit(103);
+            program.call(Sys::Setresuid, &[user; 3]);
+            program.or_exit(104);
+            for kind in KINDS {
+                for _ in 0..FEW {
+                    make_pair(program, kind);
+                    for (through, fd) in [(3, 4), (4, 3)] {
+                        send_file(program, through, fd);
+                        program.or_exit(105);
+                    }
+                    close_both(program);
+                }
+                make_pair(program, kind);
+                for _ in 0..=FEW {
+                    send_file(program, 3, 4);
+                    program.or_exit(106);
+                }
+                // These can be received.
+                send_file(program, 3, 4);
+                program.or_exit_unless(TOO_MANY, 107);
+                receive_file(program, 4);
+                program.or_exit(108);
+                close_received(program);
+                send_file(program, 3, 4);
+                program.or_exit(109);
+                close_both(program);
+            }
+        },
+        collect,
+    )
+}
+
+#[test]
+fn sockets_that_only_packets_name_are_freed_before_files_are_too_many() {
+    let scenario = limited();
+    let first = env("MOTET_FIRST", 0);
+    for seed in first..first + env("MOTET_SEEDS", 6) {
+        let (in_use, broken, _) = left(&scenario, seed, ROUGH);
+        assert_eq!((in_use, broken), ([0, 0], vec![]), "seed {seed}: sockets and packets");
     }
 }
 
@@ -104,7 +252,7 @@ fn a_child_on_another_island_gets_a_file() {
         program.exit(0);
     });
     let child = Program::build(Isa::RiscV64, |program| {
-        program.call(motet_tests_hosted::calls::Sys::Close, &[1]);
+        program.call(Sys::Close, &[1]);
         receive_file(program, 4);
         program.or_exit(102);
         // The lowest that is free.

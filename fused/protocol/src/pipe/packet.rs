@@ -163,17 +163,48 @@ pub fn pop_if(
     Some(first)
 }
 
-/// Shows the first packet of a queue to `look`, under the queue's lock, with how many were received before.
+/// A packet, or a mark with open files, that was seen in a queue. Another thread may have received it since, and its record may be another one's now,
+/// also of the same queue.
+#[derive(Clone, Copy)]
+pub struct Seen {
+    record: &'static PacketRecord,
+    /// Of a packet: what was read before it. Of a mark: how often the stream was emptied before it, and where its bytes begin.
+    place: pipe::Place,
+}
+
+impl Seen {
+    /// The queue's lock is held, and the queue has it: a packet as the first one.
+    fn of(queue: &PipeRecord, record: &'static PacketRecord) -> Self {
+        Self { record, place: Self::place(queue, record) }
+    }
+
+    fn place(queue: &PipeRecord, record: &PacketRecord) -> pipe::Place {
+        if has_packets(queue) { pipe::place(queue) } else { [queue.emptied.get(), record.at.get()] }
+    }
+
+    /// Whether its queue, which is locked, still has it.
+    fn is_there(&self, context: &impl Context, queue: &PipeRecord) -> bool {
+        let is_this = |other: &PacketRecord| core::ptr::eq(other, self.record);
+        let is_linked = match has_packets(queue) {
+            true => chain(context, queue).next().is_some_and(is_this),
+            // Other marks may come before.
+            false => chain(context, queue).any(is_this),
+        };
+        is_linked && Self::place(queue, self.record) == self.place
+    }
+}
+
+/// Shows the first packet of a queue to `look`, under the queue's lock.
 pub fn with_first<R>(
     context: &impl Context,
     queue: &PipeRecord,
-    look: impl FnOnce(&'static PacketRecord, u32) -> R,
+    look: impl FnOnce(&'static PacketRecord, Seen) -> R,
 ) -> Option<R> {
     let _guard = lock(context, &queue.lock);
-    context.object::<PacketRecord>(queue.packets[0].get()).map(|first| look(first, queue.tail.get()))
+    context.object::<PacketRecord>(queue.packets[0].get()).map(|first| look(first, Seen::of(queue, first)))
 }
 
-/// Copies bytes of the first packet of a queue into a run, from one of them on. `None`: it is no longer the one before which `number` were received.
+/// Copies bytes of the first packet of a queue into a run, from one of them on. `None`: it is another one than was seen.
 /// `memory` as in [`pipe::push`].
 ///
 /// # Errors
@@ -181,7 +212,7 @@ pub fn with_first<R>(
 pub fn peek<E>(
     context: &impl Context,
     queue: &PipeRecord,
-    (number, at): (u32, usize),
+    (seen, at): (Seen, usize),
     mut memory: impl FnMut() -> Result<Run, E>,
 ) -> Result<Option<usize>, E> {
     loop {
@@ -190,9 +221,10 @@ pub fn peek<E>(
             drop(lock(context, &queue.lock));
             continue;
         };
-        let first = context.object::<PacketRecord>(queue.packets[0].get());
-        let Some(packet) = first.filter(|_| queue.tail.get() == number) else { return Ok(None) };
-        let (bytes, len) = piece(context, packet, at);
+        if !seen.is_there(context, queue) {
+            return Ok(None);
+        }
+        let (bytes, len) = piece(context, seen.record, at);
         let len = len.min(run_len);
         context.pool().copy(bytes, run, len);
         return Ok(Some(len));
@@ -340,12 +372,20 @@ pub fn read<E>(
     }
 }
 
-/// How many bytes of a stream may be looked at together, who has sent them, and the open files that go with them, if any do, with their number.
-pub fn look_ahead(
-    context: &impl Context,
-    stream: &PipeRecord,
-    wants_credentials: bool,
-) -> (usize, Option<Credentials>, Option<(&'static PacketRecord, usize)>) {
+/// What may be looked at together of a stream.
+pub struct Ahead {
+    /// Which bytes.
+    pub from: pipe::Place,
+    /// How many.
+    pub len: usize,
+    /// Who has sent them.
+    pub sender: Option<Credentials>,
+    /// The first mark with open files that go with them, and how many files these are.
+    pub files: Option<(Seen, usize)>,
+}
+
+/// Looks at what comes next in a stream.
+pub fn look_ahead(context: &impl Context, stream: &PipeRecord, wants_credentials: bool) -> Ahead {
     let _guard = lock(context, &stream.lock);
     let (tail, used) = (stream.tail.get(), pipe::used(stream));
     let (mut rights, mut end, mut sender, mut from, mut first_at) = (None, used, None, 0, 0);
@@ -378,18 +418,19 @@ pub fn look_ahead(
         end = end.min(border);
     }
     let rights = rights.filter(|mark| (mark.at.get().wrapping_sub(tail) as usize) < end);
-    (end, sender, rights.map(|mark| (mark, mark.rights_count.get() as usize)))
+    let files = rights.map(|mark| (Seen::of(stream, mark), mark.rights_count.get() as usize));
+    Ahead { from: pipe::place(stream), len: end, sender, files }
 }
 
-/// Does something with a record while a queue has it, under the queue's lock.
-pub fn with_linked<R>(
+/// Does something with what was seen in a queue, while that has it, under the queue's lock.
+pub fn with_seen<R>(
     context: &impl Context,
     queue: &PipeRecord,
-    packet: &PacketRecord,
-    act: impl FnOnce() -> R,
+    seen: Seen,
+    act: impl FnOnce(&'static PacketRecord) -> R,
 ) -> Option<R> {
     let _guard = lock(context, &queue.lock);
-    is_linked(context, queue, packet).then(act)
+    seen.is_there(context, queue).then(|| act(seen.record))
 }
 
 /// Shows each record of a queue, under the queue's lock.
@@ -398,17 +439,12 @@ pub fn for_each(context: &impl Context, queue: &PipeRecord, each: impl FnMut(&'s
     chain(context, queue).for_each(each);
 }
 
-/// Whether a queue's chain has a record. The queue's lock is held.
-fn is_linked(context: &impl Context, queue: &PipeRecord, packet: &PacketRecord) -> bool {
-    chain(context, queue).any(|other| core::ptr::eq(other, packet))
-}
-
 /// Leaves a record that a dead core had in hand to its queue, if that has it. `false`: nobody else has it.
 pub fn is_queued(context: &impl Context, packet: &PacketRecord) -> bool {
     let Some(queue) = context.object::<PipeRecord>(packet.queue.get()) else { return false };
     // With the lock, the chain is repaired if the dead core had it.
     let _guard = lock(context, &queue.lock);
-    let is_linked = is_linked(context, queue, packet);
+    let is_linked = chain(context, queue).any(|other| core::ptr::eq(other, packet));
     if is_linked {
         packet.holder.store(0, Ordering::Release);
     }

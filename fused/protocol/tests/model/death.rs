@@ -262,6 +262,7 @@ fn a_thread_that_a_dead_core_has_brought_to_the_reclaimer_is_not_stranded() {
             core_record(core, core.core()).state.store(CORE_OFFLINE, Ordering::SeqCst);
         }
         orphans::wait_for_all(&reclaimer);
+        pool.header().islands[0].state.store(ISLAND_RECLAIMING, Ordering::SeqCst);
         assert!(!orphans::is_stranded(&reclaimer, thread));
         assert!(run_queue::next(&reclaimer).is_some_and(|found| std::ptr::eq(found, thread)));
         assert!(run_queue::next(&reclaimer).is_none());

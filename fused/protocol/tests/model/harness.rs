@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use motet_layout::{
-    CORE_AWAKE, CORE_IDLE, CoreId, DMA_NONE, ISLANDS_MAX, IslandId, Pool, PoolAddr, PoolSafe, THREAD_RUNNING,
-    ThreadRecord,
+    CORE_AWAKE, CORE_IDLE, CoreId, DMA_NONE, ISLANDS_MAX, IslandId, PAGE_SIZE, Pool, PoolAddr, PoolSafe,
+    THREAD_RUNNING, ThreadRecord,
 };
 use motet_protocol::{Context, dma, memory, run_queue};
 use shuttle::sync::{Condvar, Mutex};
@@ -159,7 +159,9 @@ impl Objects {
     }
 
     pub fn make<T: PoolSafe>(&self) -> &'static T {
-        let at = self.next.get().next_multiple_of(64);
+        // As the kernel's slabs do: what is as large as a frame fills one.
+        let align = if size_of::<T>() == PAGE_SIZE as usize { PAGE_SIZE } else { 64 };
+        let at = self.next.get().next_multiple_of(align);
         self.next.set(at + size_of::<T>() as u64);
         self.pool.at(PoolAddr(at))
     }

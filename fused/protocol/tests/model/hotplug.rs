@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use motet_layout::sync::Ordering;
 use motet_layout::{CORE_IDLE, CORE_OUT, CoreId, IslandId, PENDING_LEAVES, THREAD_READY, ThreadRecord};
+use motet_layout::{handshake::then_look, sync::Ordering};
 use motet_protocol::cores::core_record;
-use motet_protocol::{Context, hotplug, run_queue};
+use motet_protocol::{Context, handed, hotplug, run_queue};
 
 use crate::harness::{Bells, Core, Objects, explore, fresh_pool, must_be_caught, quietly, together};
 
@@ -72,13 +72,19 @@ fn give_all(core: &Core) {
     }
 }
 
-/// A core in use has nothing to run. It has taken the interrupts that there were, whatever they were for.
+/// A core in use has nothing to run. It has taken the interrupts that there were, whatever they were for. What it is handed runs at once, unless something is due.
 fn idle(core: &Core, run: &Run, may_idle: fn(&Core) -> bool) {
     core.forget_ring();
     if run_queue::begin_idle(core, CORE_IDLE) && may_idle(core) && !run.is_over.load(Relaxed) {
         core.sleep();
     }
-    run_queue::end_idle(core);
+    match run_queue::end_idle_with(core).1 {
+        Some(thread) if !hotplug::is_asked(core) && !run_queue::has_ready(core.own_record()) => {
+            thread.state.store(THREAD_READY, Ordering::Relaxed);
+            run.take(core, thread);
+        }
+        given => given.into_iter().for_each(|thread| handed::make_ready(core, thread)),
+    }
 }
 
 /// Runs what it is given until the run is over.
@@ -196,6 +202,34 @@ fn threads_for_a_core_that_is_out_run_elsewhere() {
 #[test]
 fn a_core_that_comes_back_takes_threads_again() {
     explore(1000, model(RIGHT, true));
+}
+
+/// In the word of the core's state if that is idle, as a kernel brings a thread that has been there before.
+fn give(core: &Core, thread: &'static ThreadRecord) {
+    thread.core.store(u32::from(leaver().0), Ordering::Release);
+    if !handed::give(core, thread, leaver()) {
+        run_queue::push(core, thread, leaver());
+    }
+}
+
+#[test]
+fn a_core_that_is_asked_to_leave_gives_away_what_it_was_handed() {
+    for comes_back in [false, true] {
+        explore(1000, model(Steps { bring: give, ..RIGHT }, comes_back));
+    }
+}
+
+/// It forgets that it may have been handed a thread when it says that it is out.
+#[test]
+fn leaving_with_a_thread_in_the_state_is_caught() {
+    let leave = |core: &Core| {
+        if run_queue::begin_idle(core, CORE_IDLE) {
+            core.relax();
+        }
+        core.own_record().state.store(CORE_OUT, Ordering::SeqCst);
+        then_look();
+    };
+    must_be_caught(5000, model(Steps { bring: give, leave, ..RIGHT }, false));
 }
 
 /// Who has chosen the core before it left is not heard.

@@ -15,6 +15,7 @@ mod engine_calls;
 mod fpga;
 mod fpga_guest;
 mod hand;
+mod handed;
 mod harness;
 mod hotplug;
 mod idle;

@@ -18,10 +18,15 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 20] = [
+    let tests: [(&str, Test); 23] = [
         ("extensions::vector_registers_survive_every_way_between_cores", ways),
         ("extensions::hints_move_a_thread_ahead_of_its_instructions", hints),
         ("extensions::a_thread_that_is_handed_to_and_fro_loses_nothing", handed),
+        ("extensions::values_are_dropped_only_when_vectors_are_named", || done(TWO_WITH, "needed", NEEDED)),
+        ("extensions::dropped_values_do_not_come_back_on_another_core", || {
+            done(TWO_WITH, "discarded 0 16 32", DISCARDED)
+        }),
+        ("extensions::an_idle_core_of_the_threads_island_comes_first", || done(NEAR, "near 16", "core 16, core 17\n")),
         ("extensions::what_a_thread_needs_comes_before_its_affinity", affinity),
         ("extensions::many_threads_share_one_core_with_vectors", crowd),
         ("extensions::an_instruction_that_no_core_has_is_named", nowhere),
@@ -55,6 +60,16 @@ const LONG: &str = "[[island]]\nname = \"long\"\nisa = \"riscv64\"\ncores = 1\nc
 const TWO_LENGTHS: &str = "[[island]]\nname = \"plain\"\nisa = \"riscv64\"\ncores = 1\n\
     [[island]]\nname = \"short\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=256\"\n\
     [[island]]\nname = \"long\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=1024\"\n";
+/// A core without vector registers, and two that have some.
+const TWO_WITH: &str = "[[island]]\nname = \"plain\"\nisa = \"riscv64\"\ncores = 1\n\
+    [[island]]\nname = \"a\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=512\"\n\
+    [[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=512\"\n";
+/// Core 0 has vector registers, as has core 17, but not core 16.
+const NEAR: &str = "[[island]]\nname = \"far\"\nisa = \"riscv64\"\ncores = 1\ncpu = \"rv64,v=true,vlen=256\"\n\
+    [[island]]\nname = \"mixed\"\nisa = \"riscv64\"\ncores = 2\ncpu = \"rv64,v=true,vlen=256\"\n\
+    extensions = [\"-v\"]\n[[island.core]]\ncores = [1]\nextensions = [\"v\"]\n";
+const NEEDED: &str = "need 0 0, done 0, value 7, done 0, value 0\n";
+const DISCARDED: &str = "core 16, core 32: 7, core 16: 0\n";
 const WITHOUT: &str = "[[island]]\nname = \"plain\"\nisa = \"riscv64\"\ncores = 2\n";
 
 /// Simulated, so that what a thread's moves depend on is always the same; slow, because all of it is waiting for slices to end.
@@ -239,6 +254,11 @@ fn handed() -> Result<(), String> {
         Machine::with("handed", islands)?.run("/in/handed 3000").expect_code(0)?.expect_output(wanted)?;
     }
     Ok(())
+}
+
+fn done(islands: &str, how: &str, wanted: &str) -> Result<(), String> {
+    let ended = Machine::with("done", islands)?.run(&format!("/in/done {how}"));
+    ended.expect_code(0)?.expect_output(wanted).map(drop)
 }
 
 fn hints() -> Result<(), String> {

@@ -11,7 +11,7 @@ use motet_protocol::{
     memory::{alloc_common_zeroed_frame, release_frame},
 };
 
-use super::length::kept_length;
+use super::{length::kept_length, values::change_ext};
 use crate::{
     cpu::Cpu,
     tree::{self, process_of},
@@ -76,6 +76,7 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
         thread.frame.vectors.set(0);
     }
     thread.frame.vector_bytes.set(0);
+    change_ext(thread);
     free(cpu, address);
 }
 

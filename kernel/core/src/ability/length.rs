@@ -40,7 +40,13 @@ pub fn with_lengths<M: Machine>(vector_bytes: u32) -> ExtensionSet {
 /// Bytes in the vector registers of a thread: as many as its process has used first, or its values have; 0: neither. A program may keep
 /// their length in memory, so it is the same for all of its threads for good.
 pub fn length_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> u32 {
-    match kept_length::<M>(process_of(cpu, thread)) {
+    length_in_process::<M>(process_of(cpu, thread), thread)
+}
+
+/// The same, of a thread of this process.
+#[inline(always)]
+pub fn length_in_process<M: Machine>(process: &ProcessRecord, thread: &ThreadRecord) -> u32 {
+    match kept_length::<M>(process) {
         0 => registers::vector_bytes(&thread.frame),
         bytes => bytes,
     }
@@ -179,7 +185,7 @@ pub fn choose_length<M: Machine>(
 #[cold]
 fn change_length<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &ProcessRecord, bytes: u32) {
     if cpu.machine.are_vectors_open() {
-        writes(cpu, thread, || cpu.machine.close_vectors(&thread.frame));
+        let _ = writes(cpu, thread, || cpu.machine.close_vectors(&thread.frame));
     }
     area::release(cpu, thread);
     let lengths = process.vector_lengths.load(Ordering::Relaxed) & !(0xff << length_shift(M::ISA));

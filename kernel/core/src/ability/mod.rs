@@ -15,13 +15,13 @@ pub use length::{
     told_length,
 };
 pub use place::{
-    PATIENCE_SLICES, affinity, before_load, core_for, find_common, find_scarce, fits, forget, has_common_vectors,
-    has_used_vectors, inherit, is_able, is_somewhere, least_loaded, need_nothing, open, reserve_least_loaded,
-    set_needs, try_needs,
+    PATIENCE_SLICES, able_cores, affinity, before_load, core_for, find_common, find_scarce, fits, forget,
+    has_common_vectors, has_used_vectors, inherit, is_able, is_somewhere, keep_way, least_loaded, need_nothing,
+    needs_again, open, reserve_least_loaded, set_needs, try_needs,
 };
 pub use promise::{keep_promise, promise};
 pub use show::{Migrations, all_have, announce, cpuinfo, hwcap, hwprobe, of_any_core};
-pub use values::{Room, Seen, Values, writes};
+pub use values::{Room, Seen, Values, begin_ext, change_ext, writes};
 
 use motet_abi::extension::{AArch64, Extension, ExtensionSet, RiscV64, X86_64};
 use motet_hal::Machine;

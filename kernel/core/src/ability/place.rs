@@ -8,23 +8,24 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{
-    AT_LOAD_HIDE, AT_LOAD_OPEN, CORES_MAX, Cell64, CoreId, CoreRecord, Isa, IslandId, IslandRecord, ThreadRecord,
-    visible_words,
+    AT_LOAD_HIDE, AT_LOAD_OPEN, CORES_MAX, Cell64, CoreId, CoreRecord, Isa, IslandId, IslandRecord, ProcessRecord,
+    ThreadRecord, visible_words,
 };
 use motet_protocol::{
     Context,
     cores::{all_cores, core_record, cores_in},
+    direct,
     run_queue::{self, Reserved, allowed, is_online},
 };
 
 use super::{
     area,
-    length::{length_of, with_lengths},
-    of_core, uses_vectors,
+    length::{length_in_process, length_of, with_lengths},
+    of_core, of_thread, uses_vectors,
     values::writes,
     vectors,
 };
-use crate::cpu::{Cpu, cores_of_isa};
+use crate::cpu::{Cpu, Way, cores_of_isa};
 
 /// Slices without use after which a thread goes back.
 pub const PATIENCE_SLICES: u32 = 2;
@@ -194,6 +195,33 @@ pub fn try_needs<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, needs: Extensi
     true
 }
 
+/// As [`try_needs`], of a thread that needs nothing, if an idle core of its affinity has what another one went for that came to this instruction. `true`:
+/// it needs that now, and this core lacks it.
+#[inline(always)]
+pub fn needs_again<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord, word: u32) -> bool {
+    let Some(way) = cpu.ability.way(word).filter(|_| thread.needs.get() == 0) else { return false };
+    let only = both(way.able, cpu.ability.peers());
+    let is_idle = || cores_in(both(only, affinity(thread))).any(|core| direct::sleeps(cpu, core));
+    let goes =
+        length_in_process::<M>(process, thread) == way.live_bytes && is_idle() && !cpu.machine.are_vectors_open();
+    if goes {
+        set_needs_of(thread, way.needs, M::ISA, way.able, only);
+    }
+    goes
+}
+
+/// The running thread has come to this instruction, and [needs](try_needs) something since: [`needs_again`] knows it from now on.
+pub fn keep_way<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord, word: u32) {
+    let needs = of_thread::<M>(thread);
+    let able = [0, 1].map(|half: usize| thread.able[half].load(Ordering::Relaxed));
+    let live_bytes = length_in_process::<M>(process, thread);
+    // Others have registers of another length, or none.
+    let is_all = able == self::able(cpu, thread, needs);
+    if word != 0 && is_all && uses_vectors::<M>(needs) && !cpu.machine.are_vectors_open() {
+        cpu.ability.put_way(Way { word, live_bytes, needs, able });
+    }
+}
+
 /// Cores that are in both sets.
 #[inline(always)]
 fn both([low, high]: [u64; 2], [other_low, other_high]: [u64; 2]) -> [u64; 2] {
@@ -241,6 +269,14 @@ fn least_loaded_with<M: Machine>(cpu: &Cpu<M>, isa: Isa, mask: [u64; 2]) -> Opti
         let is_scarce = core_record(cpu, core).scarce.get() != 0;
         u64::from(load) << 2 | u64::from(is_scarce) << 1 | u64::from(core.island() != cpu.island())
     })
+}
+
+/// The cores of this ISA that a thread may run on: first those of this island, which share its caches.
+#[inline(always)]
+pub fn able_cores<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> impl Iterator<Item = CoreId> {
+    let able = both(run_queue::cores_of(thread), cpu.ability.peers());
+    let near = both(able, cpu.ability.neighbours());
+    cores_in(near).chain(cores_in(both(able, near.map(|word| !word))))
 }
 
 /// The core of this ISA, of those that a thread may run on, that has least to do, on which the thread counts from now on. `None`: there is

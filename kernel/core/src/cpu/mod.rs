@@ -27,7 +27,7 @@ mod say;
 mod stacked;
 mod tracer;
 
-pub use ability::AbilityCore;
+pub use ability::{AbilityCore, Way};
 pub use alarm::AlarmCore;
 pub use awaited::AwaitedPage;
 pub use budget::{BUDGET, cost};
@@ -118,7 +118,7 @@ impl<M: Machine> Cpu<M> {
             counted: &record.counters,
             islands: Islands::new(pool, id.island()),
             clock: Clock::new(pool, id.island()),
-            ability: AbilityCore::new(cores_of_isa(pool, M::ISA)),
+            ability: AbilityCore::new(cores_of_isa(pool, M::ISA), id.island()),
             alarm: AlarmCore::default(),
             hidden: HiddenCore::default(),
             cputime: CputimeCore::default(),

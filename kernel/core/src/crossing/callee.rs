@@ -89,7 +89,7 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> Option<Begun> {
     cpu.crossing.keep_resident(cpu.raw(given.space));
     if given.has_floats() || !again {
         cpu.machine.load_ext(frame);
-        cpu.handover.hold(cpu.raw(given.thread), CALLED);
+        cpu.handover.hold(cpu.raw(given.thread), CALLED, 0);
     }
     Some(Begun { given, frame, sp_at_return })
 }
@@ -218,15 +218,15 @@ pub fn adopt<M: Machine>(
             cpu.machine.save_ext(frame);
             ability::writes(cpu, thread, || registers::copy_frame(frame, &thread.frame));
             record.callee_sp.set(sp_at_return);
-            thread.ext_core.set(u32::from(cpu.id.0) + 1);
-            cpu.handover.hold(cpu.raw(thread), thread.tid.get());
+            let version = ability::change_ext(thread);
+            cpu.handover.hold(cpu.raw(thread), thread.tid.get(), version);
         }
         None => {
             let words = given.enter(cpu, &thread.frame, false, reach);
             record.callee_sp.set(words.sp_at_return);
             // Should there be no memory for it, the function faults where it returns to.
             stack::push(cpu, space, &words);
-            thread.ext_core.set(0);
+            ability::change_ext(thread);
         }
     }
     cpu.own.current_thread.store(cpu.raw(thread), Ordering::Release);

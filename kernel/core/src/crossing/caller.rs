@@ -22,6 +22,7 @@ use super::{
     request::uncount_call,
 };
 use crate::{
+    ability,
     alarm::{self, set_timer_exactly},
     cpu::Cpu,
     cputime, handover,
@@ -228,7 +229,7 @@ fn returned<M: Machine>(cpu: &Cpu<M>) -> Option<&'static ThreadRecord> {
                         }
                     };
                     if has_new_ext {
-                        thread.ext_core.set(0); // load what was just changed
+                        ability::change_ext(thread); // load what was just changed
                     }
                 }
                 // Where it is to go on is lost; it faults where it called.

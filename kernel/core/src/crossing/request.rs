@@ -90,7 +90,7 @@ impl Request {
         if signature.floats != 0 {
             handover::save_ext(cpu, thread);
         } else {
-            cpu.machine.save_kept_ext(frame);
+            handover::save_kept_ext(cpu, thread);
         }
         let read = |address| mm::read_word(cpu, space, address).ok();
         let (pc, sp) = convention::return_point(M::ISA, frame, read).ok_or(Errno::EFAULT)?;

@@ -3,10 +3,10 @@
 use motet_abi::extension::ExtensionSet;
 use motet_hal::Machine;
 use motet_layout::{CoreId, ThreadRecord};
-use motet_protocol::{Context, cores::core_record, run_queue};
+use motet_protocol::{Context, cores::core_record, direct, run_queue};
 
 use crate::{
-    ability::{self, PATIENCE_SLICES, affinity, of_thread, uses_vectors, writes},
+    ability::{self, PATIENCE_SLICES, affinity, of_thread, uses_vectors},
     cpu::Cpu,
     handover,
 };
@@ -17,6 +17,7 @@ const PATIENCE_SLICES_MAX: u32 = 64;
 const SOON_NS: u64 = 50_000_000;
 
 /// Moves the thread to a core that has the extensions which it needs.
+#[inline(always)]
 pub fn leaves<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
     let (moves, now_ns) = (&thread.moves, cpu.now_ns());
     let came_soon = moves.there.get() != 0 && now_ns.saturating_sub(moves.moved_at_ns.get()) < SOON_NS;
@@ -46,7 +47,7 @@ fn end_slice_of_needy<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -
     let moves = &thread.moves;
     if uses_vectors::<M>(of_thread::<M>(thread)) && cpu.machine.are_vectors_open() {
         // Its next use traps, and is seen so.
-        writes(cpu, thread, || cpu.machine.close_vectors(&thread.frame));
+        handover::close_vectors(cpu, thread);
         if cpu.machine.are_vectors_open() {
             // It cannot be without them now, and no use is seen.
             moves.used.set(1);
@@ -86,8 +87,8 @@ pub fn goes_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> boo
 fn home_of<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
     let home = thread.moves.home.get().checked_sub(1).and_then(CoreId::from_raw);
     let is_free = |core: &CoreId| {
-        let is_able = cpu.isa_of(*core) == Some(M::ISA) && run_queue::allowed(affinity(thread), *core);
-        *core != cpu.id && is_able && run_queue::load(cpu, *core) == 0
+        let is_able = run_queue::allowed(cpu.ability.peers(), *core) && run_queue::allowed(affinity(thread), *core);
+        *core != cpu.id && is_able && direct::sleeps(cpu, *core)
     };
     home.filter(is_free).or_else(|| {
         let best = ability::least_loaded(cpu, M::ISA, affinity(thread))?;

@@ -18,7 +18,7 @@ use motet_protocol::{
 };
 
 use crate::{
-    ability::writes,
+    ability::{self, writes},
     alarm,
     cpu::{Causes, Cpu, HartPlace},
     cputime, handover, mm,
@@ -154,7 +154,7 @@ fn take_out<M: Machine>(cpu: &Cpu<M>, index: usize, thread: &'static ThreadRecor
         count.set(count.get() + 1);
     }
     // Its registers are not those that this core may still hold.
-    thread.ext_core.set(0);
+    ability::change_ext(thread);
     send_waiting(cpu);
     trap
 }

@@ -8,7 +8,7 @@ use motet_abi::{
 use motet_hal::Machine;
 
 use super::back;
-use crate::ability::{self, of_thread, writes};
+use crate::ability::{self, of_thread, vectors};
 use crate::{
     call::{self, Call, Stop, SysResult},
     handover, mm,
@@ -36,8 +36,9 @@ pub fn need<M: Machine>(call: &Call<M>) -> SysResult {
     back::leaves(cpu, thread);
     registers::set_result(&thread.frame, 0);
     call::end_call(thread);
-    let core = handover::move_to_able(cpu, thread);
-    back::ask_for_way(cpu, core);
+    if let Some(core) = handover::move_to_able(cpu, thread) {
+        back::ask_for_way(cpu, core);
+    }
     Err(Stop::Gone)
 }
 
@@ -47,32 +48,53 @@ pub fn need<M: Machine>(call: &Call<M>) -> SysResult {
 /// `EINVAL`: the caller's ISA has no extension of that name; `EFAULT`.
 pub fn done<M: Machine>(call: &Call<M>) -> SysResult {
     let (cpu, thread) = (call.cpu, call.thread);
-    let needs = of_thread::<M>(thread).without(named(call)?);
+    let named = named(call)?;
+    let needs = cpu.ability.without(of_thread::<M>(thread), named);
     if needs == of_thread::<M>(thread) {
         return Ok(0);
     }
     thread.moves.stays.set(0);
     thread.promised.set(0);
-    if cpu.machine.are_vectors_open() {
-        writes(cpu, thread, || cpu.machine.close_vectors(&thread.frame));
+    if vectors::<M>().is_some_and(|vectors| named.contains(vectors)) {
+        // By every calling convention they are the callee's.
+        handover::discard_vectors(cpu, thread);
+    } else if cpu.machine.are_vectors_open() {
+        handover::close_vectors(cpu, thread);
     }
     ability::set_needs(cpu, thread, needs);
     if !needs.is_empty() {
         return Ok(0);
     }
-    registers::set_result(&thread.frame, 0);
+    registers::set_result_of(M::ISA, &thread.frame, 0);
     call::end_call(thread);
     if back::goes_back(cpu, thread) { Err(Stop::Gone) } else { Ok(0) }
 }
 
 fn named<M: Machine>(call: &Call<M>) -> Result<ExtensionSet, Stop> {
+    let at = call.args[0];
+    let word = mm::read_word(call.cpu, mm::space_of(call.cpu, call.process), at & !7)?;
+    // What lies behind it is none of its bytes, and no zero.
+    let shift = 8 * (at % 8);
+    let word = word >> shift | !(u64::MAX >> shift);
+    // Mostly it is what this core was told last.
+    match call.cpu.ability.named(word) {
+        Some(set) => Ok(set),
+        None => read(call, word),
+    }
+}
+
+/// `word`: the name, as far as it lies in its first word.
+#[cold]
+fn read<M: Machine>(call: &Call<M>, word: u64) -> Result<ExtensionSet, Stop> {
     let mut name = [0; NAME_MAX];
     let len = read_name(call, &mut name)?;
-    let name = &name[..len];
-    // Mostly it is what the caller needs already.
-    let needed = of_thread::<M>(call.thread).iter().find(|needed| needed.name().as_bytes() == name);
-    let extension = needed.or_else(|| Extension::from_name_bytes(M::ISA, name)).ok_or(Errno::EINVAL)?;
-    Ok(ExtensionSet::empty(M::ISA).with(extension))
+    let extension = Extension::from_name_bytes(M::ISA, &name[..len]).ok_or(Errno::EINVAL)?;
+    let set = ExtensionSet::empty(M::ISA).with(extension);
+    let bytes = word.to_le_bytes();
+    if bytes.get(..len) == Some(&name[..len]) && bytes.get(len) == Some(&0) && 8 * (len + 1) < 64 {
+        call.cpu.ability.put_named((1 << (8 * (len + 1))) - 1, word, set);
+    }
+    Ok(set)
 }
 
 /// Reads the name by words, as most names fit one, and the core mostly knows where it lies.

@@ -54,10 +54,36 @@ pub fn illegal<M: Machine>(
     if !required.alternatives().any(|set| ability::try_needs(cpu, thread, before.union(set))) {
         return hide(cpu, thread, process, &required);
     }
-    back::leaves(cpu, thread);
-    let core = handover::move_to_able(cpu, thread);
-    back::ask_for_way(cpu, core);
+    if before.is_empty() {
+        ability::keep_way(cpu, thread, process, word);
+    }
+    leave(cpu, thread);
     None
+}
+
+/// The running thread has come to an instruction for which the last one went that did ([`illegal`]): it goes, too, if it can go at once. `true`: it has, and no
+/// longer belongs to this core.
+#[inline(never)]
+pub fn goes_again<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    word: u32,
+) -> bool {
+    let goes = word != 0 && ability::needs_again(cpu, thread, process, word);
+    if goes {
+        leave(cpu, thread);
+    }
+    goes
+}
+
+/// The running thread leaves for a core that has what it needs.
+#[inline(always)]
+fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
+    back::leaves(cpu, thread);
+    if let Some(core) = handover::move_to_able(cpu, thread) {
+        back::ask_for_way(cpu, core);
+    }
 }
 
 /// The running thread has got values for its vector registers by a call, which ends: if it cannot run without these and this core has none as
@@ -76,16 +102,17 @@ fn takes_values<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process
         return false;
     }
     call::end_call(thread);
-    back::leaves(cpu, thread);
-    let core = handover::move_to_able(cpu, thread);
-    back::ask_for_way(cpu, core);
+    leave(cpu, thread);
     true
 }
 
 /// A thread begins to run on this core: opens the vector registers if it will most likely use them soon.
 #[inline(always)]
 pub fn take<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    if thread.needs.get() != 0 || thread.moves.uses_vectors.get() != 0 {
+    // A core without vector registers has nothing to open, nor does a thread without values in them mind.
+    let has_some =
+        || cpu.own.vector_bytes.get() | registers::vector_bytes(&thread.frame) | thread.moves.on_way.get() != 0;
+    if thread.needs.get() != 0 || thread.moves.uses_vectors.get() != 0 && has_some() {
         begin(cpu, thread);
     }
 }

@@ -16,4 +16,4 @@ mod illegal;
 
 pub use back::{end_slice, gives_way};
 pub use hint::{done, need};
-pub use illegal::{got_values, illegal, take};
+pub use illegal::{goes_again, got_values, illegal, take};

@@ -296,33 +296,6 @@ pub fn read_pipe<M: Machine>(
     })
 }
 
-/// Copies what there is in a pipe and leaves it there, waiting for the first byte.
-pub fn peek_pipe<M: Machine>(
-    call: &Call<M>,
-    ends: &'static PipeRecord,
-    nonblocking: bool,
-    into: &mut Cursor<M>,
-) -> SysResult {
-    call.wait_for(&ends.read_waiters, || {
-        let at_end = ends.writers.load(Ordering::Acquire) == 0;
-        while into.remaining() > 0 {
-            match pipe::peek(call.cpu, ends, into.done() as usize, || into.run()) {
-                Ok(0) => break,
-                Ok(len) => into.advance(len)?,
-                Err(errno) => return partial(into.done(), errno).map(Some),
-            }
-            call.serve_due(PIPE_PIECE);
-        }
-        match into.done() {
-            0 if into.remaining() > 0 && !at_end => match nonblocking {
-                true => Err(Errno::EAGAIN.into()),
-                false => Ok(None),
-            },
-            done => Ok(Some(done)),
-        }
-    })
-}
-
 /// Writes to a pipe: everything, waiting for room; up to [`PIPE_BUF`] bytes in one piece. `signals`: the thread gets `SIGPIPE`
 /// when nobody reads any more.
 #[inline]

@@ -168,6 +168,7 @@ fn start_first_process<M: Machine>(cpu: &Cpu<M>) {
     thread.process.store(cpu.raw(process), Ordering::Relaxed);
     thread.frame.vectors.set(0);
     thread.started_ns.set(cpu.reading_ns());
+    ability::begin_ext(thread, thread.started_ns.get());
     thread.core.store(u32::from(cpu.id.0), Ordering::Relaxed);
     thread.state.store(THREAD_READY, Ordering::Relaxed);
     for word in thread.affinity.iter().chain(&thread.able) {

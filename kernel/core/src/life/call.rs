@@ -15,13 +15,21 @@ use crate::{
     handover, syscall, trace, turn,
 };
 
-/// Dispatches the system call the thread is in. `None`: the thread no longer belongs to this core.
+/// Why a thread no longer belongs to this core.
+pub enum Left {
+    /// It may have been handed to another one, which may have been idle.
+    Moved,
+    /// It waits, say.
+    Stopped,
+}
+
+/// Dispatches the system call the thread is in. An error: the thread no longer belongs to this core.
 #[inline]
 pub fn serve_syscall<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
-) -> Option<()> {
+) -> Result<(), Left> {
     // A thread that runs here has this island's registers.
     debug_assert!(registers::frame_isa(&thread.frame) == M::ISA);
     let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
@@ -32,7 +40,10 @@ pub fn serve_syscall<M: Machine>(
     }
     let result = syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame));
     assert!(!cfg!(motet_model) || hand::is_empty(cpu), "a system call has left a reference in hand");
-    end_dispatch(cpu, thread, process, result, pause_first)
+    if matches!(result, Err(Stop::Gone)) {
+        return Err(Left::Moved);
+    }
+    end_dispatch(cpu, thread, process, result, pause_first).ok_or(Left::Stopped)
 }
 
 /// Ends the thread's wait, if it waited.
@@ -145,6 +156,10 @@ pub fn note_pause(thread: &ThreadRecord) {
 /// As [`pause`], where the thread is in no call.
 pub fn pause_outside<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
     let interrupts = cpu.due.take_deferred();
-    let is_gone = interrupts != Interrupts::EMPTY && interrupted(cpu, thread, interrupts);
-    (!is_gone).then(|| cpu.pass())
+    if interrupts != Interrupts::EMPTY && interrupted(cpu, thread, interrupts) {
+        cpu.handover.has_given(false); // what comes next has its general way
+        return None;
+    }
+    cpu.pass();
+    Some(())
 }

@@ -17,6 +17,7 @@ use crate::{
 /// Waits until this core has something to do, and executes calls that other cores give it directly.
 pub fn idle<M: Machine>(cpu: &Cpu<M>) {
     fpga::catch_up(cpu);
+    debug_assert!(!cpu.handover.is_given(), "it was an earlier thread that was given to an idle core");
     if !cpu.is_due(Causes::WOKEN) {
         if cpu.crossing.resident() != cpu.mm.active() {
             mm::deactivate(cpu);
@@ -182,7 +183,7 @@ fn before_sleep<M: Machine>(cpu: &Cpu<M>, now_ns: u64, quiet: bool) -> u64 {
     gives_up_ns
 }
 
-fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
+pub fn wait_for_interrupt<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     let interrupts = cpu.machine.wait_for_interrupt();
     if cpu.is_timed() {
         cpu.machine.note_wake();

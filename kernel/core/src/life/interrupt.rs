@@ -128,21 +128,27 @@ fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
         fpga::catch_up(cpu);
     }
     if interrupts.contains(Interrupts::DOORBELL) {
-        count(&cpu.counters().doorbells_taken);
-        trace::about_core(cpu, Kind::Rung, cpu.id);
-        if cpu.id.index() == 0 {
-            file::host_rang(cpu);
-            death::reclaim(cpu);
-        }
-        if cpu.machine.hidden_harts() != 0 && cpu.id.index_in_island() == 0 {
-            hotplug::see_to_hidden_harts(cpu);
-        }
-        if cpu.crossing.migrates() || !cpu.is_timed() || cpu.islands.are_uncached() {
-            act_on_engines(cpu);
-        }
-        service::rung(cpu);
-        fpga::rung(cpu);
+        rung(cpu);
     }
+}
+
+/// This core was rung: does what that may have been for, but for threads.
+#[inline(always)]
+pub fn rung<M: Machine>(cpu: &Cpu<M>) {
+    count(&cpu.counters().doorbells_taken);
+    trace::about_core(cpu, Kind::Rung, cpu.id);
+    if cpu.id.index() == 0 {
+        file::host_rang(cpu);
+        death::reclaim(cpu);
+    }
+    if cpu.machine.hidden_harts() != 0 && cpu.id.index_in_island() == 0 {
+        hotplug::see_to_hidden_harts(cpu);
+    }
+    if cpu.crossing.migrates() || !cpu.is_timed() || cpu.islands.are_uncached() {
+        act_on_engines(cpu);
+    }
+    service::rung(cpu);
+    fpga::rung(cpu);
 }
 
 /// A doorbell may have been an engine's, or another island's over a link.

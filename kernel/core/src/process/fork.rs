@@ -205,7 +205,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
     } else {
         registers::copy_general(&parent.frame, &thread.frame);
         // The caller runs here, so its extended state is in the core's registers.
-        handover::save_ext(cpu, thread);
+        cpu.machine.save_ext(&thread.frame);
     }
     registers::set_result(&thread.frame, 0);
     if spec.stack != 0 {
@@ -233,6 +233,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
     schedule::inherit(parent, thread);
     thread.timer_slack_ns.set(parent.timer_slack_ns.get());
     thread.started_ns.set(cpu.reading_ns());
+    ability::begin_ext(thread, thread.started_ns.get());
     // A thread that goes on with the caller's stack will return where the caller would.
     if spec.stack == 0
         && let Err(errno) = chain::copy_chain(cpu, parent, thread)

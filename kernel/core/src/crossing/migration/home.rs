@@ -17,6 +17,7 @@ use super::{
     pinned,
 };
 use crate::{
+    ability,
     call::{self, Call, Stop, SysResult},
     chain::{context_in, forget_context},
     console,
@@ -186,13 +187,13 @@ fn take<M: Machine>(cpu: &Cpu<M>, incoming: &Incoming, arguments: &Arguments) {
             stack::push(cpu, space, &words);
             stack::push(cpu, space, &migration::kept(sp, isa, signature));
             if signature.floats != 0 {
-                thread.ext_core.set(0);
+                ability::change_ext(thread);
             }
         }
         What::Return { kinds, results } => {
             migration::finish(&thread.frame, M::ISA, *kinds, results);
             if kinds >> 8 != 0 {
-                thread.ext_core.set(0);
+                ability::change_ext(thread);
             }
         }
     }

@@ -117,7 +117,7 @@ fn visit<M: Machine>(cpu: &Cpu<M>, incoming: &Incoming, arguments: &Arguments) -
     }
     ability::before_load(cpu);
     cpu.machine.load_ext(frame);
-    cpu.handover.hold(cpu.raw(context), CALLED);
+    cpu.handover.hold(cpu.raw(context), CALLED, 0);
     Ok(Visit { context, thread, space })
 }
 

@@ -2,8 +2,8 @@
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{PacketRecord, PipeRecord, RIGHTS_MAX};
-use motet_protocol::pipe::packet::Credentials;
+use motet_layout::{PipeRecord, RIGHTS_MAX};
+use motet_protocol::pipe::packet::{Credentials, Seen};
 
 use super::{
     message::{MSG_CMSG_CLOEXEC, MSG_CTRUNC},
@@ -113,8 +113,8 @@ pub enum Files<'c, M: Machine> {
     None,
     /// Those of a packet.
     Taken(Packet<'c, M>),
-    /// Those of a packet that stays where it is, and how many. Another thread may receive it meanwhile, and free it.
-    Seen(&'static PipeRecord, &'static PacketRecord, usize),
+    /// Those of a packet that stays where it is, and how many. Another thread may receive it meanwhile.
+    Seen(&'static PipeRecord, Seen, usize),
 }
 
 /// What was received with bytes.
@@ -157,7 +157,7 @@ impl<M: Machine> Ancillary<'_, M> {
     /// Writes it as control messages, gives the files descriptors, and says how many bytes these messages have, and which `MSG_*` that adds.
     ///
     /// # Errors
-    /// `EFAULT`.
+    /// `EFAULT`; [`Stop::Again`]: what was looked at has gone.
     pub fn write(&self, call: &Call<M>, (at, len): (u64, u64), flags: u32) -> Result<(u64, u32), Stop> {
         let mut room = Room { at, left: if at == 0 { 0 } else { len }, used: 0 };
         let mut told = 0;
@@ -183,7 +183,11 @@ impl<M: Machine> Ancillary<'_, M> {
             let file = match &self.files {
                 Files::None => None,
                 Files::Taken(packet) => packet.take_file(given),
-                Files::Seen(queue, packet, _) => rights::look_at_file(call.cpu, queue, packet, given),
+                Files::Seen(queue, seen, _) => match rights::look_at_file(call.cpu, queue, *seen, given) {
+                    // It has gone: the call looks at what comes first now.
+                    None if given == 0 => return Err(Stop::Again),
+                    file => file,
+                },
             };
             let Some(fd) = file.and_then(|file| table::install(call, file, close_on_exec, 0).ok()) else { break };
             let to = room.at.wrapping_add(HEADER_LEN + 4 * given as u64);

@@ -216,8 +216,9 @@ fn each_message<M: Machine>(call: &Call<M>, mut act: impl FnMut(u64, u64) -> Sys
                     return Err(Stop::Again);
                 }
             }
-            // A call that is made anew has done nothing.
-            Err(Stop::Error(_) | Stop::Page) if done.get() > 0 => break,
+            Err(Stop::Error(_)) if done.get() > 0 => break,
+            // A call that is made anew has done nothing, and one that goes on does so with the message that is done in part.
+            Err(Stop::Page) if done.get() > 0 && call.thread.progress.get() == 0 => break,
             Err(stop) => return Err(stop),
         }
     }

@@ -248,11 +248,11 @@ pub fn take_first<'c, M: Machine>(
 pub fn look_at_file<M: Machine>(
     cpu: &Cpu<M>,
     queue: &'static PipeRecord,
-    packet: &'static PacketRecord,
+    seen: packet::Seen,
     index: usize,
 ) -> Option<&'static FileRecord> {
     let _guard = lock_rights(cpu);
-    packet::with_linked(cpu, queue, packet, || {
+    packet::with_seen(cpu, queue, seen, |packet| {
         let word = packet::rights(cpu, packet)?.get(index)?;
         let file = cpu.object::<FileRecord>(word.load(Ordering::Relaxed))?;
         hand::take(cpu, file);

@@ -159,14 +159,18 @@ pub fn peer_queue<'c, M: Machine>(cpu: &'c Cpu<M>, socket: &SocketRecord) -> Res
     Ok(Queue::new(cpu, to))
 }
 
-/// The peer of a socket has gone: it is connected to nobody any more.
+/// The peer of a socket has gone: it is connected to nobody any more. The caller frees what is dropped.
 pub fn lose_peer<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, to: &PipeRecord) {
-    let _guard = lock(cpu, &socket.lock);
-    let peer = cpu.object::<PipeRecord>(socket.outgoing.load(Ordering::Acquire));
-    if peer.is_some_and(|peer| core::ptr::eq(peer, to)) {
+    {
+        let _guard = lock(cpu, &socket.lock);
+        let peer = cpu.object::<PipeRecord>(socket.outgoing.load(Ordering::Acquire));
+        if !peer.is_some_and(|peer| core::ptr::eq(peer, to)) {
+            return;
+        }
         socket.state.store(SOCKET_NEW, Ordering::Release);
-        set_peer_queue(cpu, socket, None);
+        turn(cpu, socket, None);
     }
+    wait::wake(cpu, room_waiters(cpu));
 }
 
 /// Those who wait until there is room for a datagram anywhere, without sending one (`poll`). A peer's queue may go while they wait, this one does not.

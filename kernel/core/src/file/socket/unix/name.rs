@@ -80,7 +80,7 @@ impl Name {
 
     /// A socket's own.
     pub fn own(socket: &SocketRecord) -> Self {
-        Self::load((&socket.name, socket.name_len.get()))
+        Self::load((&socket.name, if has_name(socket) { socket.name_len.get() } else { 0 }))
     }
 
     /// Its peer's.
@@ -108,9 +108,9 @@ impl Name {
     }
 }
 
-/// Whether a socket is bound, or has its name from the one that has accepted it.
+/// Whether a socket is bound, or has its name from the one that is to accept it. One that a core was about to bind when it died may have the bytes of a name.
 fn has_name(socket: &SocketRecord) -> bool {
-    socket.is_bound.get() != 0 || socket.name_len.get() != 0
+    socket.is_bound.get() != 0 || socket.listener.get() != 0
 }
 
 /// `bind`.

@@ -74,13 +74,15 @@ pub fn send<M: Machine>(
     if let Some(sender) = sender_of(call, how.credentials, socket, queue.record()) {
         packet.set_sender(sender);
     }
-    call.wait_for(&queue.record().write_waiters, || match rights::push(cpu, queue.record(), &packet, limits) {
+    let push = || match rights::push(cpu, queue.record(), &packet, limits) {
         Ok(true) => Ok(Some(())),
         Ok(false) if nonblocking => Err(Errno::EAGAIN.into()),
         Ok(false) => Ok(None),
         Err(Errno::EPERM) => Err(Errno::EPERM.into()),
         Err(_) => Err(gone(call, socket, queue.record(), to.is_some()).into()),
-    })?;
+    };
+    // What a peer that has gone had sent is freed.
+    call.wait_for(&queue.record().write_waiters, push).inspect_err(|_| rights::free_dropped(cpu))?;
     packet.release();
     Ok(len)
 }
@@ -177,7 +179,7 @@ pub fn receive<'c, M: Machine>(
             return Err(errno.into());
         }
         let first = match peeks {
-            true => packet::with_first(cpu, queue, |first, number| First::Seen(Seen::of(first, number))),
+            true => packet::with_first(cpu, queue, |first, seen| First::Seen(Told::of(first, seen))),
             false => take(call, unix, queue),
         };
         let is_shut = socket.shut.load(Ordering::Acquire) & SHUT_READ != 0;
@@ -208,20 +210,20 @@ pub fn receive<'c, M: Machine>(
             let files = if packet.file_count() == 0 { Files::None } else { Files::Taken(packet) };
             Ok(Received { len, flags, sender, ancillary: Ancillary { credentials, files } })
         }
-        First::Seen(seen) => {
-            into.shorten(seen.len.into());
+        First::Seen(first) => {
+            into.shorten(first.len.into());
             // If it has gone meanwhile, the call looks at what is first now.
             let done = copy(call, into, |into| {
                 let at = into.done() as usize;
-                packet::peek(cpu, queue, (seen.number, at), || into.run())?.ok_or(Stop::Again)
+                packet::peek(cpu, queue, (first.seen, at), || into.run())?.ok_or(Stop::Again)
             })?;
-            let (len, flags) = told_len(how, seen.len, done);
-            let credentials = told(socket, seen.credentials);
-            let files = match seen.file_count {
+            let (len, flags) = told_len(how, first.len, done);
+            let credentials = told(socket, first.credentials);
+            let files = match first.file_count {
                 0 => Files::None,
-                count => Files::Seen(queue, seen.record, count),
+                count => Files::Seen(queue, first.seen, count),
             };
-            let sender = seen.sender.address_of_sender();
+            let sender = first.sender.address_of_sender();
             Ok(Received { len, flags, sender, ancillary: Ancillary { credentials, files } })
         }
     }
@@ -244,27 +246,24 @@ enum First<'c, M: Machine> {
     /// A packet, in hand.
     Taken(Packet<'c, M>),
     /// One that stays there.
-    Seen(Seen),
+    Seen(Told),
 }
 
-/// A packet that stays in its queue, and what is told of it. Another thread may receive it meanwhile, and the record become another packet's.
-struct Seen {
-    record: &'static PacketRecord,
-    /// How many were received before it.
-    number: u32,
+/// What is told of a packet that stays in its queue. Another thread may receive it meanwhile.
+struct Told {
+    seen: packet::Seen,
     len: u32,
     credentials: Option<Credentials>,
     sender: Name,
     file_count: usize,
 }
 
-impl Seen {
+impl Told {
     /// The queue's lock is held.
-    fn of(record: &'static PacketRecord, number: u32) -> Self {
+    fn of(record: &PacketRecord, seen: packet::Seen) -> Self {
         let has_credentials = record.flags.load(Ordering::Relaxed) & PACKET_HAS_CREDENTIALS != 0;
         Self {
-            record,
-            number,
+            seen,
             len: record.len.get(),
             credentials: has_credentials.then(|| record.credentials.each_ref().map(|id| id.get())),
             sender: Name::of_sender(record),

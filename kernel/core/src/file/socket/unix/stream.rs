@@ -28,7 +28,7 @@ use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     cursor::{Cursor, partial, stopped},
-    file::pipe::{peek_pipe, write_pipe},
+    file::pipe::write_pipe,
     signal,
 };
 
@@ -243,7 +243,7 @@ fn read_bytes<'c, M: Machine>(
     })
 }
 
-/// Copies what there is, up to what one call receives, and leaves it there.
+/// Copies what there is, up to what one call receives, and leaves it there, waiting for the first byte.
 fn peek<'c, M: Machine>(
     call: &Call<'c, M>,
     socket: &SocketRecord,
@@ -252,11 +252,36 @@ fn peek<'c, M: Machine>(
     into: &mut Cursor<M>,
 ) -> (SysResult, Ancillary<'c, M>) {
     let wants_credentials = is_on(socket, SO_PASSCRED);
-    let (len, sender, files) = packet::look_ahead(call.cpu, incoming, wants_credentials);
-    if len > 0 {
-        into.shorten(len as u64);
+    let mut ancillary = Ancillary::NONE;
+    let received = call.wait_for(&incoming.read_waiters, || {
+        let is_end = incoming.writers.load(Ordering::Acquire) == 0;
+        let ahead = packet::look_ahead(call.cpu, incoming, wants_credentials);
+        if ahead.len == 0 && into.remaining() > 0 && !is_end {
+            return if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) };
+        }
+        let files = ahead.files.map_or(Files::None, |(mark, count)| Files::Seen(incoming, mark, count));
+        ancillary = Ancillary { credentials: told(socket, ahead.sender), files };
+        into.shorten(ahead.len as u64);
+        peek_bytes(call, incoming, ahead.from, into).map(Some)
+    });
+    (received, ancillary)
+}
+
+/// Copies as many bytes as remain, which are there from a place on. If some are read meanwhile, the call looks at what comes next then.
+fn peek_bytes<M: Machine>(
+    call: &Call<M>,
+    incoming: &'static PipeRecord,
+    from: pipe::Place,
+    into: &mut Cursor<M>,
+) -> SysResult {
+    while into.remaining() > 0 {
+        match pipe::peek(call.cpu, incoming, (from, into.done() as usize), || into.run()) {
+            Ok(Some(0)) => break,
+            Ok(Some(len)) => into.advance(len)?,
+            Ok(None) => return Err(Stop::Again),
+            Err(stop) => return partial(into.done(), stop),
+        }
+        call.serve_due(PIECE);
     }
-    let received = peek_pipe(call, incoming, nonblocking, into);
-    let files = files.map_or(Files::None, |(mark, count)| Files::Seen(incoming, mark, count));
-    (received, Ancillary { credentials: told(socket, sender), files })
+    Ok(into.done())
 }
