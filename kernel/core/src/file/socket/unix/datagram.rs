@@ -7,13 +7,15 @@ use motet_protocol::{Context, lock::lock, pipe, wait};
 
 use super::{
     super::{
-        SHUT_READ, SHUT_WRITE,
+        OUTPUT_AND_BAND, SHUT_READ, SHUT_WRITE,
+        connection::has_room,
         family::Address,
-        options::{BUFFER_MIN, SO_PASSCRED, is_on},
+        name::Name,
+        options::{SO_PASSCRED, is_on},
+        packet::{DATAGRAMS_MAX, Queue, queue},
         rights,
     },
-    DATAGRAMS_MAX, OUTPUT_AND_BAND, has_room,
-    name::{self, Name, Place, Queue},
+    name::{self, Place},
 };
 use crate::{
     call::{Call, Stop},
@@ -22,25 +24,6 @@ use crate::{
 };
 
 const AF_UNSPEC: u32 = 0;
-
-/// Gives a new socket its queue.
-///
-/// # Errors
-/// `ENOMEM`.
-pub fn prepare<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Result<(), Errno> {
-    let queue = pipe::create(cpu).ok_or(Errno::ENOMEM)?;
-    queue.packets_max.set(DATAGRAMS_MAX);
-    queue.reader.store(cpu.raw(socket), Ordering::Relaxed);
-    socket.shut.store(SHUT_READ, Ordering::Relaxed); // until it is opened
-    pipe::open(cpu, queue, pipe::READER, &socket.shut);
-    socket.incoming.store(cpu.raw(queue), Ordering::Release);
-    Ok(())
-}
-
-/// A socket's queue.
-fn queue<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<&'static PipeRecord> {
-    cpu.object(socket.incoming.load(Ordering::Acquire))
-}
 
 /// Connects two new sockets to each other.
 pub fn pair<M: Machine>(cpu: &Cpu<M>, [one, two]: [&'static SocketRecord; 2]) {
@@ -201,11 +184,6 @@ pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
 /// Whether a socket and the owner of a queue send to each other.
 pub fn is_mutual(socket: &SocketRecord, to: &PipeRecord) -> bool {
     to.sender.load(Ordering::Acquire) == socket.incoming.load(Ordering::Relaxed)
-}
-
-/// Whether `poll` may have said that there is no room in a queue.
-pub fn has_little_room(queue: &PipeRecord) -> bool {
-    pipe::used(queue) > DATAGRAMS_MAX as usize || queue.cost.get() * 4 > BUFFER_MIN[0]
 }
 
 /// The events (`POLL*`) for which it is ready.
