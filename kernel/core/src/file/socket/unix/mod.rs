@@ -27,6 +27,8 @@ use super::{
     packet::{Source, prepare, receive},
     stream,
 };
+use name::PROTOCOL;
+
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
@@ -49,8 +51,8 @@ impl Family for Unix {
 
     fn check(kind: u32, protocol: u32) -> Result<[u32; 2], Errno> {
         match (kind, protocol) {
-            (SOCK_STREAM | SOCK_SEQPACKET | SOCK_DGRAM, 0 | Self::CODE) => Ok([kind, 0]),
-            (SOCK_RAW, 0 | Self::CODE) => Ok([SOCK_DGRAM, 0]),
+            (SOCK_STREAM | SOCK_SEQPACKET | SOCK_DGRAM, 0 | Self::CODE) => Ok([kind, PROTOCOL]),
+            (SOCK_RAW, 0 | Self::CODE) => Ok([SOCK_DGRAM, PROTOCOL]),
             (_, 0 | Self::CODE) => Err(Errno::ESOCKTNOSUPPORT),
             _ => Err(Errno::EPROTONOSUPPORT),
         }

@@ -21,6 +21,8 @@ use crate::{
     random,
 };
 
+/// What all sockets of the family have as their protocol.
+pub const PROTOCOL: u32 = 0;
 /// Bytes of an address before its path.
 const FAMILY_LEN: usize = 2;
 /// Names that are chosen for sockets: a zero, and so many hexadecimal digits.
@@ -82,7 +84,7 @@ pub fn bind<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, address: 
         false => Some(make(call, name.bytes())?),
     };
     let _all = lock(cpu, &cpu.pool.header().socket_lock);
-    if is_abstract(&name) && bound::find(cpu, 0, name.bytes()).is_some() {
+    if is_abstract(&name) && bound::find(cpu, PROTOCOL, 0, name.bytes()).is_some() {
         return Err(Errno::EADDRINUSE.into());
     }
     if has_name(socket) {
@@ -110,7 +112,7 @@ pub fn choose<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Result
         if has_name(socket) {
             return Ok(());
         }
-        if bound::find(cpu, 0, &bytes).is_none() {
+        if bound::find(cpu, PROTOCOL, 0, &bytes).is_none() {
             socket.name_len.set(Name::of_bytes(&bytes).store(&socket.name));
             socket.inode.set(0);
             bound::enter(cpu, socket);
@@ -177,7 +179,7 @@ impl<'c, M: Machine> Place<'c, M> {
     /// # Errors
     /// `ECONNREFUSED`: there is none; `EPROTOTYPE`: it is of another kind.
     pub fn socket(&self, cpu: &Cpu<M>, kind: u32) -> Result<&'static SocketRecord, Errno> {
-        let socket = bound::find(cpu, self.inode, self.name.bytes()).ok_or(Errno::ECONNREFUSED)?;
+        let socket = bound::find(cpu, PROTOCOL, self.inode, self.name.bytes()).ok_or(Errno::ECONNREFUSED)?;
         if socket.kind.get() == kind { Ok(socket) } else { Err(Errno::EPROTOTYPE) }
     }
 }
