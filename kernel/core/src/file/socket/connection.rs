@@ -102,16 +102,20 @@ pub fn take_reset<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> bool {
     pipes(cpu, socket).is_some_and(is_reset)
 }
 
+/// Whether [`take_reset`] would say so.
+pub fn has_reset(incoming: &PipeRecord) -> bool {
+    incoming.reset.load(Ordering::Acquire) == RESET_IS
+}
+
 /// The events (`POLL*`) for which a connected socket is ready.
 pub fn readiness(socket: &SocketRecord, [incoming, outgoing]: [&'static PipeRecord; 2]) -> u16 {
     let shut = socket.shut.load(Ordering::Acquire);
     let (input, output) = (pipe::readiness(incoming), pipe::readiness(outgoing));
     let no_more = input.no_writer || shut & SHUT_READ != 0;
     let hung_up = no_more && (output.no_reader || shut & SHUT_WRITE != 0);
-    let is_reset = incoming.reset.load(Ordering::Acquire) == RESET_IS;
     let writable = output.writable && has_room(socket, outgoing);
     if_so(input.readable || no_more, INPUT)
-        | if_so(is_reset, POLLERR)
+        | if_so(has_reset(incoming), POLLERR)
         | if_so(no_more, POLLRDHUP)
         | if_so(hung_up, POLLHUP)
         | if_so(writable || output.no_reader, OUTPUT_AND_BAND)

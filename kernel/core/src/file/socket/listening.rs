@@ -169,10 +169,11 @@ pub fn readiness(socket: &SocketRecord) -> u16 {
         | if_so(shut & (SHUT_READ | SHUT_WRITE) == SHUT_READ | SHUT_WRITE, POLLHUP)
 }
 
-/// Ends a socket that may be connected, or listen, and drops what nobody receives any more. May be done twice.
-pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
+/// Ends a socket that may be connected, or listen, and drops what nobody receives any more. `resets`: its peer is told that, also if it has read everything. May
+/// be done twice.
+pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, resets: bool) {
     let listens = socket.state.load(Ordering::Acquire) == SOCKET_LISTENING;
-    connection::end(cpu, socket, false);
+    connection::end(cpu, socket, resets);
     if listens {
         // Whoever has connected to what was never accepted is told, too.
         pending(cpu, socket).for_each(|pending| connection::end(cpu, pending, true));

@@ -6,6 +6,7 @@ mod control;
 mod credentials;
 mod families;
 mod family;
+mod inet;
 mod listening;
 mod message;
 mod name;

@@ -169,7 +169,7 @@ pub fn receive<'c, M: Machine>(
         }
     })?;
     match first {
-        First::End => Ok(Received { len: 0, flags: 0, sender: Address::NONE, ancillary: Ancillary::NONE }),
+        First::End => Ok(Received::nothing()),
         First::Taken(packet) => {
             let record = packet.record();
             into.shorten(record.len.get().into());

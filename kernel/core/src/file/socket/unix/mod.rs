@@ -242,7 +242,7 @@ impl Family for Unix {
         if self.is_of_datagrams() {
             return datagram::end(cpu, socket);
         }
-        listening::end(cpu, socket);
+        listening::end(cpu, socket, false);
     }
 
     fn close<M: Machine>(self, cpu: &Cpu<M>) {
