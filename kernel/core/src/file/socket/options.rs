@@ -14,7 +14,8 @@ pub const SO_REUSEADDR: u32 = 2;
 const SO_TYPE: u32 = 3;
 const SO_ERROR: u32 = 4;
 const SO_DONTROUTE: u32 = 5;
-const SO_BROADCAST: u32 = 6;
+/// Datagrams may go to all machines.
+pub const SO_BROADCAST: u32 = 6;
 const SO_SNDBUF: u32 = 7;
 const SO_RCVBUF: u32 = 8;
 const SO_KEEPALIVE: u32 = 9;
@@ -25,8 +26,7 @@ pub const SO_LINGER: u32 = 13;
 pub const SO_REUSEPORT: u32 = 15;
 /// Who has sent a message comes with it.
 pub const SO_PASSCRED: u32 = 16;
-/// Whom a socket is connected to.
-pub const SO_PEERCRED: u32 = 17;
+const SO_PEERCRED: u32 = 17;
 const SO_RCVTIMEO: u32 = 20;
 const SO_SNDTIMEO: u32 = 21;
 const SO_ACCEPTCONN: u32 = 30;
@@ -82,6 +82,12 @@ pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
             bytes[..4].copy_from_slice(&u32::from(is_on(socket, SO_LINGER)).to_le_bytes());
             bytes[4..LINGER_LEN].copy_from_slice(&socket.linger_s.get().to_le_bytes());
             LINGER_LEN
+        }
+        None if (level, option) == (SOL_SOCKET, SO_PEERCRED) => {
+            for (to, id) in bytes.chunks_exact_mut(4).zip(&socket.peer) {
+                to.copy_from_slice(&id.get().to_le_bytes());
+            }
+            size_of_val(&socket.peer)
         }
         None => match timeout_of(socket, option).filter(|_| level == SOL_SOCKET) {
             Some(timeout) => {

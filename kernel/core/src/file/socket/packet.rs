@@ -5,6 +5,7 @@ use motet_hal::Machine;
 use motet_layout::{PACKET_HAS_CREDENTIALS, PacketRecord, PipeRecord, SocketRecord, WaitQueue, sync::Ordering};
 use motet_protocol::{
     Context,
+    lock::lock,
     pipe::{
         self,
         packet::{self, Credentials},
@@ -13,7 +14,7 @@ use motet_protocol::{
 };
 
 use super::{
-    SHUT_READ, SOCK_DGRAM,
+    SHUT_READ, SHUT_WRITE, SOCK_DGRAM,
     connection::pipes,
     control::{Ancillary, Files},
     credentials::told,
@@ -88,6 +89,29 @@ impl<M: Machine> Drop for Queue<'_, M> {
 /// Whether `poll` may have said that there is no room in a queue.
 fn has_little_room(queue: &PipeRecord) -> bool {
     pipe::used(queue) > DATAGRAMS_MAX as usize || queue.cost.get() * 4 > BUFFER_MIN[0]
+}
+
+/// Ends directions of a socket of datagrams (`SHUT_*`).
+pub fn shut<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, how: u32) {
+    socket.shut.fetch_or(how & SHUT_WRITE, Ordering::AcqRel);
+    let Some(own) = queue(cpu, socket) else { return };
+    if pipe::close(cpu, own, how & SHUT_READ, &socket.shut) != 0 {
+        pipe::put(cpu, own);
+    }
+    wait::wake(cpu, &own.read_waiters);
+    wait::wake(cpu, &own.write_waiters);
+}
+
+/// A socket of datagrams is about to be closed. May be done twice.
+pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
+    let Some(own) = queue(cpu, socket) else { return };
+    {
+        let _guard = lock(cpu, &own.lock); // a peer may be telling the reader something
+        own.reader.store(0, Ordering::Release);
+    }
+    shut(cpu, socket, SHUT_READ);
+    own.sender.store(0, Ordering::Release); // whoever sends is told that it has gone
+    rights::purge(cpu, own);
 }
 
 /// A packet with the bytes that a call sends.

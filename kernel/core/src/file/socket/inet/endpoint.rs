@@ -16,7 +16,11 @@ const V6_LEN: usize = 28;
 const V6_LEN_MIN: usize = 24;
 /// Bytes of a name: the port and the address.
 const NAME_LEN: usize = 18;
-const AF_UNSPEC: u32 = 0;
+/// No family.
+pub const AF_UNSPEC: u32 = 0;
+
+/// All machines of the loopback device's network.
+const BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
 
 /// The version of addresses that a socket's programs see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,14 +151,19 @@ impl Endpoint {
         }
     }
 
+    /// Whether it stands for all machines of the device's network.
+    pub fn is_broadcast(self) -> bool {
+        self.address.to_ipv4_mapped() == Some(BROADCAST)
+    }
+
     /// Whom one reaches there: any address is the machine itself.
     ///
     /// # Errors
-    /// `ENETUNREACH`: it is in another network.
+    /// `ENETUNREACH`: it is in another network, or is all of them.
     pub fn reached(self) -> Result<Self, Errno> {
         let address = if self.is_any() { self.source() } else { self.address };
         let reached = Self { address, ..self };
-        if reached.is_own() { Ok(reached) } else { Err(Errno::ENETUNREACH) }
+        if reached.is_own() && !reached.is_broadcast() { Ok(reached) } else { Err(Errno::ENETUNREACH) }
     }
 
     /// The address from which one sends there, unless another one was chosen.

@@ -9,17 +9,21 @@ mod endpoint;
 mod options;
 mod port;
 mod tcp;
+mod udp;
 
 use motet_abi::{Errno, signal::SIGPIPE};
 use motet_hal::Machine;
-use motet_layout::{PipeRecord, SOCKET_LISTENING, SocketRecord, sync::Ordering};
-use motet_protocol::{Context, pipe};
+use motet_layout::{SOCKET_LISTENING, SocketRecord, sync::Ordering};
+use motet_protocol::pipe;
 
 use super::{
-    SOCK_STREAM,
+    SOCK_DGRAM, SOCK_RAW, SOCK_STREAM,
     connection::pipes,
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending, one_queue},
-    listening, stream,
+    listening,
+    name::Name,
+    packet::{self, Source},
+    stream,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -30,9 +34,11 @@ use crate::{
     signal,
 };
 
-use endpoint::{Endpoint, Version};
+use endpoint::{AF_UNSPEC, Endpoint, Version};
+use tcp::State;
 
 const IPPROTO_TCP: u32 = 6;
+const IPPROTO_UDP: u32 = 17;
 const SOCK_KINDS: core::ops::Range<u32> = 0..11;
 const PROTOCOLS: u32 = 263;
 
@@ -42,6 +48,14 @@ pub struct Inet<const FAMILY: u32>(&'static SocketRecord);
 
 impl<const FAMILY: u32> Inet<FAMILY> {
     const VERSION: Version = if FAMILY == Version::V4.family() { Version::V4 } else { Version::V6 };
+
+    fn is_of_datagrams(self) -> bool {
+        self.0.kind.get() == SOCK_DGRAM
+    }
+
+    fn address_of(name: &Name) -> Address {
+        Endpoint::of_name(name).map_or(Address::NONE, |endpoint| endpoint.address(Self::VERSION))
+    }
 }
 
 impl<const FAMILY: u32> Family for Inet<FAMILY> {
@@ -55,14 +69,15 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
         match (kind, protocol) {
             _ if !SOCK_KINDS.contains(&kind) || protocol >= PROTOCOLS => Err(Errno::EINVAL),
             (SOCK_STREAM, 0 | IPPROTO_TCP) => Ok([kind, IPPROTO_TCP]),
-            (SOCK_STREAM, _) => Err(Errno::EPROTONOSUPPORT),
+            (SOCK_DGRAM, 0 | IPPROTO_UDP) => Ok([kind, IPPROTO_UDP]),
+            (SOCK_STREAM | SOCK_DGRAM | SOCK_RAW, _) => Err(Errno::EPROTONOSUPPORT),
             _ => Err(Errno::ESOCKTNOSUPPORT),
         }
     }
 
     fn prepare<M: Machine>(self, call: &Call<M>) -> Result<(), Errno> {
         self.0.owner.set(FileRights::of(call.process).owner().0.0);
-        Ok(())
+        if self.is_of_datagrams() { packet::prepare(call.cpu, self.0) } else { Ok(()) }
     }
 
     fn bind<M: Machine>(self, call: &Call<M>, address: &Address) -> Result<(), Stop> {
@@ -74,26 +89,39 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
     }
 
     fn listen<M: Machine>(self, call: &Call<M>, backlog: u32) -> Result<(), Errno> {
+        if self.is_of_datagrams() {
+            return Err(Errno::EOPNOTSUPP);
+        }
         tcp::listen(call, self.0, Self::VERSION, backlog)
     }
 
     fn connect<M: Machine>(self, call: &Call<M>, nonblocking: bool, address: &Address) -> Result<(), Stop> {
-        if address.family().is_none() {
-            return Err(Errno::EINVAL.into());
-        }
-        let to = Endpoint::of(address, Self::VERSION)?;
-        if options::is_v6_only(self.0) && to.is_v4() {
+        let to = match address.family().ok_or(Errno::EINVAL)? {
+            AF_UNSPEC => None,
+            _ => Some(Endpoint::of(address, Self::VERSION)?),
+        };
+        if options::is_v6_only(self.0) && to.is_some_and(Endpoint::is_v4) {
             return Err(Errno::ENETUNREACH.into());
         }
-        tcp::connect(call, self.0, Self::VERSION, nonblocking, to)
+        match to {
+            to if self.is_of_datagrams() => Ok(udp::connect(call, self.0, Self::VERSION, to)?),
+            Some(to) => tcp::connect(call, self.0, Self::VERSION, nonblocking, to),
+            None => Ok(tcp::disconnect(self.0)?),
+        }
     }
 
     fn accept<M: Machine>(self, call: &Call<M>, nonblocking: bool) -> Result<&'static SocketRecord, Stop> {
+        if self.is_of_datagrams() {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
         listening::accept(call, self.0, nonblocking)
     }
 
     fn shutdown<M: Machine>(self, call: &Call<M>, how: u32) -> Result<(), Errno> {
-        tcp::shutdown(call.cpu, self.0, how)
+        match self.is_of_datagrams() {
+            true => udp::shutdown(call.cpu, self.0, how),
+            false => tcp::shutdown(call.cpu, self.0, how),
+        }
     }
 
     fn name<M: Machine>(self, _cpu: &Cpu<M>) -> Address {
@@ -101,12 +129,18 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
         own.address(Self::VERSION)
     }
 
-    fn peer_name<M: Machine>(self, _cpu: &Cpu<M>) -> Result<Address, Errno> {
+    fn peer_name<M: Machine>(self, cpu: &Cpu<M>) -> Result<Address, Errno> {
+        if !self.is_of_datagrams() && tcp::state(cpu, self.0) == State::Close {
+            return Err(Errno::ENOTCONN);
+        }
         port::peer_of(self.0).map(|peer| peer.address(Self::VERSION)).ok_or(Errno::ENOTCONN)
     }
 
     fn send<M: Machine>(self, call: &Call<M>, how: Sending<M>, from: &mut Cursor<M>) -> SysResult {
-        tcp::send(call, self.0, how, from)
+        match self.is_of_datagrams() {
+            true => udp::send(call, self.0, Self::VERSION, how, from),
+            false => tcp::send(call, self.0, how, from),
+        }
     }
 
     fn receive<'c, M: Machine>(
@@ -115,6 +149,10 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
         how: Receiving,
         into: &mut Cursor<M>,
     ) -> Result<Received<'c, M>, Stop> {
+        if self.is_of_datagrams() {
+            let source = Source { socket: self.0, room_waiters: None, address_of: Self::address_of };
+            return packet::receive(call, source, how, into);
+        }
         tcp::receive(call, self.0, how, into)
     }
 
@@ -127,16 +165,20 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
     }
 
     fn take_error<M: Machine>(self, cpu: &Cpu<M>) -> Option<Errno> {
-        tcp::take_error(cpu, self.0)
+        if self.is_of_datagrams() { udp::take_error(self.0) } else { tcp::take_error(cpu, self.0) }
     }
 
     fn readiness<M: Machine>(self, cpu: &Cpu<M>) -> u16 {
-        tcp::readiness(cpu, self.0)
+        if self.is_of_datagrams() { udp::readiness(cpu, self.0) } else { tcp::readiness(cpu, self.0) }
     }
 
     /// Those who wait to read or accept, and to write.
     fn queues<M: Machine>(self, cpu: &Cpu<M>) -> Queues {
         match pipes(cpu, self.0) {
+            _ if self.is_of_datagrams() => match packet::queue(cpu, self.0) {
+                Some(own) => [(Some(&own.read_waiters), u16::MAX), (None, OUTPUT)],
+                None => one_queue(&self.0.acceptors),
+            },
             Some([incoming, outgoing]) => {
                 [(Some(&incoming.read_waiters), u16::MAX), (Some(&outgoing.write_waiters), OUTPUT)]
             }
@@ -145,6 +187,9 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
     }
 
     fn arrivals<M: Machine>(self, cpu: &Cpu<M>) -> [Option<u64>; 2] {
+        if self.is_of_datagrams() {
+            return [packet::queue(cpu, self.0).map(|own| pipe::arrivals(own)[0]), None];
+        }
         let pipes = pipes(cpu, self.0);
         pipes.map_or([None; 2], |[incoming, outgoing]| {
             [Some(pipe::arrivals(incoming)[0]), Some(pipe::arrivals(outgoing)[1])]
@@ -155,11 +200,17 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
         if self.0.state.load(Ordering::Acquire) == SOCKET_LISTENING {
             return Err(Errno::EINVAL);
         }
-        let incoming = cpu.object::<PipeRecord>(self.0.incoming.load(Ordering::Acquire));
-        Ok(incoming.map_or(0, |incoming| pipe::used(incoming) as u64))
+        let Some(incoming) = packet::queue(cpu, self.0) else { return Ok(0) };
+        if self.is_of_datagrams() {
+            return Ok(pipe::packet::with_first(cpu, incoming, |first, _| first.len.get()).unwrap_or(0).into());
+        }
+        Ok(pipe::used(incoming) as u64)
     }
 
     fn outlet<M: Machine>(self, call: &Call<M>) -> Result<Outlet, Errno> {
+        if self.is_of_datagrams() {
+            return Err(Errno::EINVAL);
+        }
         let outgoing = stream::outgoing(call.cpu, self.0).map_err(|_| {
             signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
             Errno::EPIPE
@@ -169,7 +220,7 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
 
     fn end<M: Machine>(self, cpu: &Cpu<M>) {
         port::leave(cpu, self.0);
-        tcp::end(cpu, self.0);
+        if self.is_of_datagrams() { packet::end(cpu, self.0) } else { tcp::end(cpu, self.0) }
     }
 
     fn close<M: Machine>(self, cpu: &Cpu<M>) {

@@ -30,6 +30,10 @@ const FLAG_WORD: usize = 0;
 /// Bytes of the name of how congestion is controlled.
 const CONGESTION_LEN: usize = 16;
 
+/// The bit there that says that a socket has chosen its port itself.
+const OWN_PORT: u32 = 1 << 31;
+const IP_TOS: (u32, u32) = (SOL_IP, 1);
+
 /// Options that are on or off: a bit each, in this order.
 const FLAGS: [(u32, u32); 7] = [
     (SOL_IPV6, IPV6_V6ONLY),
@@ -62,8 +66,13 @@ impl Number {
     }
 
     fn set(&self, socket: &SocketRecord, value: i32) -> Result<(), Errno> {
-        // The packet's own limits have this value for what it is at first.
-        let value = if value == -1 && self.which.0 != SOL_TCP { self.first } else { value };
+        let value = match self.which {
+            // Two bits are the protocol's own.
+            IP_TOS if socket.kind.get() == SOCK_STREAM => value & 0xfc,
+            IP_TOS => value & 0xff,
+            (SOL_IP | SOL_IPV6, _) if value == -1 => self.first,
+            _ => value,
+        };
         if value < self.least || value > self.most {
             return Err(Errno::EINVAL);
         }
@@ -75,7 +84,7 @@ impl Number {
 /// Most of a time in seconds.
 const SECONDS_MAX: i32 = 32767;
 const NUMBERS: [Number; 12] = [
-    Number::new((SOL_IP, 1), 1, 0, [0, 255]),             // IP_TOS
+    Number::new(IP_TOS, 1, 0, [0, 255]),
     Number::new((SOL_IP, 2), 2, 64, [1, 255]),            // IP_TTL
     Number::new((SOL_IP, 10), 3, 1, [0, 5]),              // IP_MTU_DISCOVER
     Number::new((SOL_IPV6, 16), 4, 64, [0, 255]),         // IPV6_UNICAST_HOPS
@@ -108,6 +117,21 @@ pub fn is_v6_only(socket: &SocketRecord) -> bool {
     flag((SOL_IPV6, IPV6_V6ONLY)).is_some_and(|bit| socket.settings[FLAG_WORD].get() & bit != 0)
 }
 
+/// Whether a socket has chosen its port itself.
+pub fn has_own_port(socket: &SocketRecord) -> bool {
+    socket.settings[FLAG_WORD].get() & OWN_PORT != 0
+}
+
+/// Says that it has.
+pub fn set_own_port(socket: &SocketRecord) {
+    turn_flag(socket, OWN_PORT, true);
+}
+
+fn turn_flag(socket: &SocketRecord, bit: u32, on: bool) {
+    let before = socket.settings[FLAG_WORD].get();
+    socket.settings[FLAG_WORD].set(if on { before | bit } else { before & !bit });
+}
+
 /// The value of an option, and its bytes.
 ///
 /// # Errors
@@ -123,7 +147,7 @@ pub fn get<M: Machine>(
         return Err(Errno::ENOPROTOOPT);
     }
     if !has_level(socket, version, which.0) {
-        return Err(Errno::EOPNOTSUPP);
+        return Err(if version == Version::V4 { Errno::EOPNOTSUPP } else { Errno::ENOPROTOOPT });
     }
     match which {
         (SOL_TCP, TCP_INFO) => {
@@ -162,15 +186,20 @@ pub fn set<M: Machine>(
     if !has_level || !is_known {
         return Err(Errno::ENOPROTOOPT.into());
     }
-    let value = read_number(call, value, len)?;
+    let value = match which.0 {
+        // A byte will do.
+        SOL_IP if matches!(len as i32, 1..4) => {
+            let mut byte = [0];
+            call.read_user(value, &mut byte)?;
+            byte[0].into()
+        }
+        _ => read_number(call, value, len)?,
+    };
     if which == (SOL_IPV6, IPV6_V6ONLY) && socket.name_len.get() != 0 {
         return Err(Errno::EINVAL.into());
     }
     match (flag(which), number) {
-        (Some(bit), _) => {
-            let before = socket.settings[FLAG_WORD].get();
-            socket.settings[FLAG_WORD].set(if value == 0 { before & !bit } else { before | bit });
-        }
+        (Some(bit), _) => turn_flag(socket, bit, value != 0),
         (None, Some(number)) => number.set(socket, value.cast_signed())?,
         (None, None) => turn(socket, SO_REUSEPORT, value != 0),
     }

@@ -17,7 +17,7 @@ use super::{
         options::{SO_REUSEADDR, SO_REUSEPORT, is_on},
     },
     endpoint::{Endpoint, Version},
-    options::is_v6_only,
+    options::{self, is_v6_only},
 };
 use crate::{
     call::{Call, cost},
@@ -53,6 +53,14 @@ pub fn own(socket: &SocketRecord) -> Option<Endpoint> {
     })
 }
 
+/// Where a socket sends from that sends to an endpoint.
+pub fn sends_from(socket: &SocketRecord, to: Endpoint) -> Endpoint {
+    match bound_to(socket) {
+        Some(own) if !own.is_any() => own,
+        own => Endpoint { address: to.source(), port: own.map_or(0, |own| own.port) },
+    }
+}
+
 /// `bind`.
 ///
 /// # Errors
@@ -78,6 +86,7 @@ pub fn bind<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, to: Endpo
         return Err(Errno::EADDRINUSE);
     }
     enter(call.cpu, socket, to);
+    options::set_own_port(socket);
     Ok(())
 }
 
@@ -129,6 +138,14 @@ pub fn leave<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     // A core that was ending it may have died, with the lock: the tree is repaired then.
     if socket.is_bound.get() != 0 {
         bound::leave(cpu, socket);
+    }
+}
+
+/// A socket that has not said which port it wants has none any more.
+pub fn forget_chosen<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
+    if socket.is_bound.get() != 0 && !options::has_own_port(socket) {
+        bound::leave(cpu, socket);
+        socket.name_len.set(0);
     }
 }
 

@@ -108,7 +108,7 @@ pub fn connect<M: Machine>(
         return Err(Errno::EISCONN.into());
     }
     let to = to.reached()?;
-    let find = || port::find(cpu, socket.protocol.get(), from(socket, to), to).ok_or(Errno::ECONNREFUSED);
+    let find = || port::find(cpu, socket.protocol.get(), port::sends_from(socket, to), to).ok_or(Errno::ECONNREFUSED);
     if socket.name_len.get() == 0 {
         // Whoever finds nobody needs no port.
         let _all = lock(cpu, &header.socket_lock);
@@ -131,14 +131,6 @@ pub fn connect<M: Machine>(
     Ok(())
 }
 
-/// Where a socket sends from that sends to an endpoint.
-fn from(socket: &SocketRecord, to: Endpoint) -> Endpoint {
-    match port::bound_to(socket) {
-        Some(own) if !own.is_any() => own,
-        own => Endpoint { address: to.source(), port: own.map_or(0, |own| own.port) },
-    }
-}
-
 /// Tells a socket and the end that its listener is to accept of each other. That end is as the listener.
 fn introduce([socket, listener, end]: [&SocketRecord; 3], to: Endpoint) {
     end.options.store(listener.options.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -153,8 +145,16 @@ fn introduce([socket, listener, end]: [&SocketRecord; 3], to: Endpoint) {
         to.set(id);
     }
     end.name_len.set(to.name().store(&end.name));
-    end.peer_name_len.set(from(socket, to).name().store(&end.peer_name));
+    end.peer_name_len.set(port::sends_from(socket, to).name().store(&end.peer_name));
     socket.peer_name_len.set(to.name().store(&socket.peer_name));
+}
+
+/// `connect` to nobody.
+///
+/// # Errors
+/// `EISCONN`: a connection is for good.
+pub fn disconnect(socket: &SocketRecord) -> Result<(), Errno> {
+    if socket.state.load(Ordering::Acquire) == SOCKET_NEW { Ok(()) } else { Err(Errno::EISCONN) }
 }
 
 /// `shutdown`.
@@ -210,6 +210,9 @@ fn send_unless_broken<M: Machine>(
     if take_reset(call.cpu, socket) {
         return Err(Errno::ECONNRESET.into());
     }
+    if from.remaining() == 0 && shut & (SHUT_WRITE | HAS_LOST) == 0 && !is_reset(incoming) {
+        return Ok(0);
+    }
     let has_closed = outgoing.readers.load(Ordering::Acquire) == 0 && !is_reset(incoming);
     if has_closed && shut & (SHUT_WRITE | HAS_LOST) == 0 && call.thread.progress.get() == 0 {
         // The answer says that there is nobody any more.
@@ -217,9 +220,6 @@ fn send_unless_broken<M: Machine>(
         socket.shut.fetch_or(HAS_LOST, Ordering::AcqRel);
         wait::wake(call.cpu, &incoming.read_waiters);
         return Ok(from.remaining());
-    }
-    if from.remaining() == 0 && !has_closed && shut & SHUT_WRITE == 0 {
-        return Ok(0);
     }
     let _ = take_error(call.cpu, socket);
     let address = &Address::NONE;

@@ -12,7 +12,7 @@ use super::{
         family::Address,
         name::Name,
         options::{SO_PASSCRED, is_on},
-        packet::{DATAGRAMS_MAX, Queue, queue},
+        packet::{self, DATAGRAMS_MAX, Queue, queue},
         rights,
     },
     name::{self, Place},
@@ -159,26 +159,14 @@ pub fn room_waiters<M: Machine>(cpu: &Cpu<M>) -> &'static WaitQueue {
 
 /// `shutdown`.
 pub fn shut<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, how: u32) {
-    socket.shut.fetch_or(how & SHUT_WRITE, Ordering::AcqRel);
-    let Some(own) = queue(cpu, socket) else { return };
-    if pipe::close(cpu, own, how & SHUT_READ, &socket.shut) != 0 {
-        pipe::put(cpu, own);
-    }
-    wait::wake(cpu, &own.read_waiters);
-    wait::wake(cpu, &own.write_waiters);
+    packet::shut(cpu, socket, how);
     wait::wake(cpu, room_waiters(cpu));
 }
 
 /// The socket is about to be closed. May be done twice.
 pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
-    let Some(own) = queue(cpu, socket) else { return };
-    {
-        let _guard = lock(cpu, &own.lock); // a peer may be telling the reader something
-        own.reader.store(0, Ordering::Release);
-    }
-    shut(cpu, socket, SHUT_READ);
-    own.sender.store(0, Ordering::Release); // whoever sends is told that it has gone
-    rights::purge(cpu, own);
+    packet::end(cpu, socket);
+    wait::wake(cpu, room_waiters(cpu));
 }
 
 /// Whether a socket and the owner of a queue send to each other.

@@ -19,11 +19,10 @@ use super::{
     OUTPUT_AND_BAND, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_STREAM, connection,
     connection::{connect_pair, pipes, set_connected, take_reset},
     credentials::{self, set_peer},
-    family::{Address, Family, OPTION_MAX, Received, Receiving, Sending, one_queue},
+    family::{Address, Family, Received, Receiving, Sending, one_queue},
     listening,
     message::MSG_OOB,
     name::Name,
-    options::{SO_PEERCRED, SOL_SOCKET},
     packet::{Source, prepare, receive},
     stream,
 };
@@ -150,24 +149,6 @@ impl Family for Unix {
                 let source = Source { socket: self.0, room_waiters, address_of: name::address_of_sender };
                 receive(call, source, how, into)
             }
-        }
-    }
-
-    fn option<M: Machine>(
-        self,
-        _cpu: &Cpu<M>,
-        (level, option): (u32, u32),
-        into: &mut [u8; OPTION_MAX],
-    ) -> Result<usize, Errno> {
-        match (level, option) {
-            (SOL_SOCKET, SO_PEERCRED) => {
-                for (to, id) in into.chunks_exact_mut(4).zip(&self.0.peer) {
-                    to.copy_from_slice(&id.get().to_le_bytes());
-                }
-                Ok(12)
-            }
-            (SOL_SOCKET, _) => Err(Errno::ENOPROTOOPT),
-            _ => Err(Errno::EOPNOTSUPP),
         }
     }
 
