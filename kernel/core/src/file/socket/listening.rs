@@ -12,7 +12,6 @@ use motet_protocol::{Context, lock::lock, pipe, slab, wait};
 use super::{
     SHUT_READ, SHUT_WRITE, connection,
     connection::{connect_pair, pipes, set_connected, shut},
-    credentials::{self, set_peer},
     families,
     options::BUFFER,
     rights, waits_no_more,
@@ -35,25 +34,32 @@ pub fn pending<'c, M: Machine>(
     core::iter::successors(first, |pending| cpu.object(pending.next.get()))
 }
 
-/// Lets a socket listen, which is bound.
+/// Lets a socket listen, which is bound. `prepare` says, with what is bound locked, whether it may, and what those who connect are told.
 ///
 /// # Errors
-/// `EINVAL`: it is connected.
-pub fn listen<M: Machine>(call: &Call<M>, socket: &SocketRecord, backlog: u32) -> Result<(), Errno> {
+/// `EINVAL`: it is connected; those of `prepare`.
+pub fn listen<M: Machine>(
+    call: &Call<M>,
+    socket: &SocketRecord,
+    backlog: u32,
+    prepare: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    // So it does not connect meanwhile, and nobody else begins to listen at the same place.
+    let _all = lock(call.cpu, &call.cpu.pool.header().socket_lock);
     let _guard = lock(call.cpu, &socket.lock);
     if socket.state.load(Ordering::Relaxed) == SOCKET_CONNECTED {
         return Err(Errno::EINVAL);
     }
     socket.backlog.set(backlog.min(BACKLOG_MAX));
-    set_peer(socket, credentials::own(call)); // what those who connect are told
+    prepare()?;
     socket.state.store(SOCKET_LISTENING, Ordering::Release);
     // There may be room for those who wait to connect.
     wait::wake(call.cpu, &call.cpu.pool.header().socket_waiters);
     Ok(())
 }
 
-/// Connects a socket to one that listens, which is to accept the other end; `prepare` says what both are called. `false`: too many wait there. What is bound is
-/// locked.
+/// Connects a socket to one that listens, which is to accept the other end; `prepare` says what both are called. `false`: too many wait there, unless it `may_exceed`
+/// what that has asked for. What is bound is locked.
 ///
 /// # Errors
 /// `ECONNREFUSED`: nobody listens there; `EISCONN`, `EINVAL`: the socket is connected, or listens; `ENOMEM`.
@@ -61,6 +67,7 @@ pub fn join<M: Machine>(
     cpu: &Cpu<M>,
     socket: &'static SocketRecord,
     listener: &'static SocketRecord,
+    may_exceed: bool,
     prepare: impl FnOnce(&'static SocketRecord),
 ) -> Result<bool, Errno> {
     let guard = lock(cpu, &listener.lock);
@@ -74,7 +81,8 @@ pub fn join<M: Machine>(
         SOCKET_CONNECTED => return Err(Errno::EISCONN),
         _ => return Err(Errno::EINVAL),
     }
-    if listener.pending_count.get() > listener.backlog.get() {
+    let backlog = if may_exceed { BACKLOG_MAX } else { listener.backlog.get() };
+    if listener.pending_count.get() > backlog {
         return Ok(false);
     }
     let end = slab::alloc::<SocketRecord>(cpu).ok_or(Errno::ENOMEM)?;

@@ -72,6 +72,9 @@ pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, level, option, value, len_at, _] = call.args;
     let (level, option) = (level as u32, option as u32);
     let (_file, socket) = get(call, fd)?;
+    if (level, option) == (SOL_SOCKET, SO_PASSCRED) && !families::passes_rights(socket) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
     let mut bytes = [0; OPTION_MAX];
     let value_len = match number(call, socket, (level, option)) {
         Some(number) => {
@@ -116,7 +119,6 @@ fn number<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, (level, opt
         SO_DOMAIN => socket.family.get(),
         SO_PROTOCOL => socket.protocol.get(),
         SO_ERROR => families::take_error(call.cpu, socket).map_or(0, |errno| errno as u32),
-        SO_PASSCRED if !families::passes_rights(socket) => return None,
         SO_REUSEADDR | SO_KEEPALIVE | SO_DONTROUTE | SO_BROADCAST | SO_OOBINLINE | SO_REUSEPORT | SO_PASSCRED => {
             is_on(socket, option).into()
         }

@@ -214,13 +214,12 @@ fn may_share_work(socket: &SocketRecord, other: &SocketRecord) -> bool {
     is_on(socket, SO_REUSEPORT) && is_on(other, SO_REUSEPORT) && socket.owner.get() == other.owner.get()
 }
 
-/// Whether a socket may begin to listen: nobody else does there. Takes the lock.
+/// Whether a socket may begin to listen: nobody else does there.
 ///
 /// # Errors
 /// `EADDRINUSE`.
 pub fn check_listener<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Result<(), Errno> {
     let own = bound_to(socket).ok_or(Errno::EINVAL)?;
-    let _all = lock(cpu, &cpu.pool.header().socket_lock);
     if is_taken(cpu, socket, own, |socket, other| {
         other.state.load(Ordering::Acquire) != SOCKET_LISTENING || may_share_work(socket, other)
     }) {

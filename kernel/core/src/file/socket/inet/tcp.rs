@@ -86,13 +86,13 @@ pub fn listen<M: Machine>(
     backlog: u32,
 ) -> Result<(), Errno> {
     port::choose(call, socket, version)?;
-    if socket.state.load(Ordering::Acquire) == SOCKET_NEW {
-        port::check_listener(call.cpu, socket)?;
-    }
-    listening::listen(call, socket, backlog)
+    listening::listen(call, socket, backlog, || match socket.state.load(Ordering::Relaxed) {
+        SOCKET_NEW => port::check_listener(call.cpu, socket),
+        _ => Ok(()),
+    })
 }
 
-/// `connect`: waits while too many others do.
+/// `connect`: waits while too many others do. Who does not wait for that joins them: there is no state in between.
 ///
 /// # Errors
 /// `EISCONN`; `ENETUNREACH`; `ECONNREFUSED`: nobody listens there; `EADDRINUSE`: there is no port; `EAGAIN`.
@@ -119,7 +119,7 @@ pub fn connect<M: Machine>(
     call.wait_for(&header.socket_waiters, || {
         let _all = lock(cpu, &header.socket_lock);
         let listener = find()?;
-        match listening::join(cpu, socket, listener, |end| introduce([socket, listener, end], to))? {
+        match listening::join(cpu, socket, listener, nonblocking, |end| introduce([socket, listener, end], to))? {
             true => Ok(Some(())),
             false if nonblocking => Err(Stop::from(Errno::EAGAIN)),
             false => Ok(None),
@@ -242,7 +242,7 @@ pub fn receive<'c, M: Machine>(
         return Err(Errno::EINVAL.into());
     }
     if socket.shut.load(Ordering::Acquire) & READS_NO_MORE != 0 && pipe::used(incoming) == 0 {
-        return Ok(Received::nothing());
+        return Ok(Received { len: call.thread.progress.get(), ..Received::nothing() });
     }
     stream::receive(call, socket, how, into)
 }

@@ -84,7 +84,10 @@ impl Family for Unix {
         if self.0.is_bound.get() == 0 {
             return Err(Errno::EINVAL);
         }
-        listening::listen(call, self.0, backlog)
+        listening::listen(call, self.0, backlog, || {
+            set_peer(self.0, credentials::own(call));
+            Ok(())
+        })
     }
 
     fn connect<M: Machine>(self, call: &Call<M>, nonblocking: bool, address: &Address) -> Result<(), Stop> {
