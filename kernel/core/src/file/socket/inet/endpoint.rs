@@ -92,7 +92,7 @@ impl Endpoint {
         let port = u16::from_be_bytes([bytes[2], bytes[3]]);
         let address = match version {
             Version::V4 => Ipv4Addr::new(bytes[4], bytes[5], bytes[6], bytes[7]).to_ipv6_mapped(),
-            Version::V6 => Ipv6Addr::from_octets(core::array::from_fn(|index| bytes[8 + index])),
+            Version::V6 => Ipv6Addr::from(core::array::from_fn::<u8, 16, _>(|index| bytes[8 + index])),
         };
         Self { address, port }
     }
@@ -118,7 +118,7 @@ impl Endpoint {
     /// The endpoint that a name is.
     pub fn of_name(name: &Name) -> Option<Self> {
         let (port, address) = name.bytes().split_first_chunk::<2>()?;
-        let address = Ipv6Addr::from_octets(*address.first_chunk::<16>()?);
+        let address = Ipv6Addr::from(*address.first_chunk::<16>()?);
         Some(Self { address, port: u16::from_be_bytes(*port) })
     }
 

@@ -143,8 +143,11 @@ impl Family for Unix {
             // There is never anything urgent.
             SOCK_STREAM if how.flags & MSG_OOB != 0 => Err(Errno::EINVAL.into()),
             SOCK_STREAM => {
-                let received = stream::receive(call, self.0, how, into)?;
-                Ok(Received { sender: name::address_of_sender(&Name::of_peer(self.0)), ..received })
+                let mut received = stream::receive(call, self.0, how, into)?;
+                if self.0.peer_name_len.get() != 0 {
+                    received.sender = name::address(&Name::of_peer(self.0));
+                }
+                Ok(received)
             }
             _ if how.flags & MSG_OOB != 0 => Err(Errno::EOPNOTSUPP.into()),
             _ => {
