@@ -394,6 +394,21 @@ fn ports_are_bound_once_unless_their_sockets_share_them() {
 }
 
 #[test]
+fn so_many_sockets_share_a_port() {
+    const MOST: i64 = 128;
+    let bound = |fd: i64| {
+        let fd_word = fd.cast_unsigned();
+        let result = if fd < 3 + MOST { 0 } else { -98 };
+        [
+            socket(AF_INET, DATAGRAM, fd),
+            call(Sys::Setsockopt, &[fd_word, 1, 2, ONE, 4], 0),
+            call(Sys::Bind, &[fd_word, V4, 16], result),
+        ]
+    };
+    follow(&(3..=3 + MOST).flat_map(bound).collect::<Vec<_>>());
+}
+
+#[test]
 fn privileged_ports_need_a_capability() {
     follow(&[
         socket(AF_INET, STREAM, 3),
@@ -431,6 +446,67 @@ fn whoever_connects_is_told_where_nobody_is() {
         Ready(4, 0x215d),
         get(4, -104),
         get(4, 0),
+    ]);
+}
+
+#[test]
+fn names_follow_whom_a_socket_is_connected_to() {
+    /// 127.0.0.1, as it lies in memory.
+    const LOOPBACK: u64 = 0x0100_007f;
+    let name = |which, fd| call(which, &[fd, TOLD, TOLD_LEN], 0);
+    follow(&[
+        socket(AF_INET, STREAM, 3),
+        call(Sys::Bind, &[3, ANY4, 16], 0),
+        call(Sys::Listen, &[3, 1], 0),
+        // An address of version 4 in one of version 6.
+        socket(AF_INET6, STREAM, 4),
+        call(Sys::Connect, &[4, MAPPED, 28], 0),
+        call(Sys::Accept4, &[3, 0, 0, 0], 5),
+        name(Sys::Getsockname, 4),
+        Word(TOLD + 20, LOOPBACK),
+        Word(TOLD_LEN, 28),
+        name(Sys::Getpeername, 4),
+        Word(TOLD + 20, LOOPBACK),
+        name(Sys::Getsockname, 3),
+        Word(TOLD + 4, 0),
+        name(Sys::Getsockname, 5),
+        Word(TOLD + 4, LOOPBACK),
+        name(Sys::Getpeername, 5),
+        Word(TOLD + 4, LOOPBACK),
+        call(Sys::Getpeername, &[3, TOLD, TOLD_LEN], -107),
+    ]);
+}
+
+#[test]
+fn whoever_does_not_wait_joins_a_backlog_that_is_full() {
+    let connected = |fd: u64| {
+        [socket(AF_INET, STREAM | NONBLOCK, fd.cast_signed()), call(Sys::Connect, &[fd, V4, 16], 0), Ready(fd, 0x104)]
+    };
+    let begin = [socket(AF_INET, STREAM, 3), call(Sys::Bind, &[3, V4, 16], 0), call(Sys::Listen, &[3, 0], 0)];
+    let accepted = (7..10).map(|fd| call(Sys::Accept4, &[3, 0, 0, NONBLOCK], fd));
+    follow(&begin.into_iter().chain((4..7).flat_map(connected)).chain(accepted).collect::<Vec<_>>());
+}
+
+#[test]
+fn options_that_change_nothing_here_are_remembered() {
+    let set = |level, option, at, wanted| call(Sys::Setsockopt, &[3, level, option, at, 4], wanted);
+    let get = |level, option| call(Sys::Getsockopt, &[3, level, option, TOLD, TOLD_LEN], 0);
+    follow(&[
+        socket(AF_INET, STREAM, 3),
+        get(6, 4),
+        Word(TOLD, 7200),
+        set(6, 4, ONE, 0),
+        get(6, 4),
+        Word(TOLD, 1),
+        set(6, 4, AT_ONCE, -22),
+        set(6, 1, ONE, 0),
+        get(6, 1),
+        Word(TOLD, 1),
+        // One that others have, of a level that others have, and of none; credentials are not told.
+        call(Sys::Setsockopt, &[3, 41, 26, ONE, 4], -92),
+        call(Sys::Getsockopt, &[3, 41, 26, TOLD, TOLD_LEN], -95),
+        set(6, 1000, ONE, -92),
+        set(1, 16, ONE, -95),
     ]);
 }
 

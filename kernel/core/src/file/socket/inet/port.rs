@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Sockets that one port may have.
-const SHARERS_MAX: usize = 256;
+const SHARERS_MAX: usize = 128;
 /// Ports that sockets get that ask for any (Linux `net.ipv4.ip_local_port_range`).
 const CHOSEN: core::ops::RangeInclusive<u16> = 32768..=60999;
 /// The first port that everybody may bind (Linux `net.ipv4.ip_unprivileged_port_start`).

@@ -7,7 +7,10 @@ use motet_hal::Machine;
 use motet_layout::{SOCKET_CONNECTED, SOCKET_NEW, SocketRecord, sync::Ordering};
 use motet_protocol::{
     lock::lock,
-    pipe::{self, packet::Limits},
+    pipe::{
+        self,
+        packet::{Limits, has_room},
+    },
     wait,
 };
 
@@ -127,9 +130,12 @@ pub fn send<M: Machine>(
         refuse(call.cpu, socket, to);
         return Ok(len);
     };
+    let limits = Limits { from: socket.incoming.load(Ordering::Relaxed), cost: room, packets: u32::MAX };
+    if !has_room(queue.record(), limits) {
+        return Ok(len);
+    }
     let packet = fill(call, None, from)?;
     packet.record().name_len.set(own.name().store(&packet.record().name));
-    let limits = Limits { from: socket.incoming.load(Ordering::Relaxed), cost: room, packets: u32::MAX };
     match rights::push(call.cpu, queue.record(), &packet, limits) {
         Ok(true) => _ = packet.release(),
         Ok(false) => {}
