@@ -15,13 +15,13 @@ pub const SOCKET_LISTENING: u32 = 1;
 pub const SOCKET_CONNECTED: u32 = 2;
 
 pool_struct! {
-    /// A socket. What is said of names and pipes is so of `AF_UNIX`.
-    pub struct SocketRecord: size 448, align 64 {
+    /// A socket. What is said of paths is so of `AF_UNIX`.
+    pub struct SocketRecord: size 512, align 64 {
         /// Guards what is pending, the change to listening, and the peer of one of datagrams; what is bound is under the header's `socket_lock`.
         0 pub lock: SocketLock,
         /// `SOCKET_*`.
         8 pub state: AtomicU32,
-        /// Bit 0: it reads no more, bit 1: it writes no more.
+        /// Bit 0: it reads no more, bit 1: it writes no more. Others are its family's.
         12 pub shut: AtomicU32,
         /// The [`PipeRecord`](crate::PipeRecord) that it reads from (pool address), with a reference. Of one of datagrams always, otherwise once it is connected.
         16 pub incoming: AtomicU64,
@@ -45,7 +45,7 @@ pool_struct! {
         112 pub is_bound: Cell32,
         /// Process, user and group of whom it is connected to; listening: of whom listens.
         116 pub peer: [Cell32; 3],
-        /// Its name: a path, or what begins with a zero.
+        /// Its name: a path, or what begins with a zero; of `AF_INET` and `AF_INET6`: its port and its address, most significant byte first.
         128 pub name: [AtomicByte; 108],
         /// Bytes of the name, 0: none.
         236 pub name_len: Cell32,
@@ -79,6 +79,12 @@ pool_struct! {
         436 pub protocol: Cell32,
         /// The first [`PacketRecord`] with sockets of those that wait for somebody to have this one (pool address).
         440 pub work: Cell64,
+        /// Values of options that are its family's own, as that counts them.
+        448 pub settings: [Cell32; 14],
+        /// `SO_LINGER`: seconds.
+        504 pub linger_s: Cell32,
+        /// The user who has made it.
+        508 pub owner: Cell32,
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod files_support;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use files_support::Actor;
 use motet_layout::{
@@ -32,7 +32,13 @@ fn make<T: SlabObject>(actor: &Actor) -> &'static T {
 
 /// Enters a socket under a name; with an inode that is not 0, under that.
 fn bind(actor: &Actor, inode: u64, name: &[u8]) -> &'static SocketRecord {
+    bind_to(actor, 0, inode, name)
+}
+
+/// As `bind`, of a protocol.
+fn bind_to(actor: &Actor, protocol: u32, inode: u64, name: &[u8]) -> &'static SocketRecord {
     let socket: &SocketRecord = make(actor);
+    socket.protocol.set(protocol);
     for (cell, &byte) in socket.name.iter().zip(name) {
         cell.store(byte, Ordering::Relaxed);
     }
@@ -62,7 +68,7 @@ proptest! {
         for (step, inode, name) in steps {
             // Who connects may use another path than who has bound the socket.
             let key = (inode * 64, if inode == 0 { name.clone() } else { String::new() });
-            let found = bound::find(&actor, inode * 64, name.as_bytes());
+            let found = bound::find(&actor, 0, inode * 64, name.as_bytes());
             prop_assert_eq!(found.map(|found| actor.raw(found)), all.get(&key).map(|known| actor.raw(*known)));
             match (step, all.get(&key).copied()) {
                 (0..=3, None) => _ = all.insert(key, bind(&actor, inode * 64, name.as_bytes())),
@@ -77,6 +83,33 @@ proptest! {
                     prop_assert!(recover(&actor, motet_layout::LockClass::Bound, lock));
                 }
                 _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn sockets_of_one_name_are_next_to_each_other(
+        steps in prop::collection::vec((0..6_u8, 0..3_u32, "[ab]{2}"), 0..200),
+    ) {
+        let actor = actor();
+        let mut all: Vec<(u32, String, &'static SocketRecord)> = Vec::new();
+        for (step, protocol, name) in steps {
+            let mut found = Vec::new();
+            bound::look_from(&actor, protocol, name.as_bytes(), |socket| {
+                found.push(actor.raw(socket));
+                ControlFlow::Continue(())
+            });
+            // Equal ones stay in the order in which they were entered.
+            all.sort_by(|one, two| (one.0, &one.1).cmp(&(two.0, &two.1)));
+            let known = all.iter().filter(|(own, text, _)| *own == protocol && *text >= name);
+            prop_assert_eq!(found, known.map(|(_, _, socket)| actor.raw(*socket)).collect::<Vec<_>>());
+            match step {
+                0..=3 => all.push((protocol, name.clone(), bind_to(&actor, protocol, 0, name.as_bytes()))),
+                _ => if let Some(place) = all.iter().position(|(own, text, _)| (*own, text) == (protocol, &name)) {
+                    let (_, _, socket) = all.remove(place);
+                    bound::leave(&actor, socket);
+                    slab::free(&actor, socket);
+                }
             }
         }
     }

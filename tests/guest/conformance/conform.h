@@ -138,6 +138,7 @@ void signals(void);
 void times_and_timers(void);
 void sockets(void);
 void packets(void);
+void inet(void);
 void waiting(void);
 void locks(void);
 void family(void);

@@ -61,8 +61,20 @@ calls! {
     Recvmsg 47 212;
     /// `sendmmsg`
     Sendmmsg 307 269;
+    /// `sendto`
+    Sendto 44 206;
+    /// `recvfrom`
+    Recvfrom 45 207;
+    /// `shutdown`
+    Shutdown 48 210;
+    /// `getsockname`
+    Getsockname 51 204;
+    /// `getpeername`
+    Getpeername 52 205;
     /// `setsockopt`
     Setsockopt 54 208;
+    /// `getsockopt`
+    Getsockopt 55 209;
     /// `bind`
     Bind 49 200;
     /// `listen`

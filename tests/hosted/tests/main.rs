@@ -34,6 +34,8 @@ mod file_systems;
 #[cfg(not(motet_model))]
 mod fused;
 #[cfg(not(motet_model))]
+mod inet;
+#[cfg(not(motet_model))]
 mod kinds_of_files;
 #[cfg(not(motet_model))]
 mod late;

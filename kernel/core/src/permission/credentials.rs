@@ -43,6 +43,8 @@ pub enum Capability {
     SetUsers = 7,
     /// Take capabilities from the bounding set.
     SetCapabilities = 8,
+    /// Bind the first 1023 ports.
+    BindPort = 10,
     /// Lock memory.
     LockMemory = 14,
     /// Change the root directory.

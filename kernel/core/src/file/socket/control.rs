@@ -64,9 +64,10 @@ impl<'c, M: Machine> Control<'c, M> {
             let data = (header.wrapping_add(HEADER_LEN), own - HEADER_LEN);
             match (level, kind) {
                 (SOL_SOCKET, SCM_RIGHTS) if passes_rights => control.read_files(call, data, takes_files)?,
-                (SOL_SOCKET, SCM_CREDENTIALS) if data.1 == CREDENTIALS_LEN => {
+                (SOL_SOCKET, SCM_CREDENTIALS) if passes_rights && data.1 == CREDENTIALS_LEN => {
                     control.credentials = Some(read_credentials(call, data.0)?);
                 }
+                (SOL_SOCKET, SCM_RIGHTS | SCM_CREDENTIALS) if !passes_rights => {}
                 (SOL_SOCKET, _) => return Err(Errno::EINVAL.into()),
                 _ => {}
             }

@@ -9,6 +9,7 @@ use motet_layout::SocketRecord;
 
 use super::{
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending},
+    inet::Inet,
     unix::Unix,
 };
 use crate::{
@@ -23,6 +24,8 @@ macro_rules! of_family {
     ($code:expr, $family:ident => $then:expr, else $none:expr) => {
         of_family! { @rows $code, $family => $then, else $none;
             AF_UNIX => Unix,
+            AF_INET => Inet<2>,
+            AF_INET6 => Inet<10>,
         }
     };
     (@rows $code:expr, $family:ident => $then:expr, else $none:expr; $($name:ident => $type:ty,)+) => {

@@ -19,8 +19,8 @@ use crate::{
 
 /// Bytes of the longest address (`struct sockaddr_storage`).
 pub const ADDRESS_MAX: usize = 128;
-/// Bytes of the longest value of an option.
-pub const OPTION_MAX: usize = 16;
+/// Bytes of the longest value of an option (`struct tcp_info`, as programs know it).
+pub const OPTION_MAX: usize = 104;
 
 /// An address, as programs write it: its family and what that family makes of the rest. Empty: none.
 #[derive(Clone, Copy)]
@@ -118,6 +118,13 @@ pub struct Received<'c, M: Machine> {
     pub sender: Address,
     /// What else.
     pub ancillary: Ancillary<'c, M>,
+}
+
+impl<M: Machine> Received<'_, M> {
+    /// The end of what can be received.
+    pub const fn nothing() -> Self {
+        Self { len: 0, flags: 0, sender: Address::NONE, ancillary: Ancillary::NONE }
+    }
 }
 
 /// A family of sockets: its value is one socket.

@@ -1,19 +1,26 @@
 //! Sockets: what all families have. A family ([`family::Family`]) is a type in a file of its own; [`families`] has the list of them. There is one: [`unix`].
 
 mod calls;
+mod connection;
 mod control;
+mod credentials;
 mod families;
 mod family;
+mod inet;
+mod listening;
 mod message;
+mod name;
 mod options;
+mod packet;
 mod rights;
+mod stream;
 mod unix;
 
 use core::fmt::{self, Write};
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, file::*};
+use motet_abi::{Errno, file::*, terminal::POLLWRBAND};
 use motet_hal::Machine;
 use motet_layout::{CoreId, FILE_SOCKET, FileRecord, ISLAND_RECLAIMING, IslandId, SocketRecord, in_order};
 use motet_protocol::{Context, lock::lock, slab};
@@ -25,7 +32,7 @@ use crate::{
     cursor::Cursor,
     description::{
         self, Parts,
-        kind::{Facts, Kind, Outlet, Queues, Transfer},
+        kind::{Facts, Kind, OUTPUT, Outlet, Queues, Transfer},
     },
 };
 
@@ -40,6 +47,12 @@ use family::{Address, Receiving, Sending};
 const SHUT_READ: u32 = 1;
 /// [`SocketRecord::shut`]: it writes no more.
 const SHUT_WRITE: u32 = 2;
+const SOCK_STREAM: u32 = 1;
+const SOCK_DGRAM: u32 = 2;
+const SOCK_RAW: u32 = 3;
+const SOCK_SEQPACKET: u32 = 5;
+/// What a socket that can be written to is ready for.
+const OUTPUT_AND_BAND: u16 = OUTPUT | POLLWRBAND;
 
 /// The socket of a descriptor.
 ///
@@ -91,7 +104,7 @@ pub fn settle_the_dead<M: Machine>(cpu: &Cpu<M>) {
         let Some(listener) = cpu.object::<SocketRecord>(socket.listener.get()) else { continue };
         // With it, the list is repaired if the dead core had it.
         let _guard = lock(cpu, &listener.lock);
-        if unix::pending(cpu, listener).any(|pending| core::ptr::eq(pending, socket)) {
+        if listening::pending(cpu, listener).any(|pending| core::ptr::eq(pending, socket)) {
             socket.acceptor.store(0, Ordering::Release);
         }
     }

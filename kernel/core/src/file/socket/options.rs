@@ -9,17 +9,24 @@ use crate::call::{Call, Stop, SysResult};
 
 /// The level of options that all sockets have.
 pub const SOL_SOCKET: u32 = 1;
-const SO_REUSEADDR: u32 = 2;
+/// Others may be bound to the same address, unless they listen.
+pub const SO_REUSEADDR: u32 = 2;
 const SO_TYPE: u32 = 3;
 const SO_ERROR: u32 = 4;
-const SO_BROADCAST: u32 = 6;
+const SO_DONTROUTE: u32 = 5;
+/// Datagrams may go to all machines.
+pub const SO_BROADCAST: u32 = 6;
 const SO_SNDBUF: u32 = 7;
 const SO_RCVBUF: u32 = 8;
 const SO_KEEPALIVE: u32 = 9;
+const SO_OOBINLINE: u32 = 10;
+/// How a socket is closed that has not sent everything.
+pub const SO_LINGER: u32 = 13;
+/// Others of the same user may be bound to the same address, and take turns.
+pub const SO_REUSEPORT: u32 = 15;
 /// Who has sent a message comes with it.
 pub const SO_PASSCRED: u32 = 16;
-/// Whom a socket is connected to.
-pub const SO_PEERCRED: u32 = 17;
+const SO_PEERCRED: u32 = 17;
 const SO_RCVTIMEO: u32 = 20;
 const SO_SNDTIMEO: u32 = 21;
 const SO_ACCEPTCONN: u32 = 30;
@@ -29,6 +36,8 @@ const SO_DOMAIN: u32 = 39;
 const SO_RCVTIMEO_NEW: u32 = 66;
 const SO_SNDTIMEO_NEW: u32 = 67;
 
+/// Bytes of `struct linger`.
+const LINGER_LEN: usize = 8;
 /// Longest timeout, so that sums of times do not overflow.
 const TIMEOUT_MAX_NS: u64 = u64::MAX / 4;
 
@@ -42,16 +51,46 @@ pub fn is_on(socket: &SocketRecord, option: u32) -> bool {
     socket.options.load(Ordering::Relaxed) >> option & 1 != 0
 }
 
+/// Turns an option on or off.
+pub fn turn(socket: &SocketRecord, option: u32, on: bool) {
+    let _ = match on {
+        true => socket.options.fetch_or(1 << option, Ordering::Relaxed),
+        false => socket.options.fetch_and(!(1 << option), Ordering::Relaxed),
+    };
+}
+
+/// The number that an option is to have.
+///
+/// # Errors
+/// `EINVAL`: it is too short; `EFAULT`; [`Stop::Page`].
+pub fn read_number<M: Machine>(call: &Call<M>, value: u64, len: u64) -> Result<u32, Stop> {
+    if (len as i32) < 4 { Err(Errno::EINVAL.into()) } else { call.read_user_u32(value) }
+}
+
 /// `getsockopt(fd, level, option, value, length)`.
 pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, level, option, value, len_at, _] = call.args;
     let (level, option) = (level as u32, option as u32);
     let (_file, socket) = get(call, fd)?;
+    if (level, option) == (SOL_SOCKET, SO_PASSCRED) && !families::passes_rights(socket) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
     let mut bytes = [0; OPTION_MAX];
     let value_len = match number(call, socket, (level, option)) {
         Some(number) => {
             bytes[..4].copy_from_slice(&number.to_le_bytes());
             4
+        }
+        None if (level, option) == (SOL_SOCKET, SO_LINGER) => {
+            bytes[..4].copy_from_slice(&u32::from(is_on(socket, SO_LINGER)).to_le_bytes());
+            bytes[4..LINGER_LEN].copy_from_slice(&socket.linger_s.get().to_le_bytes());
+            LINGER_LEN
+        }
+        None if (level, option) == (SOL_SOCKET, SO_PEERCRED) => {
+            for (to, id) in bytes.chunks_exact_mut(4).zip(&socket.peer) {
+                to.copy_from_slice(&id.get().to_le_bytes());
+            }
+            size_of_val(&socket.peer)
         }
         None => match timeout_of(socket, option).filter(|_| level == SOL_SOCKET) {
             Some(timeout) => {
@@ -80,7 +119,9 @@ fn number<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, (level, opt
         SO_DOMAIN => socket.family.get(),
         SO_PROTOCOL => socket.protocol.get(),
         SO_ERROR => families::take_error(call.cpu, socket).map_or(0, |errno| errno as u32),
-        SO_REUSEADDR | SO_KEEPALIVE | SO_BROADCAST | SO_PASSCRED => is_on(socket, option).into(),
+        SO_REUSEADDR | SO_KEEPALIVE | SO_DONTROUTE | SO_BROADCAST | SO_OOBINLINE | SO_REUSEPORT | SO_PASSCRED => {
+            is_on(socket, option).into()
+        }
         SO_SNDBUF | SO_RCVBUF => socket.buffers[(option - SO_SNDBUF) as usize].get(),
         SO_ACCEPTCONN => u32::from(socket.state.load(Ordering::Acquire) == SOCKET_LISTENING),
         _ => return None,
@@ -119,18 +160,29 @@ pub fn setsockopt<M: Machine>(call: &Call<M>) -> SysResult {
     let (_file, socket) = get(call, fd)?;
     let (level, option) = (level as u32, option as u32);
     match (level, option) {
-        (SOL_SOCKET, SO_REUSEADDR | SO_KEEPALIVE | SO_BROADCAST | SO_SNDBUF | SO_RCVBUF | SO_PASSCRED) => {
-            if (len as i32) < 4 {
-                return Err(Errno::EINVAL.into());
-            }
-            let number = call.read_user_u32(value)?;
+        (SOL_SOCKET, SO_PASSCRED) if !families::passes_rights(socket) => return Err(Errno::EOPNOTSUPP.into()),
+        (
+            SOL_SOCKET,
+            SO_REUSEADDR | SO_KEEPALIVE | SO_DONTROUTE | SO_BROADCAST | SO_OOBINLINE | SO_SNDBUF | SO_RCVBUF
+            | SO_PASSCRED,
+        ) => {
+            let number = read_number(call, value, len)?;
             match option {
                 SO_SNDBUF | SO_RCVBUF => {
                     let which = (option - SO_SNDBUF) as usize;
                     socket.buffers[which].set((number.min(BUFFER) * 2).max(BUFFER_MIN[which]));
                 }
-                _ if number != 0 => _ = socket.options.fetch_or(1 << option, Ordering::Relaxed),
-                _ => _ = socket.options.fetch_and(!(1 << option), Ordering::Relaxed),
+                _ => turn(socket, option, number != 0),
+            }
+        }
+        (SOL_SOCKET, SO_LINGER) => {
+            if (len as i32) < LINGER_LEN as i32 {
+                return Err(Errno::EINVAL.into());
+            }
+            let (number, seconds) = (call.read_user_u32(value)?, call.read_user_u32(value.wrapping_add(4))?);
+            turn(socket, SO_LINGER, number != 0);
+            if number != 0 {
+                socket.linger_s.set(seconds);
             }
         }
         (SOL_SOCKET, SO_RCVTIMEO | SO_SNDTIMEO | SO_RCVTIMEO_NEW | SO_SNDTIMEO_NEW) => {

@@ -7,13 +7,15 @@ use motet_protocol::{Context, lock::lock, pipe, wait};
 
 use super::{
     super::{
-        SHUT_READ, SHUT_WRITE,
+        OUTPUT_AND_BAND, SHUT_READ, SHUT_WRITE,
+        connection::has_room,
         family::Address,
-        options::{BUFFER_MIN, SO_PASSCRED, is_on},
+        name::Name,
+        options::{SO_PASSCRED, is_on},
+        packet::{self, DATAGRAMS_MAX, Queue, queue},
         rights,
     },
-    DATAGRAMS_MAX, OUTPUT_AND_BAND, has_room,
-    name::{self, Name, Place, Queue},
+    name::{self, Place},
 };
 use crate::{
     call::{Call, Stop},
@@ -22,25 +24,6 @@ use crate::{
 };
 
 const AF_UNSPEC: u32 = 0;
-
-/// Gives a new socket its queue.
-///
-/// # Errors
-/// `ENOMEM`.
-pub fn prepare<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Result<(), Errno> {
-    let queue = pipe::create(cpu).ok_or(Errno::ENOMEM)?;
-    queue.packets_max.set(DATAGRAMS_MAX);
-    queue.reader.store(cpu.raw(socket), Ordering::Relaxed);
-    socket.shut.store(SHUT_READ, Ordering::Relaxed); // until it is opened
-    pipe::open(cpu, queue, pipe::READER, &socket.shut);
-    socket.incoming.store(cpu.raw(queue), Ordering::Release);
-    Ok(())
-}
-
-/// A socket's queue.
-fn queue<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<&'static PipeRecord> {
-    cpu.object(socket.incoming.load(Ordering::Acquire))
-}
 
 /// Connects two new sockets to each other.
 pub fn pair<M: Machine>(cpu: &Cpu<M>, [one, two]: [&'static SocketRecord; 2]) {
@@ -180,36 +163,19 @@ pub fn room_waiters<M: Machine>(cpu: &Cpu<M>) -> &'static WaitQueue {
 
 /// `shutdown`.
 pub fn shut<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, how: u32) {
-    socket.shut.fetch_or(how & SHUT_WRITE, Ordering::AcqRel);
-    let Some(own) = queue(cpu, socket) else { return };
-    if pipe::close(cpu, own, how & SHUT_READ, &socket.shut) != 0 {
-        pipe::put(cpu, own);
-    }
-    wait::wake(cpu, &own.read_waiters);
-    wait::wake(cpu, &own.write_waiters);
+    packet::shut(cpu, socket, how);
     wait::wake(cpu, room_waiters(cpu));
 }
 
 /// The socket is about to be closed. May be done twice.
 pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
-    let Some(own) = queue(cpu, socket) else { return };
-    {
-        let _guard = lock(cpu, &own.lock); // a peer may be telling the reader something
-        own.reader.store(0, Ordering::Release);
-    }
-    shut(cpu, socket, SHUT_READ);
-    own.sender.store(0, Ordering::Release); // whoever sends is told that it has gone
-    rights::purge(cpu, own);
+    packet::end(cpu, socket);
+    wait::wake(cpu, room_waiters(cpu));
 }
 
 /// Whether a socket and the owner of a queue send to each other.
 pub fn is_mutual(socket: &SocketRecord, to: &PipeRecord) -> bool {
     to.sender.load(Ordering::Acquire) == socket.incoming.load(Ordering::Relaxed)
-}
-
-/// Whether `poll` may have said that there is no room in a queue.
-pub fn has_little_room(queue: &PipeRecord) -> bool {
-    pipe::used(queue) > DATAGRAMS_MAX as usize || queue.cost.get() * 4 > BUFFER_MIN[0]
 }
 
 /// The events (`POLL*`) for which it is ready.

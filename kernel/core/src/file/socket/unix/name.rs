@@ -2,11 +2,12 @@
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{AtomicByte, InodeRecord, PipeRecord, SOCKET_NAME_MAX, SocketRecord, sync::Ordering};
-use motet_protocol::{Context, bound, fs, fs::Held, lock::lock, pipe};
+use motet_layout::{InodeRecord, SOCKET_NAME_MAX, SocketRecord};
+use motet_protocol::{Context, bound, fs, fs::Held, lock::lock};
 
 use super::super::{
     family::{Address, Family},
+    name::Name,
     unix::Unix,
 };
 use crate::{
@@ -20,92 +21,46 @@ use crate::{
     random,
 };
 
+/// What all sockets of the family have as their protocol.
+pub const PROTOCOL: u32 = 0;
 /// Bytes of an address before its path.
 const FAMILY_LEN: usize = 2;
 /// Names that are chosen for sockets: a zero, and so many hexadecimal digits.
 const CHOSEN_DIGITS: usize = 5;
 const CHOSEN: u32 = 1 << (4 * CHOSEN_DIGITS);
 
-/// A name. Empty: none.
-pub struct Name {
-    bytes: [u8; SOCKET_NAME_MAX],
-    len: usize,
+/// The name in an address.
+///
+/// # Errors
+/// `EINVAL`: it has none, or is too long.
+pub fn of(address: &Address) -> Result<Name, Errno> {
+    let bytes = address.bytes();
+    let fits = bytes.len() > FAMILY_LEN && bytes.len() <= FAMILY_LEN + SOCKET_NAME_MAX;
+    if !fits || address.family() != Some(Unix::CODE) {
+        return Err(Errno::EINVAL);
+    }
+    let path = &bytes[FAMILY_LEN..];
+    let len = if path[0] == 0 { path.len() } else { path.iter().position(|&b| b == 0).unwrap_or(path.len()) };
+    Ok(Name::of_bytes(&path[..len]))
 }
 
-impl Name {
-    /// The name in an address.
-    ///
-    /// # Errors
-    /// `EINVAL`: it has none, or is too long.
-    pub fn of(address: &Address) -> Result<Self, Errno> {
-        let bytes = address.bytes();
-        let fits = bytes.len() > FAMILY_LEN && bytes.len() <= FAMILY_LEN + SOCKET_NAME_MAX;
-        if !fits || address.family() != Some(Unix::CODE) {
-            return Err(Errno::EINVAL);
-        }
-        let path = &bytes[FAMILY_LEN..];
-        let len = if path[0] == 0 { path.len() } else { path.iter().position(|&b| b == 0).unwrap_or(path.len()) };
-        Ok(Self::of_bytes(&path[..len]))
-    }
+fn is_abstract(name: &Name) -> bool {
+    name.bytes().first() == Some(&0)
+}
 
-    fn of_bytes(from: &[u8]) -> Self {
-        let mut name = Self { bytes: [0; SOCKET_NAME_MAX], len: from.len() };
-        name.bytes[..from.len()].copy_from_slice(from);
-        name
-    }
+/// The address that has this name.
+pub fn address(name: &Name) -> Address {
+    let (name_bytes, mut bytes) = (name.bytes(), [0; FAMILY_LEN + SOCKET_NAME_MAX + 1]);
+    bytes[..FAMILY_LEN].copy_from_slice(&(Unix::CODE as u16).to_le_bytes());
+    bytes[FAMILY_LEN..][..name_bytes.len()].copy_from_slice(name_bytes);
+    // A path's terminating zero counts.
+    let terminator = usize::from(!name_bytes.is_empty() && !is_abstract(name));
+    Address::of(&bytes[..FAMILY_LEN + name_bytes.len() + terminator])
+}
 
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    fn is_abstract(&self) -> bool {
-        self.len > 0 && self.bytes[0] == 0
-    }
-
-    fn load((bytes, len): (&[AtomicByte; SOCKET_NAME_MAX], u32)) -> Self {
-        let mut name = Self { bytes: [0; SOCKET_NAME_MAX], len: (len as usize).min(SOCKET_NAME_MAX) };
-        for (to, byte) in name.bytes[..name.len].iter_mut().zip(bytes) {
-            *to = byte.load(Ordering::Relaxed);
-        }
-        name
-    }
-
-    /// Stores it, and says how long it is.
-    pub fn store(&self, into: &[AtomicByte; SOCKET_NAME_MAX]) -> u32 {
-        for (to, &byte) in into.iter().zip(self.bytes()) {
-            to.store(byte, Ordering::Relaxed);
-        }
-        self.len as u32
-    }
-
-    /// A socket's own.
-    pub fn own(socket: &SocketRecord) -> Self {
-        Self::load((&socket.name, if has_name(socket) { socket.name_len.get() } else { 0 }))
-    }
-
-    /// Its peer's.
-    pub fn of_peer(socket: &SocketRecord) -> Self {
-        Self::load((&socket.peer_name, socket.peer_name_len.get()))
-    }
-
-    /// That of whom has sent a packet.
-    pub fn of_sender(packet: &motet_layout::PacketRecord) -> Self {
-        Self::load((&packet.name, packet.name_len.get()))
-    }
-
-    /// The address that has this name.
-    pub fn address(&self) -> Address {
-        let mut bytes = [0; FAMILY_LEN + SOCKET_NAME_MAX + 1];
-        bytes[..FAMILY_LEN].copy_from_slice(&(Unix::CODE as u16).to_le_bytes());
-        bytes[FAMILY_LEN..][..self.len].copy_from_slice(self.bytes());
-        // A path's terminating zero counts.
-        Address::of(&bytes[..FAMILY_LEN + self.len + usize::from(self.len > 0 && !self.is_abstract())])
-    }
-
-    /// The address of a sender: none, if that has no name.
-    pub fn address_of_sender(&self) -> Address {
-        if self.len == 0 { Address::NONE } else { self.address() }
-    }
+/// The address of a sender: none, if that has no name.
+pub fn address_of_sender(name: &Name) -> Address {
+    if name.bytes().is_empty() { Address::NONE } else { address(name) }
 }
 
 /// Whether a socket is bound, or has its name from the one that is to accept it. One that a core was about to bind when it died may have the bytes of a name.
@@ -118,18 +73,18 @@ pub fn bind<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, address: 
     if address.bytes().len() == FAMILY_LEN && address.family() == Some(Unix::CODE) {
         return Ok(choose(call.cpu, socket)?);
     }
-    let name = Name::of(address)?;
+    let name = of(address)?;
     let cpu = call.cpu;
     if has_name(socket) {
         return Err(Errno::EINVAL.into());
     }
     // Before the lock: it may wait for others' directories.
-    let inode = match name.is_abstract() {
+    let inode = match is_abstract(&name) {
         true => None,
         false => Some(make(call, name.bytes())?),
     };
     let _all = lock(cpu, &cpu.pool.header().socket_lock);
-    if name.is_abstract() && bound::find(cpu, 0, name.bytes()).is_some() {
+    if is_abstract(&name) && bound::find(cpu, PROTOCOL, 0, name.bytes()).is_some() {
         return Err(Errno::EADDRINUSE.into());
     }
     if has_name(socket) {
@@ -157,7 +112,7 @@ pub fn choose<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Result
         if has_name(socket) {
             return Ok(());
         }
-        if bound::find(cpu, 0, &bytes).is_none() {
+        if bound::find(cpu, PROTOCOL, 0, &bytes).is_none() {
             socket.name_len.set(Name::of_bytes(&bytes).store(&socket.name));
             socket.inode.set(0);
             bound::enter(cpu, socket);
@@ -206,8 +161,8 @@ impl<'c, M: Machine> Place<'c, M> {
     /// # Errors
     /// Those of look-ups; `EACCES`; `ECONNREFUSED`: that is no socket's name.
     pub fn of(call: &Call<'c, M>, address: &Address) -> Result<Self, Stop> {
-        let name = Name::of(address)?;
-        if name.is_abstract() {
+        let name = of(address)?;
+        if is_abstract(&name) {
             return Ok(Self { name, _node: None, inode: 0 });
         }
         let mut path = Path::new();
@@ -224,39 +179,7 @@ impl<'c, M: Machine> Place<'c, M> {
     /// # Errors
     /// `ECONNREFUSED`: there is none; `EPROTOTYPE`: it is of another kind.
     pub fn socket(&self, cpu: &Cpu<M>, kind: u32) -> Result<&'static SocketRecord, Errno> {
-        let socket = bound::find(cpu, self.inode, self.name.bytes()).ok_or(Errno::ECONNREFUSED)?;
+        let socket = bound::find(cpu, PROTOCOL, self.inode, self.name.bytes()).ok_or(Errno::ECONNREFUSED)?;
         if socket.kind.get() == kind { Ok(socket) } else { Err(Errno::EPROTOTYPE) }
-    }
-}
-
-/// A queue that a call uses, with a reference.
-pub struct Queue<'c, M: Machine> {
-    cpu: &'c Cpu<M>,
-    record: &'static PipeRecord,
-}
-
-impl<'c, M: Machine> Queue<'c, M> {
-    /// One that the caller knows to have a reference meanwhile.
-    pub fn new(cpu: &'c Cpu<M>, record: &'static PipeRecord) -> Self {
-        record.refs.fetch_add(1, Ordering::Relaxed);
-        Self { cpu, record }
-    }
-
-    /// It.
-    pub fn record(&self) -> &'static PipeRecord {
-        self.record
-    }
-
-    /// It, with the reference.
-    pub fn release(self) -> &'static PipeRecord {
-        let record = self.record;
-        core::mem::forget(self);
-        record
-    }
-}
-
-impl<M: Machine> Drop for Queue<'_, M> {
-    fn drop(&mut self) {
-        pipe::put(self.cpu, self.record);
     }
 }

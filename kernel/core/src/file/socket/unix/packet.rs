@@ -1,36 +1,31 @@
-//! Packets of `SOCK_SEQPACKET` and `SOCK_DGRAM`: each is received as it was sent.
+//! Sending packets of `SOCK_SEQPACKET` and `SOCK_DGRAM`.
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{PACKET_HAS_CREDENTIALS, PACKET_MAX, PacketRecord, PipeRecord, SocketRecord, sync::Ordering};
+use motet_layout::{PACKET_MAX, PipeRecord, SocketRecord, sync::Ordering};
 use motet_protocol::{
-    Context,
-    pipe::{
-        self,
-        packet::{self, Credentials, Limits},
-    },
-    wait,
+    lock::lock,
+    pipe::packet::{self, Limits},
 };
 
 use super::{
     super::{
-        SHUT_READ, SHUT_WRITE,
-        control::{Ancillary, Files},
-        family::{Address, Family, Received, Receiving, Sending},
-        message::{MSG_PEEK, MSG_TRUNC},
+        SHUT_WRITE,
+        connection::pipes,
+        credentials::sender_of,
+        family::{Address, Family, Sending},
+        name::Name,
         options::{SO_PASSCRED, is_on},
-        rights::{self, Packet},
-        waits_no_more,
+        packet::{Queue, fill},
+        rights, waits_no_more,
     },
     Unix, datagram,
-    name::{self, Name, Place, Queue},
-    pipes, sender_of, told,
+    name::{self, Place},
 };
 use crate::{
-    call::{Call, Stop, SysResult, cost},
+    call::{Call, Stop, SysResult},
     cursor::Cursor,
 };
-use motet_protocol::lock::lock;
 
 /// What Linux's bookkeeping takes of a buffer.
 const RESERVED: u32 = 32;
@@ -47,7 +42,7 @@ pub fn send<M: Machine>(
     let to = if unix.is_of_datagrams() { how.address } else { &Address::NONE };
     let to = if to.bytes().is_empty() { None } else { Some(to) };
     if let Some(address) = to {
-        Name::of(address)?;
+        name::of(address)?;
     } else if socket.outgoing.load(Ordering::Acquire) == 0 {
         return Err(Errno::ENOTCONN.into());
     }
@@ -132,172 +127,4 @@ fn gone<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, queue: &PipeR
         datagram::lose_peer(call.cpu, socket, queue);
     }
     Errno::ECONNREFUSED
-}
-
-/// A packet with the bytes that a call sends.
-fn fill<'c, M: Machine>(
-    call: &Call<'c, M>,
-    files: Option<Packet<'c, M>>,
-    from: &mut Cursor<M>,
-) -> Result<Packet<'c, M>, Stop> {
-    let packet = match files {
-        Some(packet) => packet,
-        None => Packet::new(call.cpu)?,
-    };
-    let len = from.remaining() as usize;
-    packet::make_room(call.cpu, packet.record(), len)?;
-    let mut done = 0;
-    while done < len {
-        let (run, run_len) = from.run()?;
-        let (to, room) = packet::piece(call.cpu, packet.record(), done);
-        let here = run_len.min(room);
-        call.cpu.pool.copy(run, to, here);
-        from.advance(here)?;
-        done += here;
-        call.serve_due(cost::PAGE + cost::bytes(here as u64));
-    }
-    Ok(packet)
-}
-
-/// Receives a packet.
-pub fn receive<'c, M: Machine>(
-    call: &Call<'c, M>,
-    socket: &'static SocketRecord,
-    how: Receiving,
-    into: &mut Cursor<M>,
-) -> Result<Received<'c, M>, Stop> {
-    let (cpu, unix) = (call.cpu, Unix::of(socket));
-    if !unix.is_of_datagrams() {
-        pipes(cpu, socket).ok_or(Errno::ENOTCONN)?;
-    }
-    let queue = cpu.object::<PipeRecord>(socket.incoming.load(Ordering::Acquire)).ok_or(Errno::ENOTCONN)?;
-    into.await_pages(into.remaining() as usize)?;
-    let nonblocking = waits_no_more(call, how.nonblocking, socket.timeouts_ns[0].get());
-    let peeks = how.flags & MSG_PEEK != 0;
-    let first = call.wait_for(&queue.read_waiters, || {
-        if let Some(errno) = unix.take_error(cpu) {
-            return Err(errno.into());
-        }
-        let first = match peeks {
-            true => packet::with_first(cpu, queue, |first, seen| First::Seen(Told::of(first, seen))),
-            false => take(call, unix, queue),
-        };
-        let is_shut = socket.shut.load(Ordering::Acquire) & SHUT_READ != 0;
-        let is_end = match unix.is_of_datagrams() {
-            true => is_shut && !nonblocking,
-            false => is_shut || queue.writers.load(Ordering::Acquire) == 0,
-        };
-        match first {
-            // What came after this was looked at comes first.
-            None if is_end && pipe::used(queue) == 0 => Ok(Some(First::End)),
-            None if nonblocking => Err(Errno::EAGAIN.into()),
-            first => Ok(first),
-        }
-    })?;
-    match first {
-        First::End => Ok(Received { len: 0, flags: 0, sender: Address::NONE, ancillary: Ancillary::NONE }),
-        First::Taken(packet) => {
-            let record = packet.record();
-            into.shorten(record.len.get().into());
-            let done = copy(call, into, |into| {
-                // Nothing waits between the two.
-                let memory = into.run()?;
-                Ok(copy_piece(call, &packet, into.done() as usize, memory))
-            })?;
-            let (len, flags) = told_len(how, record.len.get(), done);
-            let credentials = told(socket, packet.sender());
-            let sender = Name::of_sender(record).address_of_sender();
-            let files = if packet.file_count() == 0 { Files::None } else { Files::Taken(packet) };
-            Ok(Received { len, flags, sender, ancillary: Ancillary { credentials, files } })
-        }
-        First::Seen(first) => {
-            into.shorten(first.len.into());
-            // If it has gone meanwhile, the call looks at what is first now.
-            let done = copy(call, into, |into| {
-                let at = into.done() as usize;
-                packet::peek(cpu, queue, (first.seen, at), || into.run())?.ok_or(Stop::Again)
-            })?;
-            let (len, flags) = told_len(how, first.len, done);
-            let credentials = told(socket, first.credentials);
-            let files = match first.file_count {
-                0 => Files::None,
-                count => Files::Seen(queue, first.seen, count),
-            };
-            let sender = first.sender.address_of_sender();
-            Ok(Received { len, flags, sender, ancillary: Ancillary { credentials, files } })
-        }
-    }
-}
-
-/// Takes the first packet, and tells those who wait for room without sending, if there was little.
-fn take<'c, M: Machine>(call: &Call<'c, M>, unix: Unix, queue: &'static PipeRecord) -> Option<First<'c, M>> {
-    let mut had_little = false;
-    let taken = rights::take_first(call.cpu, queue, || had_little = datagram::has_little_room(queue));
-    if taken.is_some() && unix.is_of_datagrams() && had_little {
-        wait::wake(call.cpu, datagram::room_waiters(call.cpu));
-    }
-    taken.map(First::Taken)
-}
-
-/// What comes first in a queue.
-enum First<'c, M: Machine> {
-    /// Nothing will.
-    End,
-    /// A packet, in hand.
-    Taken(Packet<'c, M>),
-    /// One that stays there.
-    Seen(Told),
-}
-
-/// What is told of a packet that stays in its queue. Another thread may receive it meanwhile.
-struct Told {
-    seen: packet::Seen,
-    len: u32,
-    credentials: Option<Credentials>,
-    sender: Name,
-    file_count: usize,
-}
-
-impl Told {
-    /// The queue's lock is held.
-    fn of(record: &PacketRecord, seen: packet::Seen) -> Self {
-        let has_credentials = record.flags.load(Ordering::Relaxed) & PACKET_HAS_CREDENTIALS != 0;
-        Self {
-            seen,
-            len: record.len.get(),
-            credentials: has_credentials.then(|| record.credentials.each_ref().map(|id| id.get())),
-            sender: Name::of_sender(record),
-            file_count: record.rights_count.get() as usize,
-        }
-    }
-}
-
-fn copy_piece<M: Machine>(call: &Call<M>, packet: &Packet<M>, at: usize, (run, run_len): pipe::Run) -> usize {
-    let (bytes, len) = packet::piece(call.cpu, packet.record(), at);
-    let len = len.min(run_len);
-    call.cpu.pool.copy(bytes, run, len);
-    len
-}
-
-/// Copies a packet's bytes to user memory, of which as many remain at most, by pieces that `piece` copies; says how many.
-fn copy<'a, 'c, M: Machine>(
-    call: &Call<M>,
-    into: &mut Cursor<'a, 'c, M>,
-    mut piece: impl FnMut(&mut Cursor<'a, 'c, M>) -> Result<usize, Stop>,
-) -> Result<u64, Stop> {
-    while into.remaining() > 0 {
-        let len = piece(into)?;
-        if len == 0 {
-            break;
-        }
-        into.advance(len)?;
-        call.serve_due(cost::PAGE + cost::bytes(len as u64));
-    }
-    Ok(into.done())
-}
-
-/// What a call returns of a packet of that length of which so many bytes were received, and `MSG_TRUNC` if these are not all.
-fn told_len(how: Receiving, len: u32, done: u64) -> (u64, u32) {
-    let flags = if done < u64::from(len) { MSG_TRUNC } else { 0 };
-    (if how.flags & MSG_TRUNC != 0 { len.into() } else { done }, flags)
 }

@@ -12,17 +12,15 @@ use motet_protocol::{
 };
 
 use super::{
-    super::{
-        SHUT_READ, SHUT_WRITE,
-        control::{Ancillary, Files},
-        family::{Received, Receiving, Sending},
-        message::{MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL},
-        options::{SO_PASSCRED, is_on},
-        rights::{self, Packet},
-        waits_no_more,
-    },
-    name::Name,
-    pipes, sender_of, take_reset, told,
+    SHUT_READ, SHUT_WRITE,
+    connection::{pipes, take_reset},
+    control::{Ancillary, Files},
+    credentials::{sender_of, told},
+    family::{Address, Received, Receiving, Sending},
+    message::{MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL},
+    options::{SO_PASSCRED, is_on},
+    rights::{self, Packet},
+    waits_no_more,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
@@ -47,6 +45,9 @@ pub fn outgoing<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Result<&'sta
 }
 
 /// Sends bytes.
+///
+/// # Errors
+/// `EISCONN`, `EOPNOTSUPP`: there is an address; `ENOTCONN`, `EPIPE`, `EAGAIN`, `EFAULT`, `ENOMEM`.
 pub fn send<M: Machine>(
     call: &Call<M>,
     socket: &'static SocketRecord,
@@ -146,7 +147,10 @@ fn write_marked<'c, M: Machine>(
     from.advance(len)
 }
 
-/// Receives bytes.
+/// Receives bytes, and does not say from whom.
+///
+/// # Errors
+/// `EINVAL`: it is not connected; `ECONNRESET`, `EAGAIN`, `EFAULT`.
 pub fn receive<'c, M: Machine>(
     call: &Call<'c, M>,
     socket: &'static SocketRecord,
@@ -168,7 +172,7 @@ pub fn receive<'c, M: Machine>(
     if is_end && take_reset(call.cpu, socket) {
         return Err(Errno::ECONNRESET.into());
     }
-    Ok(Received { len: received?, flags: 0, sender: Name::of_peer(socket).address_of_sender(), ancillary })
+    Ok(Received { len: received?, flags: 0, sender: Address::NONE, ancillary })
 }
 
 /// Reads what there is, waiting for the first byte; with `MSG_WAITALL`, until there is no more room. What goes with some of the bytes ends it.

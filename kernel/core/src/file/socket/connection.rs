@@ -1,0 +1,127 @@
+//! Connections: two pipes, one for each direction.
+//!
+//! A socket reads from one and writes to the other; its record holds references to both. The pipes of a stream carry bytes, the others' are queues of packets.
+
+use motet_abi::{Errno, terminal::*};
+use motet_hal::Machine;
+use motet_layout::{
+    PipeRecord, PoolAddr, RESET_IS, RESET_NOT, RESET_TOLD, SOCKET_CONNECTED, SocketRecord, in_order, sync::Ordering,
+};
+use motet_protocol::{Context, pipe, wait};
+
+use super::{OUTPUT_AND_BAND, SHUT_READ, SHUT_WRITE, SOCK_STREAM, packet::DATAGRAMS_MAX, rights};
+use crate::{
+    cpu::Cpu,
+    description::kind::{INPUT, if_so},
+};
+
+/// The pipes of a connected socket, of streams or packets: what it reads from and what it writes to.
+pub fn pipes<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<[&'static PipeRecord; 2]> {
+    if socket.state.load(Ordering::Acquire) != SOCKET_CONNECTED {
+        return None;
+    }
+    own_pipes(cpu, socket)
+}
+
+/// The same, though it may not be connected: a core that was connecting it has died, or is this one.
+fn own_pipes<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<[&'static PipeRecord; 2]> {
+    if socket.outgoing.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    Some([&socket.incoming, &socket.outgoing].map(|pipe| cpu.pool.at(PoolAddr(pipe.load(Ordering::Relaxed)))))
+}
+
+/// Gives two sockets that nobody else knows yet, or whose locks are held, what connects them. They are not [connected](set_connected) yet.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn connect_pair<M: Machine>(
+    cpu: &Cpu<M>,
+    one: &'static SocketRecord,
+    two: &'static SocketRecord,
+) -> Result<(), Errno> {
+    let there = pipe::create(cpu).ok_or(Errno::ENOMEM)?;
+    let Some(back) = pipe::create(cpu) else {
+        pipe::put(cpu, there);
+        return Err(Errno::ENOMEM);
+    };
+    for pipe in [there, back] {
+        pipe.refs.fetch_add(1, Ordering::Relaxed); // each of the two has it, whichever of its ends are open
+        if one.kind.get() != SOCK_STREAM {
+            pipe.packets_max.set(DATAGRAMS_MAX);
+        }
+    }
+    for (socket, incoming, outgoing) in [(one, back, there), (two, there, back)] {
+        incoming.reader.store(cpu.raw(socket), Ordering::Relaxed);
+        socket.shut.store(SHUT_READ | SHUT_WRITE, Ordering::Relaxed);
+        pipe::open(cpu, incoming, pipe::READER, &socket.shut);
+        pipe::open(cpu, outgoing, pipe::WRITER, &socket.shut);
+        socket.incoming.store(cpu.raw(incoming), Ordering::Relaxed);
+        socket.outgoing.store(cpu.raw(outgoing), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// From now on a socket is one of a [pair](connect_pair).
+pub fn set_connected(socket: &SocketRecord) {
+    in_order();
+    socket.state.store(SOCKET_CONNECTED, Ordering::Release);
+}
+
+/// Ends directions of a connection (`SHUT_*`), as far as this socket has not.
+pub fn shut<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, [incoming, outgoing]: [&'static PipeRecord; 2], how: u32) {
+    if pipe::close(cpu, incoming, how & SHUT_READ, &socket.shut) != 0 {
+        wait::wake(cpu, &incoming.read_waiters);
+        pipe::put(cpu, incoming);
+    }
+    if pipe::close(cpu, outgoing, how & SHUT_WRITE, &socket.shut) != 0 {
+        wait::wake(cpu, &outgoing.write_waiters);
+        pipe::put(cpu, outgoing);
+    }
+}
+
+/// Ends a connection, and drops what nobody receives any more. May be done twice.
+pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, resets: bool) {
+    let Some(pipes) = own_pipes(cpu, socket) else { return };
+    let [incoming, outgoing] = pipes;
+    if pipe::used(incoming) > 0 || resets {
+        // Once: it may have been told already.
+        let _ = outgoing.reset.compare_exchange(RESET_NOT, RESET_IS, Ordering::AcqRel, Ordering::Relaxed);
+    }
+    shut(cpu, socket, pipes, SHUT_READ | SHUT_WRITE);
+    rights::purge(cpu, incoming);
+}
+
+/// Whether the peer has closed the connection and not read all that was sent to it (`ECONNRESET`). It is said once.
+pub fn take_reset<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> bool {
+    let is_reset = |[incoming, _]: [&'static PipeRecord; 2]| {
+        let reset = &incoming.reset;
+        reset.load(Ordering::Acquire) == RESET_IS
+            && reset.compare_exchange(RESET_IS, RESET_TOLD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    };
+    pipes(cpu, socket).is_some_and(is_reset)
+}
+
+/// Whether [`take_reset`] would say so.
+pub fn has_reset(incoming: &PipeRecord) -> bool {
+    incoming.reset.load(Ordering::Acquire) == RESET_IS
+}
+
+/// The events (`POLL*`) for which a connected socket is ready.
+pub fn readiness(socket: &SocketRecord, [incoming, outgoing]: [&'static PipeRecord; 2]) -> u16 {
+    let shut = socket.shut.load(Ordering::Acquire);
+    let (input, output) = (pipe::readiness(incoming), pipe::readiness(outgoing));
+    let no_more = input.no_writer || shut & SHUT_READ != 0;
+    let hung_up = no_more && (output.no_reader || shut & SHUT_WRITE != 0);
+    let writable = output.writable && has_room(socket, outgoing);
+    if_so(input.readable || no_more, INPUT)
+        | if_so(has_reset(incoming), POLLERR)
+        | if_so(no_more, POLLRDHUP)
+        | if_so(hung_up, POLLHUP)
+        | if_so(writable || output.no_reader, OUTPUT_AND_BAND)
+}
+
+/// Whether a socket that waits for room is told: three quarters of what its packets may take are free (as on Linux).
+pub fn has_room(socket: &SocketRecord, outgoing: &PipeRecord) -> bool {
+    u64::from(outgoing.cost.get()) * 4 <= u64::from(socket.buffers[0].get())
+}

@@ -1,0 +1,207 @@
+//! Options of `AF_INET` and `AF_INET6` (tcp(7), ip(7), ipv6(7)): what changes nothing on the loopback device is remembered.
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::SocketRecord;
+
+use super::{
+    super::{
+        SOCK_STREAM,
+        family::OPTION_MAX,
+        options::{SO_REUSEPORT, SOL_SOCKET, read_number, turn},
+    },
+    endpoint::Version,
+    tcp,
+};
+use crate::{
+    call::{Call, Stop},
+    cpu::Cpu,
+};
+
+const SOL_IP: u32 = 0;
+const SOL_TCP: u32 = 6;
+const SOL_IPV6: u32 = 41;
+const TCP_MAXSEG: u32 = 2;
+const TCP_INFO: u32 = 11;
+const TCP_CONGESTION: u32 = 13;
+const IPV6_V6ONLY: u32 = 26;
+/// The bits of [`FLAGS`] are in this setting.
+const FLAG_WORD: usize = 0;
+/// Bytes of the name of how congestion is controlled.
+const CONGESTION_LEN: usize = 16;
+
+/// The bit there that says that a socket has chosen its port itself.
+const OWN_PORT: u32 = 1 << 31;
+const IP_TOS: (u32, u32) = (SOL_IP, 1);
+
+/// Options that are on or off: a bit each, in this order.
+const FLAGS: [(u32, u32); 7] = [
+    (SOL_IPV6, IPV6_V6ONLY),
+    (SOL_TCP, 1),   // TCP_NODELAY
+    (SOL_TCP, 3),   // TCP_CORK
+    (SOL_IP, 11),   // IP_RECVERR
+    (SOL_IP, 15),   // IP_FREEBIND
+    (SOL_IP, 24),   // IP_BIND_ADDRESS_NO_PORT
+    (SOL_IPV6, 25), // IPV6_RECVERR
+];
+
+/// An option that is a number.
+struct Number {
+    /// Its level and number.
+    which: (u32, u32),
+    /// The setting that has it, less what it is at first.
+    at: usize,
+    first: i32,
+    least: i32,
+    most: i32,
+}
+
+impl Number {
+    const fn new(which: (u32, u32), at: usize, first: i32, [least, most]: [i32; 2]) -> Self {
+        Self { which, at, first, least, most }
+    }
+
+    fn get(&self, socket: &SocketRecord) -> u32 {
+        socket.settings[self.at].get().wrapping_add(self.first.cast_unsigned())
+    }
+
+    fn set(&self, socket: &SocketRecord, value: i32) -> Result<(), Errno> {
+        let value = match self.which {
+            // Two bits are the protocol's own.
+            IP_TOS if socket.kind.get() == SOCK_STREAM => value & 0xfc,
+            IP_TOS => value & 0xff,
+            (SOL_IP | SOL_IPV6, _) if value == -1 => self.first,
+            _ => value,
+        };
+        if value < self.least || value > self.most {
+            return Err(Errno::EINVAL);
+        }
+        socket.settings[self.at].set(value.wrapping_sub(self.first).cast_unsigned());
+        Ok(())
+    }
+}
+
+/// Most of a time in seconds.
+const SECONDS_MAX: i32 = 32767;
+const NUMBERS: [Number; 12] = [
+    Number::new(IP_TOS, 1, 0, [0, 255]),
+    Number::new((SOL_IP, 2), 2, 64, [1, 255]),            // IP_TTL
+    Number::new((SOL_IP, 10), 3, 1, [0, 5]),              // IP_MTU_DISCOVER
+    Number::new((SOL_IPV6, 16), 4, 64, [0, 255]),         // IPV6_UNICAST_HOPS
+    Number::new((SOL_IPV6, 67), 5, 0, [0, 255]),          // IPV6_TCLASS
+    Number::new((SOL_IPV6, 23), 6, 1, [0, 5]),            // IPV6_MTU_DISCOVER
+    Number::new((SOL_TCP, 4), 7, 7200, [1, SECONDS_MAX]), // TCP_KEEPIDLE
+    Number::new((SOL_TCP, 5), 8, 75, [1, SECONDS_MAX]),   // TCP_KEEPINTVL
+    Number::new((SOL_TCP, 6), 9, 9, [1, 127]),            // TCP_KEEPCNT
+    Number::new((SOL_TCP, 7), 10, 6, [1, 127]),           // TCP_SYNCNT
+    Number::new((SOL_TCP, 18), 11, 0, [0, i32::MAX]),     // TCP_USER_TIMEOUT
+    Number::new((SOL_TCP, TCP_MAXSEG), 12, 536, [88, 32767]),
+];
+
+/// Whether an option's level is one that sockets of this version and kind have.
+fn has_level(socket: &SocketRecord, version: Version, level: u32) -> bool {
+    match level {
+        SOL_IP => true,
+        SOL_TCP => socket.kind.get() == SOCK_STREAM,
+        SOL_IPV6 => version == Version::V6,
+        _ => false,
+    }
+}
+
+fn flag(which: (u32, u32)) -> Option<u32> {
+    FLAGS.iter().position(|flag| *flag == which).map(|index| 1 << index)
+}
+
+/// Whether a socket of version 6 has nothing to do with version 4.
+pub fn is_v6_only(socket: &SocketRecord) -> bool {
+    flag((SOL_IPV6, IPV6_V6ONLY)).is_some_and(|bit| socket.settings[FLAG_WORD].get() & bit != 0)
+}
+
+/// Whether a socket has chosen its port itself.
+pub fn has_own_port(socket: &SocketRecord) -> bool {
+    socket.settings[FLAG_WORD].get() & OWN_PORT != 0
+}
+
+/// Says that it has.
+pub fn set_own_port(socket: &SocketRecord) {
+    turn_flag(socket, OWN_PORT, true);
+}
+
+fn turn_flag(socket: &SocketRecord, bit: u32, on: bool) {
+    let before = socket.settings[FLAG_WORD].get();
+    socket.settings[FLAG_WORD].set(if on { before | bit } else { before & !bit });
+}
+
+/// The value of an option, and its bytes.
+///
+/// # Errors
+/// `EOPNOTSUPP`: there is no such level; `ENOPROTOOPT`: no such option.
+pub fn get<M: Machine>(
+    cpu: &Cpu<M>,
+    socket: &SocketRecord,
+    version: Version,
+    which: (u32, u32),
+    into: &mut [u8; OPTION_MAX],
+) -> Result<usize, Errno> {
+    if which.0 == SOL_SOCKET {
+        return Err(Errno::ENOPROTOOPT);
+    }
+    if !has_level(socket, version, which.0) {
+        return Err(if version == Version::V4 { Errno::EOPNOTSUPP } else { Errno::ENOPROTOOPT });
+    }
+    match which {
+        (SOL_TCP, TCP_INFO) => {
+            into[0] = tcp::state(cpu, socket) as u8;
+            return Ok(OPTION_MAX);
+        }
+        (SOL_TCP, TCP_CONGESTION) => {
+            into[..5].copy_from_slice(b"cubic");
+            return Ok(CONGESTION_LEN);
+        }
+        _ => {}
+    }
+    let value = match (flag(which), NUMBERS.iter().find(|number| number.which == which)) {
+        (Some(bit), _) => u32::from(socket.settings[FLAG_WORD].get() & bit != 0),
+        (None, Some(number)) => number.get(socket),
+        (None, None) => return Err(Errno::ENOPROTOOPT),
+    };
+    into[..4].copy_from_slice(&value.to_le_bytes());
+    Ok(4)
+}
+
+/// Sets an option.
+///
+/// # Errors
+/// `ENOPROTOOPT`: there is none; `EINVAL`, `EFAULT`.
+pub fn set<M: Machine>(
+    call: &Call<M>,
+    socket: &SocketRecord,
+    version: Version,
+    which: (u32, u32),
+    (value, len): (u64, u64),
+) -> Result<(), Stop> {
+    let has_level = has_level(socket, version, which.0) || which == (SOL_SOCKET, SO_REUSEPORT);
+    let number = NUMBERS.iter().find(|number| number.which == which);
+    let is_known = which == (SOL_SOCKET, SO_REUSEPORT) || flag(which).is_some() || number.is_some();
+    if !has_level || !is_known {
+        return Err(Errno::ENOPROTOOPT.into());
+    }
+    let value = match which.0 {
+        // A byte will do.
+        SOL_IP if matches!(len as i32, 1..4) => {
+            let mut byte = [0];
+            call.read_user(value, &mut byte)?;
+            byte[0].into()
+        }
+        _ => read_number(call, value, len)?,
+    };
+    if which == (SOL_IPV6, IPV6_V6ONLY) && socket.name_len.get() != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    match (flag(which), number) {
+        (Some(bit), _) => turn_flag(socket, bit, value != 0),
+        (None, Some(number)) => number.set(socket, value.cast_signed())?,
+        (None, None) => turn(socket, SO_REUSEPORT, value != 0),
+    }
+    Ok(())
+}

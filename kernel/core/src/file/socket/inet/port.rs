@@ -1,0 +1,270 @@
+//! Which sockets have which ports: binding them, and finding who is there.
+//!
+//! Bound sockets are in the tree of `motet_protocol::bound`, those of one port next to each other. So a port is looked at as a whole, of which so many sockets
+//! may share it ([`SHARERS_MAX`]). A socket keeps the name that it was bound with when it connects: from which address it sends follows from its peer's.
+
+use core::ops::ControlFlow;
+
+use motet_abi::Errno;
+use motet_hal::Machine;
+use motet_layout::{SOCKET_CONNECTED, SOCKET_LISTENING, SOCKET_NEW, SocketRecord, sync::Ordering};
+use motet_protocol::{bound, lock::lock};
+
+use super::{
+    super::{
+        SOCK_STREAM,
+        name::Name,
+        options::{SO_REUSEADDR, SO_REUSEPORT, is_on},
+    },
+    endpoint::{Endpoint, Version},
+    options::{self, is_v6_only},
+};
+use crate::{
+    call::{Call, cost},
+    cpu::Cpu,
+    permission::{Capability, has},
+    random,
+};
+
+/// Sockets that one port may have.
+const SHARERS_MAX: usize = 128;
+/// Ports that sockets get that ask for any (Linux `net.ipv4.ip_local_port_range`).
+const CHOSEN: core::ops::RangeInclusive<u16> = 32768..=60999;
+/// The first port that everybody may bind (Linux `net.ipv4.ip_unprivileged_port_start`).
+const UNPRIVILEGED: u16 = 1024;
+
+/// What a socket is bound to.
+pub fn bound_to(socket: &SocketRecord) -> Option<Endpoint> {
+    Endpoint::of_name(&Name::own(socket))
+}
+
+/// Whom it is connected to.
+pub fn peer_of(socket: &SocketRecord) -> Option<Endpoint> {
+    let is_connected = socket.state.load(Ordering::Acquire) == SOCKET_CONNECTED;
+    if is_connected { Endpoint::of_name(&Name::of_peer(socket)) } else { None }
+}
+
+/// Where a socket is for others: if it is bound to any address and connected, where it sends from.
+pub fn own(socket: &SocketRecord) -> Option<Endpoint> {
+    let own = bound_to(socket)?;
+    Some(match peer_of(socket) {
+        Some(peer) if own.is_any() => Endpoint { address: peer.source(), ..own },
+        _ => own,
+    })
+}
+
+/// Where a socket sends from that sends to an endpoint.
+pub fn sends_from(socket: &SocketRecord, to: Endpoint) -> Endpoint {
+    match bound_to(socket) {
+        Some(own) if !own.is_any() => own,
+        own => Endpoint { address: to.source(), port: own.map_or(0, |own| own.port) },
+    }
+}
+
+/// `bind`.
+///
+/// # Errors
+/// `EADDRNOTAVAIL`: the machine has no such address; `EACCES`: the port is privileged; `EINVAL`: it has one; `EADDRINUSE`.
+pub fn bind<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, to: Endpoint) -> Result<(), Errno> {
+    if !to.is_any() && !to.is_own() {
+        return Err(Errno::EADDRNOTAVAIL);
+    }
+    if to.port != 0 && to.port < UNPRIVILEGED && !has(call.process, Capability::BindPort) {
+        return Err(Errno::EACCES);
+    }
+    if socket.name_len.get() != 0 || socket.state.load(Ordering::Acquire) != SOCKET_NEW {
+        return Err(Errno::EINVAL);
+    }
+    if to.port == 0 {
+        return choose_at(call, socket, to);
+    }
+    let _all = lock(call.cpu, &call.cpu.pool.header().socket_lock);
+    if socket.name_len.get() != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if is_taken(call.cpu, socket, to, may_share) {
+        return Err(Errno::EADDRINUSE);
+    }
+    enter(call.cpu, socket, to);
+    options::set_own_port(socket);
+    Ok(())
+}
+
+/// Gives a socket a port that it has not chosen itself, if it has none.
+///
+/// # Errors
+/// `EADDRINUSE`: none is free.
+pub fn choose<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, version: Version) -> Result<(), Errno> {
+    if socket.name_len.get() != 0 {
+        return Ok(());
+    }
+    choose_at(call, socket, Endpoint { address: version.any(), port: 0 })
+}
+
+fn choose_at<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, at: Endpoint) -> Result<(), Errno> {
+    let cpu = call.cpu;
+    let count = u32::from(CHOSEN.end() - CHOSEN.start()) + 1;
+    let [first] = random::words(cpu);
+    for step in 0..count {
+        let port = CHOSEN.start() + ((first as u32).wrapping_add(step) % count) as u16;
+        {
+            // In the loop: nobody waits while others look.
+            let _all = lock(cpu, &cpu.pool.header().socket_lock);
+            if socket.name_len.get() != 0 {
+                return Ok(());
+            }
+            if !is_used(cpu, socket.protocol.get(), port) {
+                enter(cpu, socket, Endpoint { port, ..at });
+                return Ok(());
+            }
+        }
+        call.serve_due(cost::OBJECT);
+    }
+    Err(Errno::EADDRINUSE)
+}
+
+/// What is bound is locked, as for all below that do not say otherwise.
+fn enter<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord, at: Endpoint) {
+    socket.name_len.set(at.name().store(&socket.name));
+    bound::enter(cpu, socket);
+}
+
+/// Nobody finds a socket by its port any more. Takes the lock.
+pub fn leave<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
+    if socket.is_bound.get() == 0 {
+        return;
+    }
+    let _all = lock(cpu, &cpu.pool.header().socket_lock);
+    // A core that was ending it may have died, with the lock: the tree is repaired then.
+    if socket.is_bound.get() != 0 {
+        bound::leave(cpu, socket);
+    }
+}
+
+/// A socket that has not said which port it wants has none any more.
+pub fn forget_chosen<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
+    if socket.is_bound.get() != 0 && !options::has_own_port(socket) {
+        bound::leave(cpu, socket);
+        socket.name_len.set(0);
+    }
+}
+
+/// Shows the sockets of a port, until `each` has enough.
+fn look_at<M: Machine>(
+    cpu: &Cpu<M>,
+    protocol: u32,
+    port: u16,
+    mut each: impl FnMut(&'static SocketRecord, Endpoint) -> ControlFlow<()>,
+) {
+    let first = Endpoint { address: Version::V6.any(), port }.name();
+    bound::look_from(cpu, protocol, first.bytes(), |socket| match bound_to(socket) {
+        Some(own) if own.port == port => each(socket, own),
+        _ => ControlFlow::Break(()),
+    });
+}
+
+fn is_used<M: Machine>(cpu: &Cpu<M>, protocol: u32, port: u16) -> bool {
+    let mut is_used = false;
+    look_at(cpu, protocol, port, |_, _| {
+        is_used = true;
+        ControlFlow::Break(())
+    });
+    is_used
+}
+
+/// Whether others are in the way of a socket at an endpoint, which it `may_share` with some.
+fn is_taken<M: Machine>(
+    cpu: &Cpu<M>,
+    socket: &SocketRecord,
+    at: Endpoint,
+    may_share: fn(&SocketRecord, &SocketRecord) -> bool,
+) -> bool {
+    let (mut is_taken, mut count) = (false, 0);
+    look_at(cpu, socket.protocol.get(), at.port, |other, own| {
+        if core::ptr::eq(other, socket) {
+            return ControlFlow::Continue(());
+        }
+        count += 1;
+        is_taken = count >= SHARERS_MAX || overlap((socket, at), (other, own)) && !may_share(socket, other);
+        if is_taken { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    is_taken
+}
+
+/// Whether some address leads to both.
+fn overlap((one, own): (&SocketRecord, Endpoint), (two, other): (&SocketRecord, Endpoint)) -> bool {
+    covers(one, own, other) || covers(two, other, own)
+}
+
+/// Whether what leads to `other` leads to a socket that is bound to `own`, too.
+fn covers(socket: &SocketRecord, own: Endpoint, other: Endpoint) -> bool {
+    own.address == other.address
+        || own.is_any() && (own.is_v4() == other.is_v4() || !own.is_v4() && !is_v6_only(socket))
+}
+
+/// Whether a socket may be bound where another one is.
+fn may_share(socket: &SocketRecord, other: &SocketRecord) -> bool {
+    let listens = other.state.load(Ordering::Acquire) == SOCKET_LISTENING;
+    let both = |option| is_on(socket, option) && is_on(other, option);
+    both(SO_REUSEADDR) && !listens || may_share_work(socket, other)
+}
+
+/// Whether two sockets take turns in receiving what is for both.
+fn may_share_work(socket: &SocketRecord, other: &SocketRecord) -> bool {
+    is_on(socket, SO_REUSEPORT) && is_on(other, SO_REUSEPORT) && socket.owner.get() == other.owner.get()
+}
+
+/// Whether a socket may begin to listen: nobody else does there.
+///
+/// # Errors
+/// `EADDRINUSE`.
+pub fn check_listener<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Result<(), Errno> {
+    let own = bound_to(socket).ok_or(Errno::EINVAL)?;
+    if is_taken(cpu, socket, own, |socket, other| {
+        other.state.load(Ordering::Acquire) != SOCKET_LISTENING || may_share_work(socket, other)
+    }) {
+        return Err(Errno::EADDRINUSE);
+    }
+    Ok(())
+}
+
+/// Who receives what is sent from one endpoint to another: who listens there, of `SOCK_STREAM`.
+pub fn find<M: Machine>(cpu: &Cpu<M>, protocol: u32, from: Endpoint, to: Endpoint) -> Option<&'static SocketRecord> {
+    let (mut best, mut best_rank, mut ties) = (None::<&'static SocketRecord>, 0, 0);
+    look_at(cpu, protocol, to.port, |socket, own| {
+        match rank(socket, own, from, to) {
+            Some(rank) if rank > best_rank || best.is_none() => (best, best_rank, ties) = (Some(socket), rank, 1),
+            Some(rank) if rank == best_rank => {
+                // Of those that share the work, always the same one for one sender. Otherwise, the newest.
+                ties += 1;
+                if !best.is_some_and(|best| may_share_work(socket, best)) || turn_of(from).is_multiple_of(ties) {
+                    best = Some(socket);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    best
+}
+
+/// A number that differs between senders.
+fn turn_of(from: Endpoint) -> u32 {
+    u32::from(from.port).wrapping_mul(0x9e37_79b1) >> 16
+}
+
+/// How well a socket fits what is sent from one endpoint to another. `None`: not at all.
+fn rank(socket: &SocketRecord, own: Endpoint, from: Endpoint, to: Endpoint) -> Option<u32> {
+    if !covers(socket, own, to) {
+        return None;
+    }
+    let near = 2 * u32::from(own.address == to.address) + u32::from(own.is_v4() == to.is_v4());
+    if socket.kind.get() == SOCK_STREAM {
+        return (socket.state.load(Ordering::Acquire) == SOCKET_LISTENING).then_some(near);
+    }
+    match peer_of(socket) {
+        Some(peer) if peer == from => Some(4 + near),
+        Some(_) => None,
+        None => Some(near),
+    }
+}

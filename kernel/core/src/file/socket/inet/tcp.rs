@@ -1,0 +1,279 @@
+//! Streams (tcp(7)): connections between programs of this machine, as those of `AF_UNIX` are, found by address and port.
+//!
+//! What programs see of the protocol is kept: whoever closes with something unread, or says so (`SO_LINGER`), resets the connection; what is sent first to a peer
+//! that has closed is lost; a peer is not told who reads no more.
+
+use motet_abi::{Errno, signal::SIGPIPE, terminal::*};
+use motet_hal::Machine;
+use motet_layout::{PipeRecord, RESET_NOT, SOCKET_LISTENING, SOCKET_NEW, SocketRecord, sync::Ordering};
+use motet_protocol::{Context, lock::lock, pipe, wait};
+
+use super::{
+    super::{
+        SHUT_READ, SHUT_WRITE,
+        connection::{self, pipes, shut, take_reset},
+        family::{Address, Received, Receiving, Sending},
+        listening,
+        message::{MSG_NOSIGNAL, MSG_OOB},
+        options::{SO_LINGER, is_on},
+        stream, waits_no_more,
+    },
+    endpoint::{Endpoint, Version},
+    port,
+};
+use crate::{
+    call::{Call, Stop, SysResult},
+    cpu::Cpu,
+    cursor::Cursor,
+    description::kind::{INPUT, OUTPUT, if_so},
+    file::epoll,
+    signal,
+};
+
+/// [`SocketRecord::shut`]: it reads what has come, and its peer may go on.
+const READS_NO_MORE: u32 = 4;
+/// [`SocketRecord::shut`]: it has sent something after its peer had closed, which is lost.
+const HAS_LOST: u32 = 8;
+
+/// Whom a connection is with, as far as is told (`SO_PEERCRED`).
+const NOBODY: [u32; 3] = [0, u32::MAX, u32::MAX];
+
+/// States of a connection, as Linux numbers them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Both may send.
+    Established = 1,
+    /// Only the peer may send.
+    FinWait = 5,
+    /// There is none (any more).
+    Close = 7,
+    /// Only this one may send.
+    CloseWait = 8,
+    /// Others connect to it.
+    Listen = 10,
+}
+
+/// The state of a socket's connection.
+pub fn state<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> State {
+    let Some([incoming, _]) = pipes(cpu, socket) else {
+        let listens = socket.state.load(Ordering::Acquire) == SOCKET_LISTENING;
+        let is_shut = socket.shut.load(Ordering::Acquire) & SHUT_READ != 0;
+        return if listens && !is_shut { State::Listen } else { State::Close };
+    };
+    let shut = socket.shut.load(Ordering::Acquire);
+    let has_ended = pipe::readiness(incoming).no_writer;
+    match (has_ended, shut & SHUT_WRITE != 0) {
+        _ if is_reset(incoming) || shut & HAS_LOST != 0 => State::Close,
+        (false, false) => State::Established,
+        (false, true) => State::FinWait,
+        (true, false) => State::CloseWait,
+        (true, true) => State::Close,
+    }
+}
+
+fn is_reset(incoming: &PipeRecord) -> bool {
+    incoming.reset.load(Ordering::Acquire) != RESET_NOT
+}
+
+/// `listen`.
+///
+/// # Errors
+/// `EINVAL`: it is connected; `EADDRINUSE`.
+pub fn listen<M: Machine>(
+    call: &Call<M>,
+    socket: &'static SocketRecord,
+    version: Version,
+    backlog: u32,
+) -> Result<(), Errno> {
+    port::choose(call, socket, version)?;
+    listening::listen(call, socket, backlog, || match socket.state.load(Ordering::Relaxed) {
+        SOCKET_NEW => port::check_listener(call.cpu, socket),
+        _ => Ok(()),
+    })
+}
+
+/// `connect`: waits while too many others do. Who does not wait for that joins them: there is no state in between.
+///
+/// # Errors
+/// `EISCONN`; `ENETUNREACH`; `ECONNREFUSED`: nobody listens there; `EADDRINUSE`: there is no port; `EAGAIN`.
+pub fn connect<M: Machine>(
+    call: &Call<M>,
+    socket: &'static SocketRecord,
+    version: Version,
+    nonblocking: bool,
+    to: Endpoint,
+) -> Result<(), Stop> {
+    let (cpu, header) = (call.cpu, call.cpu.pool.header());
+    if socket.state.load(Ordering::Acquire) != SOCKET_NEW {
+        return Err(Errno::EISCONN.into());
+    }
+    let to = to.reached()?;
+    let find = || port::find(cpu, socket.protocol.get(), port::sends_from(socket, to), to).ok_or(Errno::ECONNREFUSED);
+    if socket.name_len.get() == 0 {
+        // Whoever finds nobody needs no port.
+        let _all = lock(cpu, &header.socket_lock);
+        find()?;
+    }
+    port::choose(call, socket, version)?;
+    let nonblocking = waits_no_more(call, nonblocking, socket.timeouts_ns[1].get());
+    call.wait_for(&header.socket_waiters, || {
+        let _all = lock(cpu, &header.socket_lock);
+        let listener = find()?;
+        match listening::join(cpu, socket, listener, nonblocking, |end| introduce([socket, listener, end], to))? {
+            true => Ok(Some(())),
+            false if nonblocking => Err(Stop::from(Errno::EAGAIN)),
+            false => Ok(None),
+        }
+    })?;
+    if let Some(file) = cpu.object(socket.file.get()) {
+        epoll::queues_have_changed(cpu, file);
+    }
+    Ok(())
+}
+
+/// Tells a socket and the end that its listener is to accept of each other. That end is as the listener.
+fn introduce([socket, listener, end]: [&SocketRecord; 3], to: Endpoint) {
+    end.options.store(listener.options.load(Ordering::Relaxed), Ordering::Relaxed);
+    for (to, from) in [(&end.linger_s, &listener.linger_s), (&end.owner, &listener.owner)]
+        .into_iter()
+        .chain(end.settings.iter().zip(&listener.settings))
+        .chain(end.buffers.iter().zip(&listener.buffers))
+    {
+        to.set(from.get());
+    }
+    for (to, id) in end.peer.iter().zip(NOBODY) {
+        to.set(id);
+    }
+    end.name_len.set(to.name().store(&end.name));
+    end.peer_name_len.set(port::sends_from(socket, to).name().store(&end.peer_name));
+    socket.peer_name_len.set(to.name().store(&socket.peer_name));
+}
+
+/// `connect` to nobody.
+///
+/// # Errors
+/// `EISCONN`: a connection is for good.
+pub fn disconnect(socket: &SocketRecord) -> Result<(), Errno> {
+    if socket.state.load(Ordering::Acquire) == SOCKET_NEW { Ok(()) } else { Err(Errno::EISCONN) }
+}
+
+/// `shutdown`.
+///
+/// # Errors
+/// `ENOTCONN`.
+pub fn shutdown<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord, how: u32) -> Result<(), Errno> {
+    let Some(pipes) = pipes(cpu, socket) else { return listening::shutdown(cpu, socket, how) };
+    if how & SHUT_READ != 0 {
+        socket.shut.fetch_or(READS_NO_MORE, Ordering::AcqRel);
+        wait::wake(cpu, &pipes[0].read_waiters);
+    }
+    shut(cpu, socket, pipes, how & SHUT_WRITE);
+    wait::wake(cpu, &pipes[1].write_waiters);
+    Ok(())
+}
+
+/// Sends bytes.
+///
+/// # Errors
+/// `EOPNOTSUPP`: urgent ones; `EPIPE`, `ECONNRESET`, `EAGAIN`, `EFAULT`, `ENOMEM`.
+pub fn send<M: Machine>(
+    call: &Call<M>,
+    socket: &'static SocketRecord,
+    how: Sending<M>,
+    from: &mut Cursor<M>,
+) -> SysResult {
+    if how.flags & MSG_OOB != 0 {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    let signals = how.flags & MSG_NOSIGNAL == 0;
+    let sent = send_unless_broken(call, socket, how, from);
+    if sent == Err(Stop::Error(Errno::EPIPE)) {
+        // Whom it was sent to may have closed meanwhile.
+        if take_reset(call.cpu, socket) {
+            return Err(Errno::ECONNRESET.into());
+        }
+        if signals {
+            signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
+        }
+    }
+    sent
+}
+
+fn send_unless_broken<M: Machine>(
+    call: &Call<M>,
+    socket: &'static SocketRecord,
+    how: Sending<M>,
+    from: &mut Cursor<M>,
+) -> SysResult {
+    let [incoming, outgoing] = pipes(call.cpu, socket).ok_or(Errno::EPIPE)?;
+    let shut = socket.shut.load(Ordering::Acquire);
+    if take_reset(call.cpu, socket) {
+        return Err(Errno::ECONNRESET.into());
+    }
+    if from.remaining() == 0 && shut & (SHUT_WRITE | HAS_LOST) == 0 && !is_reset(incoming) {
+        return Ok(0);
+    }
+    let has_closed = outgoing.readers.load(Ordering::Acquire) == 0 && !is_reset(incoming);
+    if has_closed && shut & (SHUT_WRITE | HAS_LOST) == 0 && call.thread.progress.get() == 0 {
+        // The answer says that there is nobody any more.
+        socket.error.store(Errno::EPIPE as u32, Ordering::Release);
+        socket.shut.fetch_or(HAS_LOST, Ordering::AcqRel);
+        wait::wake(call.cpu, &incoming.read_waiters);
+        return Ok(from.remaining());
+    }
+    let _ = take_error(call.cpu, socket);
+    let address = &Address::NONE;
+    let flags = how.flags | MSG_NOSIGNAL;
+    stream::send(call, socket, Sending { flags, address, credentials: None, files: None, ..how }, from)
+}
+
+/// Receives bytes.
+///
+/// # Errors
+/// `ENOTCONN`; `EINVAL`: urgent ones, of which there are none; `ECONNRESET`, `EAGAIN`, `EFAULT`.
+pub fn receive<'c, M: Machine>(
+    call: &Call<'c, M>,
+    socket: &'static SocketRecord,
+    how: Receiving,
+    into: &mut Cursor<M>,
+) -> Result<Received<'c, M>, Stop> {
+    let [incoming, _] = pipes(call.cpu, socket).ok_or(Errno::ENOTCONN)?;
+    if how.flags & MSG_OOB != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    if socket.shut.load(Ordering::Acquire) & READS_NO_MORE != 0 && pipe::used(incoming) == 0 {
+        return Ok(Received { len: call.thread.progress.get(), ..Received::nothing() });
+    }
+    stream::receive(call, socket, how, into)
+}
+
+/// What has gone wrong since this was last asked.
+pub fn take_error<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<Errno> {
+    if take_reset(cpu, socket) {
+        return Some(Errno::ECONNRESET);
+    }
+    Errno::from_raw(socket.error.swap(0, Ordering::AcqRel))
+}
+
+/// The events (`POLL*`) for which it is ready.
+pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
+    let Some([incoming, outgoing]) = pipes(cpu, socket) else {
+        let listens = state(cpu, socket) == State::Listen;
+        return if listens { listening::readiness(socket) } else { OUTPUT | POLLHUP };
+    };
+    let shut = socket.shut.load(Ordering::Acquire);
+    let (input, output) = (pipe::readiness(incoming), pipe::readiness(outgoing));
+    let is_closed = state(cpu, socket) == State::Close;
+    let no_more = input.no_writer || shut & READS_NO_MORE != 0 || is_closed;
+    let has_error = socket.error.load(Ordering::Acquire) != 0 || connection::has_reset(incoming);
+    if_so(input.readable || no_more, INPUT)
+        | if_so(has_error, POLLERR)
+        | if_so(no_more, POLLRDHUP)
+        | if_so(is_closed || no_more && shut & SHUT_WRITE != 0, POLLHUP)
+        | if_so(output.writable || output.no_reader || shut & SHUT_WRITE != 0 || is_closed, OUTPUT)
+}
+
+/// It is about to be closed: its peer is told.
+pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
+    listening::end(cpu, socket, is_on(socket, SO_LINGER) && socket.linger_s.get() == 0);
+}

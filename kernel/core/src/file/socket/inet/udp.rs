@@ -1,0 +1,192 @@
+//! Datagrams (udp(7)): each goes to the queue of whoever is there, or is lost.
+//!
+//! A socket has a queue from its beginning. One that is connected knows its peer by address and port, as that may close and come again.
+
+use motet_abi::{Errno, terminal::*};
+use motet_hal::Machine;
+use motet_layout::{SOCKET_CONNECTED, SOCKET_NEW, SocketRecord, sync::Ordering};
+use motet_protocol::{
+    lock::lock,
+    pipe::{
+        self,
+        packet::{Limits, has_room},
+    },
+    wait,
+};
+
+use super::{
+    super::{
+        OUTPUT_AND_BAND, SHUT_READ, SHUT_WRITE,
+        family::{Address, Sending},
+        message::MSG_OOB,
+        options::{SO_BROADCAST, is_on},
+        packet::{self, Queue, fill, queue},
+        rights,
+    },
+    endpoint::{AF_UNSPEC, Endpoint, Version},
+    options::is_v6_only,
+    port,
+};
+use crate::{
+    call::{Call, SysResult},
+    cpu::Cpu,
+    cursor::Cursor,
+    description::kind::{INPUT, if_so},
+};
+
+/// Bytes of the longest packet of the internet's protocols.
+const PACKET_MAX: u64 = 65535;
+/// Those of the headers of a datagram, which version 4 counts.
+const HEADERS: [u64; 2] = [28, 8];
+
+/// `connect`: says where a socket sends, and from whom it receives. `to` is none: nobody.
+///
+/// # Errors
+/// `ENETUNREACH`; `EACCES`: broadcasts are not allowed; `EADDRINUSE`: there is no port.
+pub fn connect<M: Machine>(
+    call: &Call<M>,
+    socket: &'static SocketRecord,
+    version: Version,
+    to: Option<Endpoint>,
+) -> Result<(), Errno> {
+    let to = match to {
+        Some(to) => Some(reached(socket, to)?),
+        None => None,
+    };
+    if to.is_some() {
+        port::choose(call, socket, version)?;
+    }
+    let _all = lock(call.cpu, &call.cpu.pool.header().socket_lock);
+    socket.state.store(SOCKET_NEW, Ordering::Release);
+    match to {
+        Some(to) => {
+            socket.peer_name_len.set(to.name().store(&socket.peer_name));
+            socket.state.store(SOCKET_CONNECTED, Ordering::Release);
+        }
+        None => port::forget_chosen(call.cpu, socket),
+    }
+    Ok(())
+}
+
+/// Whom one reaches.
+fn reached(socket: &SocketRecord, to: Endpoint) -> Result<Endpoint, Errno> {
+    if to.is_broadcast() {
+        return if is_on(socket, SO_BROADCAST) { Ok(to) } else { Err(Errno::EACCES) };
+    }
+    to.reached()
+}
+
+/// Where a datagram goes.
+///
+/// # Errors
+/// `EDESTADDRREQ`: nobody says so; `EINVAL`, `EAFNOSUPPORT`, `ENETUNREACH`, `EACCES`.
+fn destination(socket: &SocketRecord, version: Version, address: &Address) -> Result<Endpoint, Errno> {
+    let is_none = address.bytes().is_empty() || version == Version::V6 && address.family() == Some(AF_UNSPEC);
+    if is_none {
+        return port::peer_of(socket).ok_or(Errno::EDESTADDRREQ);
+    }
+    let to = match version {
+        Version::V4 => Endpoint::of_unspecified(address, version, false)?,
+        Version::V6 if address.family() == Some(Version::V4.family()) => Endpoint::of(address, Version::V4)?,
+        Version::V6 => Endpoint::of(address, version).map_err(|_| Errno::EINVAL)?,
+    };
+    if to.port == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if is_v6_only(socket) && to.is_v4() {
+        return Err(Errno::ENETUNREACH);
+    }
+    reached(socket, to)
+}
+
+/// Sends a datagram. It is lost if nobody is there, or has no room.
+///
+/// # Errors
+/// Those of [`destination`]; `EMSGSIZE`; what has gone wrong since this was last asked; `EPIPE`, `ENOBUFS`, `EFAULT`.
+pub fn send<M: Machine>(
+    call: &Call<M>,
+    socket: &'static SocketRecord,
+    version: Version,
+    how: Sending<M>,
+    from: &mut Cursor<M>,
+) -> SysResult {
+    if how.flags & MSG_OOB != 0 && version == Version::V4 {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    let to = destination(socket, version, how.address)?;
+    let len = from.remaining();
+    if len > PACKET_MAX - HEADERS[usize::from(!to.is_v4())] {
+        return Err(Errno::EMSGSIZE.into());
+    }
+    if let Some(errno) = take_error(socket) {
+        return Err(errno.into());
+    }
+    if socket.shut.load(Ordering::Acquire) & SHUT_WRITE != 0 {
+        return Err(Errno::EPIPE.into());
+    }
+    port::choose(call, socket, version).map_err(|_| Errno::EAGAIN)?;
+    let own = port::sends_from(socket, to);
+    let Some((queue, room)) = receiver(call.cpu, socket, own, to) else {
+        refuse(call.cpu, socket, to);
+        return Ok(len);
+    };
+    let limits = Limits { from: socket.incoming.load(Ordering::Relaxed), cost: room, packets: u32::MAX };
+    if !has_room(queue.record(), limits) {
+        return Ok(len);
+    }
+    let packet = fill(call, None, from)?;
+    packet.record().name_len.set(own.name().store(&packet.record().name));
+    match rights::push(call.cpu, queue.record(), &packet, limits) {
+        Ok(true) => _ = packet.release(),
+        Ok(false) => {}
+        Err(_) => refuse(call.cpu, socket, to),
+    }
+    Ok(len)
+}
+
+/// The queue of who receives there, and how much it may hold.
+fn receiver<'c, M: Machine>(
+    cpu: &'c Cpu<M>,
+    socket: &SocketRecord,
+    own: Endpoint,
+    to: Endpoint,
+) -> Option<(Queue<'c, M>, u32)> {
+    let _all = lock(cpu, &cpu.pool.header().socket_lock);
+    let other = port::find(cpu, socket.protocol.get(), own, to)?;
+    Some((Queue::new(cpu, queue(cpu, other)?), other.buffers[1].get()))
+}
+
+/// Nobody was there: who is connected hears that.
+fn refuse<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, to: Endpoint) {
+    if port::peer_of(socket) == Some(to) && !to.is_broadcast() {
+        socket.error.store(Errno::ECONNREFUSED as u32, Ordering::Release);
+        if let Some(own) = queue(cpu, socket) {
+            wait::wake(cpu, &own.read_waiters);
+        }
+    }
+}
+
+/// `shutdown`.
+///
+/// # Errors
+/// `ENOTCONN`: it is not connected. It is done all the same.
+pub fn shutdown<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, how: u32) -> Result<(), Errno> {
+    packet::shut(cpu, socket, how);
+    if socket.state.load(Ordering::Acquire) == SOCKET_CONNECTED { Ok(()) } else { Err(Errno::ENOTCONN) }
+}
+
+/// What has gone wrong since this was last asked.
+pub fn take_error(socket: &SocketRecord) -> Option<Errno> {
+    Errno::from_raw(socket.error.swap(0, Ordering::AcqRel))
+}
+
+/// The events (`POLL*`) for which it is ready.
+pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
+    let shut = socket.shut.load(Ordering::Acquire);
+    let has_packets = queue(cpu, socket).is_some_and(|own| pipe::used(own) > 0);
+    if_so(has_packets || shut & SHUT_READ != 0, INPUT)
+        | if_so(socket.error.load(Ordering::Acquire) != 0, POLLERR)
+        | if_so(shut & SHUT_READ != 0, POLLRDHUP)
+        | if_so(shut & (SHUT_READ | SHUT_WRITE) == SHUT_READ | SHUT_WRITE, POLLHUP)
+        | OUTPUT_AND_BAND
+}

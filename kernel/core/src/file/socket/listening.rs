@@ -1,0 +1,208 @@
+//! Sockets that listen, and the connections that wait there to be accepted.
+//!
+//! Whoever connects makes the socket of the other end, too, and puts it last in the listener's list. Whoever accepts takes the first.
+
+use motet_abi::{Errno, terminal::*};
+use motet_hal::Machine;
+use motet_layout::{
+    PipeRecord, SOCKET_CONNECTED, SOCKET_LISTENING, SOCKET_NEW, SocketRecord, in_order, sync::Ordering,
+};
+use motet_protocol::{Context, lock::lock, pipe, slab, wait};
+
+use super::{
+    SHUT_READ, SHUT_WRITE, connection,
+    connection::{connect_pair, pipes, set_connected, shut},
+    families,
+    options::BUFFER,
+    rights, waits_no_more,
+};
+use crate::{
+    call::{Call, Stop},
+    cpu::Cpu,
+    description::kind::{INPUT, if_so},
+};
+
+/// Connections that wait to be accepted, at most (Linux's `net.core.somaxconn`).
+const BACKLOG_MAX: u32 = 4096;
+
+/// The connections that a socket has not accepted.
+pub fn pending<'c, M: Machine>(
+    cpu: &'c Cpu<M>,
+    socket: &SocketRecord,
+) -> impl Iterator<Item = &'static SocketRecord> + use<'c, M> {
+    let first = cpu.object::<SocketRecord>(socket.pending[0].get());
+    core::iter::successors(first, |pending| cpu.object(pending.next.get()))
+}
+
+/// Lets a socket listen, which is bound. `prepare` says, with what is bound locked, whether it may, and what those who connect are told.
+///
+/// # Errors
+/// `EINVAL`: it is connected; those of `prepare`.
+pub fn listen<M: Machine>(
+    call: &Call<M>,
+    socket: &SocketRecord,
+    backlog: u32,
+    prepare: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    // So it does not connect meanwhile, and nobody else begins to listen at the same place.
+    let _all = lock(call.cpu, &call.cpu.pool.header().socket_lock);
+    let _guard = lock(call.cpu, &socket.lock);
+    if socket.state.load(Ordering::Relaxed) == SOCKET_CONNECTED {
+        return Err(Errno::EINVAL);
+    }
+    socket.backlog.set(backlog.min(BACKLOG_MAX));
+    prepare()?;
+    socket.state.store(SOCKET_LISTENING, Ordering::Release);
+    // There may be room for those who wait to connect.
+    wait::wake(call.cpu, &call.cpu.pool.header().socket_waiters);
+    Ok(())
+}
+
+/// Connects a socket to one that listens, which is to accept the other end; `prepare` says what both are called. `false`: too many wait there, unless it `may_exceed`
+/// what that has asked for. What is bound is locked.
+///
+/// # Errors
+/// `ECONNREFUSED`: nobody listens there; `EISCONN`, `EINVAL`: the socket is connected, or listens; `ENOMEM`.
+pub fn join<M: Machine>(
+    cpu: &Cpu<M>,
+    socket: &'static SocketRecord,
+    listener: &'static SocketRecord,
+    may_exceed: bool,
+    prepare: impl FnOnce(&'static SocketRecord),
+) -> Result<bool, Errno> {
+    let guard = lock(cpu, &listener.lock);
+    let refuses = listener.shut.load(Ordering::Acquire) & SHUT_READ != 0;
+    if listener.state.load(Ordering::Relaxed) != SOCKET_LISTENING || refuses {
+        return Err(Errno::ECONNREFUSED);
+    }
+    // Whoever is there comes before what this socket is already.
+    match socket.state.load(Ordering::Acquire) {
+        SOCKET_NEW => {}
+        SOCKET_CONNECTED => return Err(Errno::EISCONN),
+        _ => return Err(Errno::EINVAL),
+    }
+    let backlog = if may_exceed { BACKLOG_MAX } else { listener.backlog.get() };
+    if listener.pending_count.get() > backlog {
+        return Ok(false);
+    }
+    let end = slab::alloc::<SocketRecord>(cpu).ok_or(Errno::ENOMEM)?;
+    for (to, from) in
+        [(&end.family, &listener.family), (&end.kind, &listener.kind), (&end.protocol, &listener.protocol)]
+    {
+        to.set(from.get());
+    }
+    end.buffers.iter().for_each(|bytes| bytes.set(BUFFER));
+    connect_pair(cpu, socket, end).inspect_err(|_| slab::free(cpu, end))?;
+    prepare(end);
+    end.listener.set(cpu.raw(listener));
+    set_connected(end);
+    in_order();
+    match cpu.object::<SocketRecord>(listener.pending[1].get()) {
+        Some(last) => last.next.set(cpu.raw(end)),
+        None => listener.pending[0].set(cpu.raw(end)),
+    }
+    set_connected(socket);
+    listener.pending[1].set(cpu.raw(end));
+    listener.pending_count.set(listener.pending_count.get() + 1);
+    drop(guard);
+    wait::wake(cpu, &listener.acceptors);
+    Ok(true)
+}
+
+/// `accept`.
+///
+/// # Errors
+/// `EINVAL`: it does not listen, or not any longer; `EAGAIN`.
+pub fn accept<M: Machine>(
+    call: &Call<M>,
+    socket: &'static SocketRecord,
+    nonblocking: bool,
+) -> Result<&'static SocketRecord, Stop> {
+    let cpu = call.cpu;
+    let nonblocking = waits_no_more(call, nonblocking, socket.timeouts_ns[0].get());
+    let end = call.wait_for(&socket.acceptors, || {
+        if socket.state.load(Ordering::Acquire) != SOCKET_LISTENING {
+            return Err(Errno::EINVAL.into());
+        }
+        match take_pending(cpu, socket) {
+            None if socket.shut.load(Ordering::Acquire) & SHUT_READ != 0 => Err(Stop::from(Errno::EINVAL)),
+            None if nonblocking => Err(Stop::from(Errno::EAGAIN)),
+            found => Ok(found),
+        }
+    })?;
+    wait::wake(cpu, &cpu.pool.header().socket_waiters);
+    Ok(end)
+}
+
+/// The first socket that was connected to this one and has not been accepted. Until it has a file, it says that this core has it.
+fn take_pending<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<&'static SocketRecord> {
+    let _guard = lock(cpu, &socket.lock);
+    let first = cpu.object::<SocketRecord>(socket.pending[0].get())?;
+    // Whoever looks for sockets that nobody can receive sees it waiting there, or in hand.
+    let _rights = rights::lock_rights(cpu);
+    first.acceptor.store(u32::from(cpu.id.0) + 1, Ordering::Relaxed);
+    in_order();
+    socket.pending[0].set(first.next.get());
+    in_order();
+    if first.next.get() == 0 {
+        socket.pending[1].set(0);
+    }
+    socket.pending_count.set(socket.pending_count.get() - 1);
+    Some(first)
+}
+
+/// `shutdown` of a socket that listens, or is connected.
+///
+/// # Errors
+/// `ENOTCONN`: it is neither.
+pub fn shutdown<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord, how: u32) -> Result<(), Errno> {
+    if socket.state.load(Ordering::Acquire) == SOCKET_LISTENING {
+        // Nobody comes any more, and whoever waits for somebody need not.
+        let _guard = lock(cpu, &socket.lock);
+        socket.shut.fetch_or(how, Ordering::AcqRel);
+        wait::wake(cpu, &socket.acceptors);
+        wait::wake(cpu, &cpu.pool.header().socket_waiters);
+        return Ok(());
+    }
+    let pipes = pipes(cpu, socket).ok_or(Errno::ENOTCONN)?;
+    shut(cpu, socket, pipes, how);
+    Ok(())
+}
+
+/// The events (`POLL*`) for which a socket that listens is ready.
+pub fn readiness(socket: &SocketRecord) -> u16 {
+    let shut = socket.shut.load(Ordering::Acquire);
+    if_so(socket.pending[0].get() != 0 || shut & SHUT_READ != 0, INPUT)
+        | if_so(shut & SHUT_READ != 0, POLLRDHUP)
+        | if_so(shut & (SHUT_READ | SHUT_WRITE) == SHUT_READ | SHUT_WRITE, POLLHUP)
+}
+
+/// Ends a socket that may be connected, or listen, and drops what nobody receives any more. `resets`: its peer is told that, also if it has read everything. May
+/// be done twice.
+pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, resets: bool) {
+    let listens = socket.state.load(Ordering::Acquire) == SOCKET_LISTENING;
+    connection::end(cpu, socket, resets);
+    if listens {
+        // Whoever has connected to what was never accepted is told, too.
+        pending(cpu, socket).for_each(|pending| connection::end(cpu, pending, true));
+    }
+}
+
+/// Frees a socket that has ended, and the connections that it had not accepted.
+pub fn free<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
+    socket.acceptor.store(0, Ordering::Relaxed); // from here on nobody else closes it
+    for pipe in [&socket.incoming, &socket.outgoing] {
+        if let Some(pipe) = cpu.object::<PipeRecord>(pipe.load(Ordering::Relaxed)) {
+            pipe::put(cpu, pipe);
+        }
+    }
+    // Nobody finds it any more to add to these.
+    while let Some(pending) = take_pending(cpu, socket) {
+        families::close(cpu, pending);
+    }
+    wait::wake(cpu, &cpu.pool.header().socket_waiters);
+    // Nodes of threads that still wait must not stay linked in memory that becomes another socket.
+    wait::wake(cpu, &socket.acceptors);
+    slab::free(cpu, socket);
+    rights::collect(cpu);
+}
