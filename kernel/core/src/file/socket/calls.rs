@@ -8,7 +8,7 @@ use motet_protocol::slab;
 use super::{families, family::Address, get, open, options::BUFFER};
 use crate::{
     call::{Call, SysResult},
-    file::table,
+    file::descriptor::table,
 };
 
 const SOCK_TYPE: u32 = 0xf;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     call::{Call, Stop, cost},
-    file::table,
+    file::descriptor::table,
     permission::may_send_as,
 };
 

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cursor::Cursor,
-    file::description::OpenFile,
+    file::descriptor::description::OpenFile,
 };
 
 /// Bytes out of their order.

@@ -18,7 +18,7 @@ use motet_hal::Machine;
 use motet_layout::{CoreId, FILE_SOCKET, FileRecord, ISLAND_RECLAIMING, IslandId, SocketRecord, in_order};
 use motet_protocol::{Context, lock::lock, slab};
 
-use super::{description::OpenFile, table};
+use super::descriptor::{description::OpenFile, table};
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     call::{Call, Stop},
     cpu::Cpu,
-    file::epoll,
+    file::readiness::epoll,
 };
 
 /// Connections that wait to be accepted, at most (Linux's `net.core.somaxconn`).

@@ -28,7 +28,7 @@ use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     cursor::{Cursor, partial, stopped},
-    file::pipe::{peek_pipe, write_pipe},
+    file::kinds::pipe::{peek_pipe, write_pipe},
     signal,
 };
 
