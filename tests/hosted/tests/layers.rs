@@ -55,10 +55,6 @@ const KNOWN: [(&str, &[Arrow]); 2] = [
             // A node is of one of the file systems that a list names, and what they look up are nodes.
             ("file", "path", "proc"),
             ("file/path", "file_system", "node"),
-            ("file/socket", "families", "unix"),
-            ("file/socket", "family", "control"),
-            ("file/socket", "family", "options"),
-            ("file/socket", "message", "control"),
             ("life", "interrupt", "removed"),
             ("life", "call", "page"),
             ("life", "guests", "rounds"),

@@ -6,8 +6,7 @@ use motet_layout::{PacketRecord, PipeRecord, RIGHTS_MAX};
 use motet_protocol::pipe::packet::Credentials;
 
 use super::{
-    message::{MSG_CMSG_CLOEXEC, MSG_CTRUNC},
-    options::SOL_SOCKET,
+    flags::{MSG_CMSG_CLOEXEC, MSG_CTRUNC, SOL_SOCKET},
     rights::{self, Packet},
 };
 use crate::{

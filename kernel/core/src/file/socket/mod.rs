@@ -4,6 +4,7 @@ mod calls;
 mod control;
 mod families;
 mod family;
+mod flags;
 mod message;
 mod options;
 mod rights;

@@ -4,11 +4,10 @@ use motet_abi::{Errno, time::Timeval, wire::Wire};
 use motet_hal::Machine;
 use motet_layout::{Cell64, SOCKET_LISTENING, SocketRecord, sync::Ordering};
 
+pub use super::flags::{BUFFER, BUFFER_MIN, SO_PASSCRED, SO_PEERCRED, SOL_SOCKET, is_on};
 use super::{families, family::OPTION_MAX, get};
 use crate::call::{Call, Stop, SysResult};
 
-/// The level of options that all sockets have.
-pub const SOL_SOCKET: u32 = 1;
 const SO_REUSEADDR: u32 = 2;
 const SO_TYPE: u32 = 3;
 const SO_ERROR: u32 = 4;
@@ -16,10 +15,6 @@ const SO_BROADCAST: u32 = 6;
 const SO_SNDBUF: u32 = 7;
 const SO_RCVBUF: u32 = 8;
 const SO_KEEPALIVE: u32 = 9;
-/// Who has sent a message comes with it.
-pub const SO_PASSCRED: u32 = 16;
-/// Whom a socket is connected to.
-pub const SO_PEERCRED: u32 = 17;
 const SO_RCVTIMEO: u32 = 20;
 const SO_SNDTIMEO: u32 = 21;
 const SO_ACCEPTCONN: u32 = 30;
@@ -31,16 +26,6 @@ const SO_SNDTIMEO_NEW: u32 = 67;
 
 /// Longest timeout, so that sums of times do not overflow.
 const TIMEOUT_MAX_NS: u64 = u64::MAX / 4;
-
-/// What a socket's buffers have at first, and half of what they may be given (Linux `net.core.wmem_max` and `rmem_max`).
-pub const BUFFER: u32 = 212_992;
-/// What they have at least, for sending and for receiving.
-pub const BUFFER_MIN: [u32; 2] = [4608, 2304];
-
-/// Whether an option is on.
-pub fn is_on(socket: &SocketRecord, option: u32) -> bool {
-    socket.options.load(Ordering::Relaxed) >> option & 1 != 0
-}
 
 /// `getsockopt(fd, level, option, value, length)`.
 pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
