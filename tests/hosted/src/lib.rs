@@ -5,6 +5,7 @@
 pub mod calls;
 pub mod deaths;
 pub mod fat;
+pub mod modules;
 pub mod program;
 pub mod records;
 pub mod scenarios;

@@ -1,4 +1,4 @@
-//! To add a file system is one file and one row (`kernel/core/src/file/node.rs`): held by looking at the sources.
+//! To add a file system is one file and one row (`kernel/core/src/file/path/node.rs`): held by looking at the sources.
 //!
 //! A node's variant is named by the list alone, so no other code can ask which file system a node is of. A root's code (`MOUNT_*`) is named by the file
 //! system that has it. And mounts are crossed in one place.
@@ -11,9 +11,9 @@ use motet_tests_hosted::program::{DATA, Program};
 use motet_tests_hosted::sources::{below, code, read};
 use motet_tests_hosted::{Scenario, everywhere};
 
-const LIST: &str = "kernel/core/src/file/node.rs";
-const MOUNTS: &str = "kernel/core/src/file/mount.rs";
-const RAMFS: &str = "kernel/core/src/file/ramfs.rs";
+const LIST: &str = "kernel/core/src/file/path/node.rs";
+const MOUNTS: &str = "kernel/core/src/file/path/mount.rs";
+const RAMFS: &str = "kernel/core/src/file/path/ramfs.rs";
 
 /// Words of some code.
 fn words(code: &str) -> impl Iterator<Item = &str> {

@@ -1,5 +1,5 @@
-//! The rooms of `kernel/core/src` and of `fused/protocol/src` (their modules at the top) stand in layers: a room knows those below it, so no circle
-//! can be. ARCHITECTURE.md has the drawings; this test reads them, and the `use` lines of the sources.
+//! The rooms of `kernel/core/src`, of its room `file` and of `fused/protocol/src` stand in layers: a room knows those below it, so no circle can be.
+//! ARCHITECTURE.md has the drawings; this test reads them, and what the sources name. Inside of all other rooms no circle may be, without a drawing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,26 +7,86 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const KERNEL: &str = "kernel/core/src";
+use motet_tests_hosted::{
+    modules::{Arrows, Modules},
+    sources::{below, read},
+};
 
-/// A crate whose rooms stand in layers.
+const KERNEL: &str = "kernel/core/src";
+const PROTOCOLS: &str = "fused/protocol/src";
+
+/// An arrow between modules of a folder: the folder, who names, and who is named.
+type Arrow = (&'static str, &'static str, &'static str);
+
+/// A folder whose modules stand in layers.
 struct House {
     sources: &'static str,
+    /// Where it is in them.
+    folder: &'static str,
     /// The chapter of ARCHITECTURE.md with the drawing.
     chapter: &'static str,
     /// Arrows that there are at least: otherwise they are no longer found.
     arrows_min: usize,
-    /// Arrows that do not run down, from a room to another one. Whoever takes one away takes it off this list: it only gets shorter.
-    known: &'static [(&'static str, &'static str)],
 }
 
-const HOUSES: [House; 2] = [
-    House { sources: KERNEL, chapter: "The kernel's layers", arrows_min: 100, known: &[] },
-    House { sources: "fused/protocol/src", chapter: "The protocols' layers", arrows_min: 60, known: &[] },
+const HOUSES: [House; 3] = [
+    House { sources: KERNEL, folder: "", chapter: "The kernel's layers", arrows_min: 100 },
+    House { sources: KERNEL, folder: "file", chapter: "The layers of files", arrows_min: 20 },
+    House { sources: PROTOCOLS, folder: "", chapter: "The protocols' layers", arrows_min: 60 },
+];
+
+/// Arrows that do not run down, or that close a circle where there is no drawing. Whoever takes one away takes it off this list: it only gets shorter.
+const KNOWN: [(&str, &[Arrow]); 2] = [
+    (
+        KERNEL,
+        &[
+            ("ability", "area", "length"),
+            ("ability", "length", "place"),
+            ("ability", "values", "place"),
+            ("crossing", "back", "call"),
+            ("crossing", "back", "callee"),
+            ("crossing", "caller", "back"),
+            ("crossing", "caller", "damaged"),
+            ("crossing", "choose", "call"),
+            ("crossing", "choose", "migration"),
+            ("crossing", "gate", "long"),
+            ("crossing", "message", "callee"),
+            ("crossing", "message", "request"),
+            // A node is of one of the file systems that a list names, and what they look up are nodes.
+            ("file", "path", "proc"),
+            ("file/path", "file_system", "node"),
+            ("life", "interrupt", "removed"),
+            ("life", "call", "page"),
+            ("life", "guests", "rounds"),
+            ("life", "guests", "stacked"),
+            ("mm", "limits", "vma"),
+            ("mm", "vma", "space"),
+            ("mm", "calls", "pieces"),
+            ("mm", "fault", "place"),
+            ("process", "fat", "load"),
+            ("vm", "memory", "accelerators"),
+            ("vm", "run", "accelerators"),
+            ("vm", "run", "psci"),
+            ("vm", "run", "sbi"),
+        ],
+    ),
+    (PROTOCOLS, &[("fpga", "clients", "guest")]),
 ];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The names that lead to a folder of some sources.
+fn names(folder: &str) -> Vec<String> {
+    folder.split('/').filter(|name| !name.is_empty()).map(Into::into).collect()
+}
+
+/// The known arrows of a folder.
+fn known(sources: &str, folder: &str) -> Vec<(String, String)> {
+    let of_sources = KNOWN.iter().filter(|(known, _)| *known == sources).flat_map(|(_, arrows)| *arrows);
+    let of_folder = of_sources.filter(|(known, ..)| *known == folder);
+    of_folder.map(|(_, from, to)| ((*from).into(), (*to).into())).collect()
 }
 
 /// The drawing's layers, the top one first: the lines of the block below the chapter's title, names until two spaces.
@@ -39,93 +99,6 @@ fn drawing(house: &House) -> Vec<Vec<String>> {
     lines.map(|line| line.split("  ").next().unwrap_or("").split(' ').map(Into::into).collect()).collect()
 }
 
-/// Rust sources of a house, in a folder of it: paths relative to its root.
-fn sources(house: &House, under: &Path, into: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(root().join(house.sources).join(under)).expect("a folder") {
-        let entry = entry.expect("an entry");
-        let path = under.join(entry.file_name());
-        if entry.file_type().expect("a type").is_dir() {
-            sources(house, &path, into);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            into.push(path);
-        }
-    }
-}
-
-/// A source's module path: `file/mod.rs` is `file`, `file/proc/text.rs` is `file`, `proc`, `text`; `lib.rs` has none.
-fn module(path: &Path) -> Vec<String> {
-    let mut names: Vec<String> = path.with_extension("").iter().map(|name| name.to_string_lossy().into()).collect();
-    if matches!(names.last().map(String::as_str), Some("mod" | "lib")) {
-        names.pop();
-    }
-    names
-}
-
-/// Without comments and tests.
-fn code(source: &str) -> String {
-    let end = source.find("#[cfg(test)]\nmod ").unwrap_or(source.len());
-    source[..end].lines().map(|line| line.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
-}
-
-/// The first names of what follows a path's beginning: one, or those of a list in braces.
-fn first_names(rest: &str) -> Vec<String> {
-    let name = |text: &str| -> String {
-        text.trim_start().chars().take_while(|character| character.is_alphanumeric() || *character == '_').collect()
-    };
-    let Some(list) = rest.strip_prefix('{') else { return vec![name(rest)] };
-    let (mut depth, mut begins, mut names) = (0, true, Vec::new());
-    for (at, character) in list.char_indices() {
-        if begins && !character.is_whitespace() {
-            names.push(name(&list[at..]));
-            begins = false;
-        }
-        match character {
-            '{' => depth += 1,
-            '}' if depth == 0 => break,
-            '}' => depth -= 1,
-            ',' if depth == 0 => begins = true,
-            _ => {}
-        }
-    }
-    names.retain(|name| !name.is_empty());
-    names
-}
-
-/// What a source of a module names at the root of the crate: behind `crate::`, or behind as many `super::` as lead there.
-fn named(source: &str, depth: usize) -> BTreeSet<String> {
-    let code = code(source);
-    let is_whole = |at: usize| !code[..at].ends_with(|before: char| before.is_alphanumeric() || "_$".contains(before));
-    let of_crate = code.match_indices("crate::").map(|(at, word)| (at, at + word.len()));
-    let supers = code.match_indices("super::").filter(|(at, _)| !code[..*at].ends_with("super::"));
-    let of_super = supers.filter_map(|(at, word)| {
-        let mut rest = &code[at..];
-        let mut count = 0;
-        while let Some(inner) = rest.strip_prefix(word) {
-            (rest, count) = (inner, count + 1);
-        }
-        (count == depth).then_some((at, code.len() - rest.len()))
-    });
-    let all = of_crate.chain(of_super).filter(|(at, _)| is_whole(*at));
-    all.flat_map(|(_, behind)| first_names(&code[behind..])).collect()
-}
-
-/// All arrows: from a room to the rooms that it names, with a source that does so.
-fn arrows(house: &House) -> (BTreeSet<String>, BTreeMap<(String, String), PathBuf>) {
-    let mut all = Vec::new();
-    sources(house, Path::new(""), &mut all);
-    let rooms: BTreeSet<String> = all.iter().filter_map(|path| module(path).into_iter().next()).collect();
-    let mut arrows = BTreeMap::new();
-    for path in all {
-        let module = module(&path);
-        let Some(room) = module.first() else { continue };
-        let source = fs::read_to_string(root().join(house.sources).join(&path)).expect("a source");
-        for other in named(&source, module.len()).into_iter().filter(|name| rooms.contains(name) && name != room) {
-            arrows.entry((room.clone(), other)).or_insert_with(|| path.clone());
-        }
-    }
-    (rooms, arrows)
-}
-
 #[test]
 fn rooms_know_only_those_below_them() {
     HOUSES.iter().for_each(check);
@@ -133,63 +106,121 @@ fn rooms_know_only_those_below_them() {
 
 fn check(house: &House) {
     let layers = drawing(house);
-    let (rooms, arrows) = arrows(house);
+    let modules = Modules::read(house.sources);
+    let (rooms, arrows) = (modules.inside(&names(house.folder)), modules.arrows(&names(house.folder)));
+    let place = format!("{}/{}", house.sources, house.folder);
     let drawn: Vec<&String> = layers.iter().flatten().collect();
     let twice: Vec<&&String> =
         drawn.iter().filter(|room| drawn.iter().filter(|other| other == room).count() > 1).collect();
-    assert!(twice.is_empty(), "{}: drawn twice in ARCHITECTURE.md: {twice:?}", house.sources);
+    assert!(twice.is_empty(), "{place}: drawn twice in ARCHITECTURE.md: {twice:?}");
     let missing: Vec<&String> = rooms.iter().filter(|room| !drawn.contains(room)).collect();
     let gone: Vec<&&String> = drawn.iter().filter(|room| !rooms.contains(**room)).collect();
     assert!(
         missing.is_empty() && gone.is_empty(),
-        "{}: ARCHITECTURE.md draws no {missing:?}; and {gone:?}, which are gone",
-        house.sources
+        "{place}: ARCHITECTURE.md draws no {missing:?}; and {gone:?}, which are gone"
     );
     let height = |room: &str| layers.iter().rev().position(|layer| layer.iter().any(|other| other == room));
     let runs_down = |from: &str, to: &str| height(from) > height(to);
-    let is_known = |from: &str, to: &str| house.known.contains(&(from, to));
+    let known = known(house.sources, house.folder);
     let against: Vec<String> = arrows
         .iter()
-        .filter(|((from, to), _)| !runs_down(from, to) && !is_known(from, to))
-        .map(|((from, to), path)| format!("{from} -> {to} ({})", path.display()))
+        .filter(|(arrow, _)| !runs_down(&arrow.0, &arrow.1) && !known.contains(arrow))
+        .map(|((from, to), path)| format!("{from} -> {to} ({path})"))
         .collect();
     assert!(against.is_empty(), "arrows that do not run down (ARCHITECTURE.md, {}): {against:#?}", house.chapter);
-    let is_needed =
-        |from: &str, to: &str| arrows.contains_key(&(from.to_string(), to.to_string())) && !runs_down(from, to);
-    let needless: Vec<_> = house.known.iter().filter(|known| !is_needed(known.0, known.1)).collect();
+    let is_needed = |arrow: &(String, String)| arrows.contains_key(arrow) && !runs_down(&arrow.0, &arrow.1);
+    let needless: Vec<_> = known.iter().filter(|arrow| !is_needed(arrow)).collect();
     assert!(needless.is_empty(), "known arrows that are gone, or run down now: take them off the list: {needless:?}");
-    assert!(arrows.len() >= house.arrows_min, "only {} arrows: `use` lines are no longer found", arrows.len());
+    assert!(arrows.len() >= house.arrows_min, "only {} arrows: they are no longer found", arrows.len());
+}
+
+/// Whether a way along arrows leads from a module to another one.
+fn leads(arrows: &BTreeSet<(String, String)>, from: &str, to: &str) -> bool {
+    let (mut seen, mut left) = (BTreeSet::from([from]), vec![from]);
+    while let Some(at) = left.pop() {
+        let next = arrows.iter().filter(|(from, _)| from == at).map(|(_, to)| to.as_str());
+        left.extend(next.filter(|next| seen.insert(next)));
+    }
+    seen.contains(to)
+}
+
+/// What is wrong with the arrows of a folder that has no drawing: circles, and known arrows that close none.
+fn circles(arrows: &Arrows, known: &[(String, String)]) -> Vec<String> {
+    let others: BTreeSet<(String, String)> = arrows.keys().filter(|arrow| !known.contains(arrow)).cloned().collect();
+    let in_circles = others.iter().filter(|(from, to)| leads(&others, to, from));
+    let new = in_circles.map(|arrow| format!("{} -> {} ({})", arrow.0, arrow.1, arrows[arrow]));
+    let is_needed = |arrow: &(String, String)| arrows.contains_key(arrow) && leads(&others, &arrow.1, &arrow.0);
+    let needless = known.iter().filter(|arrow| !is_needed(arrow));
+    new.chain(needless.map(|(from, to)| format!("{from} -> {to}: take it off the list"))).collect()
+}
+
+#[test]
+fn no_circle_is_inside_a_room() {
+    for sources in [KERNEL, PROTOCOLS] {
+        let modules = Modules::read(sources);
+        let folders: BTreeSet<String> = modules.folders().iter().map(|folder| folder.join("/")).collect();
+        let is_drawn = |folder: &str| HOUSES.iter().any(|house| (house.sources, house.folder) == (sources, folder));
+        for folder in folders.iter().filter(|folder| !is_drawn(folder)) {
+            let wrong = circles(&modules.arrows(&names(folder)), &known(sources, folder));
+            assert!(wrong.is_empty(), "circles in {sources}/{folder}, or known arrows that are in none: {wrong:#?}");
+        }
+        let (_, known) = KNOWN.iter().find(|(known, _)| *known == sources).expect("a list");
+        let gone: Vec<_> = known.iter().filter(|(folder, ..)| !folders.contains(*folder)).collect();
+        assert!(gone.is_empty(), "known arrows in folders that are gone: {gone:?}");
+        assert!(folders.len() > 8, "only {} folders in {sources}: they are no longer found", folders.len());
+    }
+}
+
+#[test]
+fn circles_are_found_and_arrows_that_close_none() {
+    let arrow = |from: &str, to: &str| (from.to_string(), to.to_string());
+    let of = |arrows: &[(&str, &str)]| -> Arrows {
+        arrows.iter().map(|(from, to)| (arrow(from, to), format!("{from}.rs"))).collect()
+    };
+    let circle = of(&[("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")]);
+    assert_eq!(circles(&circle, &[]), ["a -> b (a.rs)", "b -> c (b.rs)", "c -> a (c.rs)"]);
+    assert_eq!(circles(&circle, &[arrow("c", "a")]), [""; 0]);
+    assert_eq!(circles(&circle, &[arrow("c", "a"), arrow("d", "a")]), ["d -> a: take it off the list"]);
+    assert_eq!(circles(&of(&[("a", "b")]), &[arrow("b", "a")]), ["b -> a: take it off the list"]);
+}
+
+#[test]
+fn arrows_are_found_however_they_are_written() {
+    let all = ["lib.rs", "one.rs", "cpu/mod.rs", "cpu/timer.rs", "file/mod.rs", "file/path.rs", "file/tty.rs", "mm.rs"];
+    let found = |path: &str, source: &str, folder: &str| -> Vec<String> {
+        let mut sources: BTreeMap<String, String> = all.iter().map(|path| ((*path).into(), String::new())).collect();
+        sources.insert("file/mod.rs".into(), "mod tty;\npub use tty::{Tty, show as shown};\n".into());
+        sources.insert(path.into(), source.into());
+        Modules::of(sources).arrows(&names(folder)).into_keys().map(|(from, to)| format!("{from} {to}")).collect()
+    };
+    assert_eq!(found("one.rs", "use crate::mm;", ""), ["one mm"]);
+    let list = "use crate::{\n    cpu::{Cpu, timer::Two},\n    file::{self, tty},\n    mm,\n};";
+    assert_eq!(found("one.rs", list, ""), ["one cpu", "one file", "one mm"]);
+    assert_eq!(
+        found("cpu/timer.rs", "fn f() { crate::mm::one(crate::file::tty::two::<M>()) }", ""),
+        ["cpu file", "cpu mm"]
+    );
+    assert_eq!(found("cpu/timer.rs", "use super::super::{mm, file};", ""), ["cpu file", "cpu mm"]);
+    assert_eq!(found("cpu/timer.rs", "use super::{mm, file}; use super::super::super::mm;", ""), [""; 0]);
+    let no_code = "// use crate::mm;\nmy_crate::mm; $crate::mm;\n#[cfg(test)]\nmod tests { use crate::mm; }";
+    assert_eq!(found("one.rs", no_code, ""), [""; 0]);
+    for inside in
+        ["use super::tty::Tty;", "use super::Tty;", "fn f() { crate::file::shown() }", "use super::{self, tty as t};"]
+    {
+        assert_eq!(found("file/path.rs", inside, "file"), ["path tty"], "{inside}");
+    }
+    assert_eq!(found("file/path.rs", "use super::{other, super::mm};", "file"), [""; 0]);
 }
 
 /// Words that others write for a core are looked at in one place ([`Cpu::is_due`](../../../kernel/core/src/cpu/pending.rs)), which has the list of all causes.
 #[test]
 fn what_is_due_is_looked_at_in_one_place() {
-    let (mut paths, kernel) = (Vec::new(), &HOUSES[0]);
-    sources(kernel, Path::new(""), &mut paths);
-    let looks = |path: &&PathBuf| {
-        let text = fs::read_to_string(root().join(kernel.sources).join(path)).expect("a source");
-        let text: String = text.split_whitespace().collect();
+    let looks = |path: &String| {
+        let text: String = read(path).split_whitespace().collect();
         ["own.inbox.load", "own.pending.load"].iter().any(|word| text.contains(word))
     };
-    let places: Vec<&PathBuf> = paths.iter().filter(looks).collect();
-    assert_eq!(places, [Path::new("cpu/pending.rs")]);
-}
-
-#[test]
-fn arrows_are_found_however_they_are_written() {
-    let found = |source, depth| named(source, depth).into_iter().collect::<Vec<_>>();
-    assert_eq!(found("use crate::mm;", 1), ["mm"]);
-    assert_eq!(
-        found("use crate::{\n    cpu::{Cpu, one::Two},\n    file::{self, tty},\n    mm,\n};", 1),
-        ["cpu", "file", "mm"]
-    );
-    assert_eq!(found("fn f() { crate::syscall::is_one(crate::mm::two()) }", 2), ["mm", "syscall"]);
-    assert_eq!(found("use super::super::{mm, file};", 2), ["file", "mm"]);
-    assert_eq!(found("use super::{mm, file}; use super::super::super::tty;", 2), [""; 0]);
-    assert_eq!(
-        found("// use crate::mm;\nmy_crate::mm; $crate::mm;\n#[cfg(test)]\nmod tests { use crate::mm; }", 1),
-        [""; 0]
-    );
+    let places: Vec<String> = below(KERNEL).into_iter().filter(looks).collect();
+    assert_eq!(places, ["kernel/core/src/cpu/pending.rs"]);
 }
 
 /// Structs of a source that are named so: their names and bodies.

@@ -16,10 +16,7 @@ use crate::{
     memory::frame_record,
 };
 
-use super::pages::{self, Freed};
-
-/// Largest file, in bytes.
-pub const FILE_SIZE_MAX: u64 = 1 << 40;
+use super::pages::{self, FILE_SIZE_MAX, Freed};
 
 /// Copies one run between the file at `offset` and memory: into the file when `write`. Returns the bytes copied, which
 /// end at the latest with the run, with the file's page and (reading) with the file; 0: end of file. Writing extends

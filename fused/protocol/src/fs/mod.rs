@@ -22,14 +22,14 @@ use motet_abi::Errno;
 use motet_layout::{EntryRecord, InodeRecord, PipeRecord};
 
 pub use contents::{
-    FILE_SIZE_MAX, Piece, for_each_run, give_back, punch, punch_some, read_bytes, reserve, transfer, truncate,
-    truncate_some, write_bytes,
+    Piece, for_each_run, give_back, punch, punch_some, read_bytes, reserve, transfer, truncate, truncate_some,
+    write_bytes,
 };
 pub use directory::{
     create, directory_hint, entry_name, last_name, link, lookup, mkdir, name_once, parent, readdir, readdir_after,
     rmdir, symlink, unlink,
 };
-pub use pages::{absent_pages, has_page, page, page_or_allocate};
+pub use pages::{FILE_SIZE_MAX, absent_pages, has_page, page, page_or_allocate};
 pub use rename::{Replace, rename};
 
 use crate::{Context, fpga, pipe, ranges, service, slab, wait};

@@ -12,8 +12,8 @@ use crate::{
     memory::{alloc_file_frame, frame_refs, release_frame, share_frame},
 };
 
-use super::contents::FILE_SIZE_MAX;
-
+/// Largest file, in bytes.
+pub const FILE_SIZE_MAX: u64 = 1 << 40;
 /// log2 of the entries of an index frame.
 const LEVEL_BITS: u32 = 9;
 /// With more levels, a tree would reach beyond any index.

@@ -11,7 +11,7 @@ use motet_protocol::{
     memory::{alloc_common_zeroed_frame, release_frame},
 };
 
-use super::{length::kept_length, values::change_ext};
+use super::{length::kept_length, version::change_ext};
 use crate::{
     cpu::Cpu,
     tree::{self, process_of},

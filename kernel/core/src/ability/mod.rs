@@ -8,6 +8,7 @@ mod place;
 mod promise;
 mod show;
 mod values;
+mod version;
 
 pub use area::{copy as copy_area, for_registers, is_ready as is_area_ready, release as release_area};
 pub use length::{
@@ -21,7 +22,8 @@ pub use place::{
 };
 pub use promise::{keep_promise, promise};
 pub use show::{Migrations, all_have, announce, cpuinfo, hwcap, hwprobe, of_any_core};
-pub use values::{Room, Seen, Values, begin_ext, change_ext, writes};
+pub use values::{Room, Seen, Values, writes};
+pub use version::{begin_ext, change_ext};
 
 use motet_abi::extension::{AArch64, Extension, ExtensionSet, RiscV64, X86_64};
 use motet_hal::Machine;

@@ -315,3 +315,27 @@ pub fn answer_ioctl<M: Machine>(
     call.write_user(argument, &(kind.bytes_ready(call.cpu, file)? as u32).to_le_bytes())?;
     Ok(0)
 }
+
+/// What an open file is, if it is of that kind.
+#[inline]
+pub fn as_kind<M: Machine, K: Kind>(cpu: &Cpu<M>, file: &FileRecord) -> Option<K> {
+    K::CODES.contains(&file.kind.get()).then(|| object(cpu, file))
+}
+
+/// What an open file is, which is of that kind.
+///
+/// # Panics
+/// When there is no such object: the pool is corrupt.
+#[inline(always)]
+pub fn object<M: Machine, K: Kind>(cpu: &Cpu<M>, file: &FileRecord) -> K {
+    match K::of(cpu, file) {
+        Some(kind) => kind,
+        None => without_object(file),
+    }
+}
+
+/// The kind of an open file is none, or there is no such object.
+#[cold]
+pub fn without_object(file: &FileRecord) -> ! {
+    panic!("open file of kind {} without an object: shared structures are corrupt", file.kind.get())
+}

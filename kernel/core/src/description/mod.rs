@@ -1,4 +1,4 @@
-//! New open file descriptions, which kinds of files make. `file::description` has their use and their end.
+//! New open file descriptions, which kinds of files make. `file::descriptor::description` has their use and their end.
 
 use motet_layout::sync::Ordering;
 

@@ -6,7 +6,11 @@ use motet_abi::{Errno, file::*, terminal::*};
 use motet_hal::Machine;
 use motet_layout::PIPE_CAPACITY;
 
-use super::{description::OpenFile, open::STATUS_FLAGS, pipe::Pipe, range_lock, seals, table};
+use super::{
+    descriptor::{description::OpenFile, range_calls, table},
+    kinds::{pipe::Pipe, seals},
+    path::open::STATUS_FLAGS,
+};
 use crate::{
     call::{Call, SysResult},
     permission::FileRights,
@@ -79,7 +83,7 @@ pub fn fcntl<M: Machine>(call: &Call<M>) -> SysResult {
             set_status(&file, flags)?;
         }
         command @ (F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW) => {
-            return range_lock::fcntl(call, fd, &file, command, argument);
+            return range_calls::fcntl(call, fd, &file, command, argument);
         }
         // Nobody is told by a signal.
         F_GETOWN => {}

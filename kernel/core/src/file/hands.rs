@@ -11,7 +11,10 @@ use motet_protocol::{
     slab,
 };
 
-use super::{description, socket, table};
+use super::{
+    descriptor::{description, table},
+    socket,
+};
 use crate::cpu::Cpu;
 
 /// Drops all references that dead cores had in hand, and closes files that they were closing. Every core that lives has passed since they died; this one holds no
@@ -39,24 +42,13 @@ pub fn drop_all<M: Machine>(cpu: &Cpu<M>) {
     socket::close_of_the_dead(cpu);
 }
 
-/// Settles moves of dead cores between their hands and a table: where each reference is. The table's lock is held.
-pub fn settle_moves<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord) {
-    for core in dead_cores(cpu) {
-        if let Some(Holder::Descriptor(table, fd)) = hand::place(cpu, core)
-            && table == cpu.pool.addr_of(files)
-        {
-            hand::settle_moves(cpu, core, table::address_at(cpu, files, fd));
-        }
-    }
-}
-
 fn settle_move<M: Machine>(cpu: &Cpu<M>, core: CoreId) {
     match hand::place(cpu, core) {
         Some(Holder::Descriptor(table, _)) => {
             let files = cpu.pool.at::<FilesRecord>(table);
             // Whoever takes it over from the dead core does it; if nobody has it, nobody else knows the table.
             let _guard = lock(cpu, &files.lock);
-            settle_moves(cpu, files);
+            table::settle_moves(cpu, files);
         }
         Some(Holder::Word(word)) => {
             let word = cpu.pool.at::<motet_layout::sync::AtomicU64>(word).load(Ordering::Acquire);

@@ -13,14 +13,20 @@ use motet_layout::{
 };
 
 use super::{
-    description::OpenFile, epoll::Epoll, event::Event, inode::Inode, pipe::Pipe, proc::ProcNode, signal_fd::Signals,
-    socket::Socket, timer::Timer,
+    descriptor::{
+        description::{Closing, OpenFile},
+        lock, range_lock,
+    },
+    kinds::{event::Event, inode::Inode, pipe::Pipe, signal_fd::Signals, timer::Timer},
+    proc::ProcNode,
+    readiness::epoll::{self, Epoll},
+    socket::Socket,
 };
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
     cursor::Cursor,
-    description::kind::{Facts, Kind, Outlet, Queues, Transfer},
+    description::kind::{Facts, Kind, Outlet, Queues, Transfer, object, without_object},
     kinds::{accel::Accel, dma::Dma, late::Late, service::Service},
     mm,
     vm::Vm,
@@ -57,28 +63,9 @@ macro_rules! of_kind {
     };
 }
 
-#[inline(always)]
-fn object<M: Machine, K: Kind>(cpu: &Cpu<M>, file: &FileRecord) -> K {
-    match K::of(cpu, file) {
-        Some(kind) => kind,
-        None => without_object(file),
-    }
-}
-
-#[cold]
-fn without_object(file: &FileRecord) -> ! {
-    panic!("open file of kind {} without an object: shared structures are corrupt", file.kind.get())
-}
-
 /// # Panics
 /// When the description's kind is none, or there is no such object: the pool is corrupt. So do all of these.
 impl<M: Machine> OpenFile<'_, M> {
-    /// What it is, for what is about one kind alone; `None`: it is of another one.
-    #[inline]
-    pub fn as_kind<K: Kind>(&self) -> Option<K> {
-        as_kind(self.cpu(), self.record())
-    }
-
     /// What is so of all files of its kind.
     pub fn facts(&self) -> Facts {
         fn facts<K: Kind>(_: K) -> Facts {
@@ -171,18 +158,17 @@ impl<M: Machine> OpenFile<'_, M> {
     }
 }
 
-/// What an open file is, if it is of that kind.
-#[inline]
-pub fn as_kind<M: Machine, K: Kind>(cpu: &Cpu<M>, file: &FileRecord) -> Option<K> {
-    K::CODES.contains(&file.kind.get()).then(|| object(cpu, file))
-}
+impl<M: Machine> Closing for Cpu<M> {
+    fn tell_of_end(&self, file: &'static FileRecord) {
+        lock::release_of_file(self, file);
+        range_lock::file_closed(self, file);
+        if file.watches.get() != 0 {
+            epoll::forget(self, file);
+        }
+        of_kind!(self, file, kind => Kind::end(kind, self, file));
+    }
 
-/// [`Kind::end`].
-pub fn end<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
-    of_kind!(cpu, file, kind => Kind::end(kind, cpu, file));
-}
-
-/// [`Kind::close`].
-pub fn close<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
-    of_kind!(cpu, file, kind => Kind::close(kind, cpu, file));
+    fn close_kind(&self, file: &'static FileRecord) {
+        of_kind!(self, file, kind => Kind::close(kind, self, file));
+    }
 }

@@ -4,42 +4,16 @@
 //! address space → directory or inode → pipe, terminal, stream → wait queue. Nothing here touches user memory while it
 //! holds the lock of an inode, pipe or terminal.
 
-mod attributes;
-mod busy;
-mod deadlock;
-pub mod description;
-pub mod device;
-mod dir;
-mod ends;
-pub mod epoll;
-mod event;
+mod descriptor;
 mod fcntl;
-mod file_system;
 pub mod hands;
-mod inode;
 mod kind;
-mod lock;
-mod mount;
-mod names;
-mod node;
-mod open;
+mod kinds;
 mod path;
-mod path_text;
-mod pipe;
-mod poll;
-mod position;
 mod proc;
-mod ramfs;
-mod range_lock;
-mod rw;
-mod seals;
-mod signal_fd;
+mod readiness;
 pub mod socket;
-mod splice;
-mod stat;
-pub mod table;
-mod timer;
-mod unnamed;
+mod transfer;
 
 use motet_layout::sync::Ordering;
 
@@ -58,36 +32,49 @@ use crate::{
     cpu::Cpu,
     tree, vm,
 };
-use node::Node;
-use pipe::Pipe;
+use descriptor::description;
+use kinds::{device, ends, pipe::Pipe};
+use path::node::{self, Node};
+use transfer::rw;
 
-pub use attributes::{
-    chmod, chown, fallocate, fchmod, fchmodat, fchmodat2, fchown, fchownat, ftruncate, futimesat, lchown, truncate,
-    umask, utime, utimensat, utimes,
+pub use descriptor::{
+    close::{close, close_range},
+    lock::flock,
+    table::{self, unshare as unshare_descriptors},
 };
-pub use dir::{chdir, chroot, fchdir, getcwd, getdents64};
-pub use ends::{pipe, pipe2};
-pub use epoll::{epoll_create, epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, epoll_wait};
-pub use event::{eventfd, eventfd2};
 pub use fcntl::{dup, dup2, dup3, fcntl, ioctl, lseek};
-pub use lock::flock;
-pub use names::{
-    link, linkat, mkdir, mkdirat, mknod, mknodat, readlink, readlinkat, rename, renameat, renameat2, rmdir, symlink,
-    symlinkat, unlink, unlinkat,
+pub use kinds::{
+    ends::{pipe, pipe2},
+    event::{eventfd, eventfd2},
+    signal_fd::{signalfd, signalfd4},
+    timer::{timerfd_create, timerfd_gettime, timerfd_settime},
 };
-pub use open::{close, close_range, creat, inode_for_mmap, memfd_create, open, open_executable, openat, openat2};
-pub use path::Path;
-pub use poll::{poll, ppoll, pselect6, select, wait_interrupted};
-pub use rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev};
-pub use signal_fd::{signalfd, signalfd4};
+pub use path::{
+    attributes::{
+        chmod, chown, fallocate, fchmod, fchmodat, fchmodat2, fchown, fchownat, ftruncate, futimesat, lchown, truncate,
+        umask, utime, utimensat, utimes,
+    },
+    dir::{chdir, chroot, fchdir, getcwd, getdents64},
+    lookup::Path,
+    names::{
+        link, linkat, mkdir, mkdirat, mknod, mknodat, readlink, readlinkat, rename, renameat, renameat2, rmdir,
+        symlink, symlinkat, unlink, unlinkat,
+    },
+    open::{creat, inode_for_mmap, memfd_create, open, open_executable, openat, openat2},
+    stat::{access, faccessat, faccessat2, fstat, fstatfs, lstat, newfstatat, stat, statfs, statx},
+};
+pub use readiness::{
+    epoll::{self, epoll_create, epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, epoll_wait},
+    poll::{poll, ppoll, pselect6, select, wait_interrupted},
+};
 pub use socket::{
     accept, accept4, bind, connect, getpeername, getsockname, getsockopt, listen, messages_done, recvfrom, recvmmsg,
     recvmsg, sendmmsg, sendmsg, sendto, setsockopt, shutdown, socket, socketpair,
 };
-pub use splice::{copy_file_range, sendfile, splice, tee};
-pub use stat::{access, faccessat, faccessat2, fstat, fstatfs, lstat, newfstatat, stat, statfs, statx};
-pub use table::unshare as unshare_descriptors;
-pub use timer::{timerfd_create, timerfd_gettime, timerfd_settime};
+pub use transfer::{
+    rw::{pread64, preadv, preadv2, pwrite64, pwritev, pwritev2, read, readv, write, writev},
+    splice::{copy_file_range, sendfile, splice, tee},
+};
 
 /// Undoes what the call in progress has begun, because it ends early: by a signal, or because the thread ends.
 pub fn call_ended<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {

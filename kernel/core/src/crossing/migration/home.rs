@@ -12,9 +12,7 @@ use motet_protocol::{Context, dma, run_queue};
 use super::{
     depart,
     descriptor::{self, IS_STACK, Incoming, Outgoing, What},
-    is_gone,
-    nxp::is_in_call,
-    pinned,
+    is_gone, pinned,
 };
 use crate::{
     ability,
@@ -197,4 +195,9 @@ fn take<M: Machine>(cpu: &Cpu<M>, incoming: &Incoming, arguments: &Arguments) {
             }
         }
     }
+}
+
+/// Whether a function of the context waits for one that it has called. Otherwise all handlers have taken from the stack what they put there.
+fn is_in_call(isa: Isa, context: &MigrationContext) -> bool {
+    registers::sp_of(isa, &context.frame) != context.stack.get()
 }

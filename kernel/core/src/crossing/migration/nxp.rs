@@ -289,8 +289,3 @@ fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, home: CoreId) -
 fn end<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, what: &'static str) {
     report::kill(cpu, thread, process_of(cpu, thread), format_args!("{what}"));
 }
-
-/// Whether a function of the context waits for one that it has called. Otherwise all handlers have taken from the stack what they put there.
-pub fn is_in_call(isa: Isa, context: &MigrationContext) -> bool {
-    registers::sp_of(isa, &context.frame) != context.stack.get()
-}

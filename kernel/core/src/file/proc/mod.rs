@@ -22,10 +22,12 @@ use motet_layout::{CORES_MAX, FileRecord, FilesRecord, GROUPS_MAX, Isa, ProcessR
 use motet_protocol::{Context, hand, threads};
 
 use super::{
-    dir::Records,
-    node::{self, Node},
-    path_text::path_or_last,
-    table,
+    descriptor::table,
+    path::{
+        absolute::path_or_last,
+        node::{self, Node},
+        records::Records,
+    },
 };
 use crate::{
     ability::Migrations,

@@ -5,11 +5,11 @@ use core::fmt::{Result as FmtResult, Write};
 use motet_hal::Machine;
 
 use super::{
-    super::{
+    super::path::{
+        absolute::path_below,
         file_system::Root,
         mount,
         node::{self, Node},
-        path_text::path_below,
     },
     text::Text,
     with_thread,

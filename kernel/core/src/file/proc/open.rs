@@ -7,7 +7,7 @@ use motet_hal::Machine;
 use motet_layout::{FILE_PROC, FileRecord, sync::Ordering};
 
 use super::{
-    super::position::{own_position, seek_endless},
+    super::descriptor::position::{own_position, seek_endless},
     ProcNode,
 };
 use crate::{

@@ -22,7 +22,7 @@ use motet_protocol::{
 };
 
 use super::{
-    super::{device, path_text::path_or_last},
+    super::{kinds::device, path::absolute::path_or_last},
     Text, cores,
     machine::NS_PER_TICK,
     with_thread,

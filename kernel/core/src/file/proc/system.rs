@@ -6,11 +6,13 @@ use motet_layout::{FileRecord, MOUNT_PROC, MOUNT_SYS, PAGE_SIZE};
 
 use super::{
     super::{
-        description::OpenFile,
-        dir::Records,
-        file_system::{FileSystem, Root},
-        node::Node,
-        path_text::PathText,
+        descriptor::description::OpenFile,
+        path::{
+            file_system::{FileSystem, Root},
+            node::Node,
+            records::Records,
+            text::PathText,
+        },
     },
     LINK_MAX, ProcNode, ROOT, SYSFS_ROOT, check, check_inspected, follow, is_of_process, is_of_sysfs, link_text, list,
     lookup, mode, numbered_name, open, owner, parent, tree, writable,

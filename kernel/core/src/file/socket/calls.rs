@@ -5,10 +5,10 @@ use motet_hal::Machine;
 use motet_layout::SocketRecord;
 use motet_protocol::slab;
 
-use super::{families, family::Address, get, open, options::BUFFER};
+use super::{families, family::Address, flags::BUFFER, get, open};
 use crate::{
     call::{Call, SysResult},
-    file::table,
+    file::descriptor::table,
 };
 
 const SOCK_TYPE: u32 = 0xf;

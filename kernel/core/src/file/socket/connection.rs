@@ -9,7 +9,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, pipe, wait};
 
-use super::{OUTPUT_AND_BAND, SHUT_READ, SHUT_WRITE, SOCK_STREAM, packet::DATAGRAMS_MAX, rights};
+use super::{OUTPUT_AND_BAND, SHUT_READ, SHUT_WRITE, SOCK_STREAM, flags::DATAGRAMS_MAX, rights};
 use crate::{
     cpu::Cpu,
     description::kind::{INPUT, if_so},

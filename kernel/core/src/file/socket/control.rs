@@ -6,13 +6,12 @@ use motet_layout::{PipeRecord, RIGHTS_MAX};
 use motet_protocol::pipe::packet::{Credentials, Seen};
 
 use super::{
-    message::{MSG_CMSG_CLOEXEC, MSG_CTRUNC},
-    options::SOL_SOCKET,
+    flags::{MSG_CMSG_CLOEXEC, MSG_CTRUNC, SOL_SOCKET},
     rights::{self, Packet},
 };
 use crate::{
     call::{Call, Stop, cost},
-    file::table,
+    file::descriptor::table,
     permission::may_send_as,
 };
 

@@ -4,7 +4,7 @@ use motet_hal::Machine;
 use motet_layout::{PipeRecord, SocketRecord, sync::Ordering};
 use motet_protocol::{Context, pipe::packet::Credentials};
 
-use super::options::{SO_PASSCRED, is_on};
+use super::flags::{SO_PASSCRED, is_on};
 use crate::{
     call::Call,
     permission::{FileRights, Identity},

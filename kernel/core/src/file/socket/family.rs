@@ -235,7 +235,7 @@ pub trait Family: Copy {
         (level, _option): (u32, u32),
         _into: &mut [u8; OPTION_MAX],
     ) -> Result<usize, Errno> {
-        Err(if level == super::options::SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP })
+        Err(if level == super::flags::SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP })
     }
 
     /// Sets an option that is the family's own.
@@ -248,7 +248,7 @@ pub trait Family: Copy {
         (level, _option): (u32, u32),
         _value: (u64, u64),
     ) -> Result<(), Stop> {
-        Err(if level == super::options::SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP }.into())
+        Err(if level == super::flags::SOL_SOCKET { Errno::ENOPROTOOPT } else { Errno::EOPNOTSUPP }.into())
     }
 
     /// What has gone wrong since this was last asked (`SO_ERROR`).

@@ -12,8 +12,8 @@ use motet_protocol::{Context, lock::lock, pipe, slab, wait};
 use super::{
     SHUT_READ, SHUT_WRITE, connection,
     connection::{connect_pair, pipes, set_connected, shut},
-    families,
-    options::BUFFER,
+    family::Family,
+    flags::BUFFER,
     rights, waits_no_more,
 };
 use crate::{
@@ -188,8 +188,8 @@ pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, resets: bool) {
     }
 }
 
-/// Frees a socket that has ended, and the connections that it had not accepted.
-pub fn free<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
+/// Frees a socket of a family that has ended, and the connections that it had not accepted.
+pub fn free<M: Machine, F: Family>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     socket.acceptor.store(0, Ordering::Relaxed); // from here on nobody else closes it
     for pipe in [&socket.incoming, &socket.outgoing] {
         if let Some(pipe) = cpu.object::<PipeRecord>(pipe.load(Ordering::Relaxed)) {
@@ -198,7 +198,7 @@ pub fn free<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     }
     // Nobody finds it any more to add to these.
     while let Some(pending) = take_pending(cpu, socket) {
-        families::close(cpu, pending);
+        F::of(pending).close(cpu);
     }
     wait::wake(cpu, &cpu.pool.header().socket_waiters);
     // Nodes of threads that still wait must not stay linked in memory that becomes another socket.

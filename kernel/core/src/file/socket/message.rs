@@ -13,31 +13,16 @@ use super::{
     control::Control,
     families,
     family::{Address, Received, Receiving, Sending},
+    flags::{MSG_CMSG_CLOEXEC, MSG_DONTWAIT},
     get,
 };
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cursor::Cursor,
-    file::description::OpenFile,
+    file::descriptor::description::OpenFile,
 };
 
-/// Bytes out of their order.
-pub const MSG_OOB: u32 = 0x1;
-/// What is received stays there.
-pub const MSG_PEEK: u32 = 0x2;
-/// There was no room for all control messages.
-pub const MSG_CTRUNC: u32 = 0x8;
-/// There was no room for the whole packet; asked for: how long it was.
-pub const MSG_TRUNC: u32 = 0x20;
-/// The call does not wait.
-pub const MSG_DONTWAIT: u32 = 0x40;
-/// As much is received as there is room for.
-pub const MSG_WAITALL: u32 = 0x100;
-/// No `SIGPIPE`.
-pub const MSG_NOSIGNAL: u32 = 0x4000;
 const MSG_WAITFORONE: u32 = 0x1_0000;
-/// Descriptors that are received are closed by exec.
-pub const MSG_CMSG_CLOEXEC: u32 = 0x4000_0000;
 
 /// Bytes of `struct msghdr`, and where its fields are; of `struct mmsghdr`.
 const HEADER_LEN: usize = 56;

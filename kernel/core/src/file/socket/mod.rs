@@ -1,4 +1,4 @@
-//! Sockets: what all families have. A family ([`family::Family`]) is a type in a file of its own; [`families`] has the list of them. There is one: [`unix`].
+//! Sockets: what all families have. A family ([`family::Family`]) is a type in a file of its own; [`families`] has the list of them: [`unix`] and [`inet`] (of IPv4 and of IPv6).
 
 mod calls;
 mod connection;
@@ -6,6 +6,7 @@ mod control;
 mod credentials;
 mod families;
 mod family;
+mod flags;
 mod inet;
 mod listening;
 mod message;
@@ -25,7 +26,7 @@ use motet_hal::Machine;
 use motet_layout::{CoreId, FILE_SOCKET, FileRecord, ISLAND_RECLAIMING, IslandId, SocketRecord, in_order};
 use motet_protocol::{Context, lock::lock, slab};
 
-use super::{description::OpenFile, table};
+use super::descriptor::{description::OpenFile, table};
 use crate::{
     call::{Call, SysResult},
     cpu::Cpu,

@@ -4,29 +4,24 @@ use motet_abi::{Errno, time::Timeval, wire::Wire};
 use motet_hal::Machine;
 use motet_layout::{Cell64, SOCKET_LISTENING, SocketRecord, sync::Ordering};
 
-use super::{families, family::OPTION_MAX, get};
+use super::{
+    families,
+    family::OPTION_MAX,
+    flags::{
+        BUFFER, BUFFER_MIN, SO_BROADCAST, SO_LINGER, SO_PASSCRED, SO_PEERCRED, SO_REUSEADDR, SO_REUSEPORT, SOL_SOCKET,
+        is_on, read_number, turn,
+    },
+    get,
+};
 use crate::call::{Call, Stop, SysResult};
 
-/// The level of options that all sockets have.
-pub const SOL_SOCKET: u32 = 1;
-/// Others may be bound to the same address, unless they listen.
-pub const SO_REUSEADDR: u32 = 2;
 const SO_TYPE: u32 = 3;
 const SO_ERROR: u32 = 4;
 const SO_DONTROUTE: u32 = 5;
-/// Datagrams may go to all machines.
-pub const SO_BROADCAST: u32 = 6;
 const SO_SNDBUF: u32 = 7;
 const SO_RCVBUF: u32 = 8;
 const SO_KEEPALIVE: u32 = 9;
 const SO_OOBINLINE: u32 = 10;
-/// How a socket is closed that has not sent everything.
-pub const SO_LINGER: u32 = 13;
-/// Others of the same user may be bound to the same address, and take turns.
-pub const SO_REUSEPORT: u32 = 15;
-/// Who has sent a message comes with it.
-pub const SO_PASSCRED: u32 = 16;
-const SO_PEERCRED: u32 = 17;
 const SO_RCVTIMEO: u32 = 20;
 const SO_SNDTIMEO: u32 = 21;
 const SO_ACCEPTCONN: u32 = 30;
@@ -40,32 +35,6 @@ const SO_SNDTIMEO_NEW: u32 = 67;
 const LINGER_LEN: usize = 8;
 /// Longest timeout, so that sums of times do not overflow.
 const TIMEOUT_MAX_NS: u64 = u64::MAX / 4;
-
-/// What a socket's buffers have at first, and half of what they may be given (Linux `net.core.wmem_max` and `rmem_max`).
-pub const BUFFER: u32 = 212_992;
-/// What they have at least, for sending and for receiving.
-pub const BUFFER_MIN: [u32; 2] = [4608, 2304];
-
-/// Whether an option is on.
-pub fn is_on(socket: &SocketRecord, option: u32) -> bool {
-    socket.options.load(Ordering::Relaxed) >> option & 1 != 0
-}
-
-/// Turns an option on or off.
-pub fn turn(socket: &SocketRecord, option: u32, on: bool) {
-    let _ = match on {
-        true => socket.options.fetch_or(1 << option, Ordering::Relaxed),
-        false => socket.options.fetch_and(!(1 << option), Ordering::Relaxed),
-    };
-}
-
-/// The number that an option is to have.
-///
-/// # Errors
-/// `EINVAL`: it is too short; `EFAULT`; [`Stop::Page`].
-pub fn read_number<M: Machine>(call: &Call<M>, value: u64, len: u64) -> Result<u32, Stop> {
-    if (len as i32) < 4 { Err(Errno::EINVAL.into()) } else { call.read_user_u32(value) }
-}
 
 /// `getsockopt(fd, level, option, value, length)`.
 pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {

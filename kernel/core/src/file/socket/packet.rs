@@ -18,11 +18,9 @@ use super::{
     connection::pipes,
     control::{Ancillary, Files},
     credentials::told,
-    families,
-    family::{Address, Received, Receiving},
-    message::{MSG_PEEK, MSG_TRUNC},
+    family::{Address, Family, Received, Receiving},
+    flags::{BUFFER_MIN, DATAGRAMS_MAX, MSG_PEEK, MSG_TRUNC},
     name::Name,
-    options::BUFFER_MIN,
     rights::{self, Packet},
     waits_no_more,
 };
@@ -31,9 +29,6 @@ use crate::{
     cpu::Cpu,
     cursor::Cursor,
 };
-
-/// Packets that wait at a socket before the last one, of whom it is not connected to (Linux `net.unix.max_dgram_qlen`).
-pub const DATAGRAMS_MAX: u32 = 10;
 
 /// Gives a new socket its queue.
 ///
@@ -153,11 +148,11 @@ pub struct Source {
     pub address_of: fn(&Name) -> Address,
 }
 
-/// Receives a packet.
+/// Receives a packet of a family.
 ///
 /// # Errors
 /// `ENOTCONN`; what has gone wrong since this was last asked; `EAGAIN`; `EFAULT`.
-pub fn receive<'c, M: Machine>(
+pub fn receive<'c, M: Machine, F: Family>(
     call: &Call<'c, M>,
     source: Source,
     how: Receiving,
@@ -173,7 +168,7 @@ pub fn receive<'c, M: Machine>(
     let nonblocking = waits_no_more(call, how.nonblocking, socket.timeouts_ns[0].get());
     let peeks = how.flags & MSG_PEEK != 0;
     let first = call.wait_for(&queue.read_waiters, || {
-        if let Some(errno) = families::take_error(cpu, socket) {
+        if let Some(errno) = F::of(socket).take_error(cpu) {
             return Err(errno.into());
         }
         let first = match peeks {

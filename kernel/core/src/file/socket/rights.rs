@@ -21,12 +21,12 @@ use motet_protocol::{
     slab,
 };
 
-use super::{super::description, Socket};
+use super::{super::descriptor::description, Socket};
 use crate::{
     call::{Call, cost},
     cpu::Cpu,
+    description::kind::as_kind,
     due,
-    file::kind,
     permission::{Capability, has},
     tree::users,
 };
@@ -94,7 +94,7 @@ impl<'c, M: Machine> Packet<'c, M> {
                 Err(errno)
             },
             |word| {
-                if kind::as_kind::<M, Socket>(cpu, file).is_some() {
+                if as_kind::<M, Socket>(cpu, file).is_some() {
                     self.record.flags.fetch_or(PACKET_HAS_SOCKETS, Ordering::Relaxed);
                 }
                 hand::give(cpu, file, Holder::word(cpu, word), || word.store(cpu.raw(file), Ordering::Relaxed));
@@ -266,7 +266,7 @@ fn sockets_of<M: Machine>(cpu: &Cpu<M>, packet: &PacketRecord) -> impl Iterator<
     let words = packet::rights(cpu, packet).unwrap_or_default();
     words.iter().filter_map(|word| {
         let file = cpu.object::<FileRecord>(word.load(Ordering::Relaxed))?;
-        kind::as_kind::<M, Socket>(cpu, file).map(|Socket(socket)| socket)
+        as_kind::<M, Socket>(cpu, file).map(|Socket(socket)| socket)
     })
 }
 

@@ -17,8 +17,7 @@ use super::{
     control::{Ancillary, Files},
     credentials::{sender_of, told},
     family::{Address, Received, Receiving, Sending},
-    message::{MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL},
-    options::{SO_PASSCRED, is_on},
+    flags::{MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, SO_PASSCRED, is_on},
     rights::{self, Packet},
     waits_no_more,
 };
@@ -26,7 +25,7 @@ use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     cursor::{Cursor, partial, stopped},
-    file::pipe::write_pipe,
+    file::kinds::pipe::write_pipe,
     signal,
 };
 

@@ -151,13 +151,13 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
     ) -> Result<Received<'c, M>, Stop> {
         if self.is_of_datagrams() {
             let source = Source { socket: self.0, room_waiters: None, address_of: Self::address_of };
-            return packet::receive(call, source, how, into);
+            return packet::receive::<M, Self>(call, source, how, into);
         }
         tcp::receive(call, self.0, how, into)
     }
 
     fn option<M: Machine>(self, cpu: &Cpu<M>, which: (u32, u32), into: &mut [u8; OPTION_MAX]) -> Result<usize, Errno> {
-        options::get(cpu, self.0, Self::VERSION, which, into)
+        options::get(self.0, Self::VERSION, which, || tcp::state(cpu, self.0) as u8, into)
     }
 
     fn set_option<M: Machine>(self, call: &Call<M>, which: (u32, u32), value: (u64, u64)) -> Result<(), Stop> {
@@ -225,6 +225,6 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
 
     fn close<M: Machine>(self, cpu: &Cpu<M>) {
         self.end(cpu);
-        listening::free(cpu, self.0);
+        listening::free::<M, Self>(cpu, self.0);
     }
 }

@@ -8,15 +8,11 @@ use super::{
     super::{
         SOCK_STREAM,
         family::OPTION_MAX,
-        options::{SO_REUSEPORT, SOL_SOCKET, read_number, turn},
+        flags::{SO_REUSEPORT, SOL_SOCKET, read_number, turn},
     },
     endpoint::Version,
-    tcp,
 };
-use crate::{
-    call::{Call, Stop},
-    cpu::Cpu,
-};
+use crate::call::{Call, Stop};
 
 const SOL_IP: u32 = 0;
 const SOL_TCP: u32 = 6;
@@ -132,15 +128,15 @@ fn turn_flag(socket: &SocketRecord, bit: u32, on: bool) {
     socket.settings[FLAG_WORD].set(if on { before | bit } else { before & !bit });
 }
 
-/// The value of an option, and its bytes.
+/// The value of an option, and its bytes; `state` says which state of TCP the socket is in.
 ///
 /// # Errors
 /// `EOPNOTSUPP`: there is no such level; `ENOPROTOOPT`: no such option.
-pub fn get<M: Machine>(
-    cpu: &Cpu<M>,
+pub fn get(
     socket: &SocketRecord,
     version: Version,
     which: (u32, u32),
+    state: impl FnOnce() -> u8,
     into: &mut [u8; OPTION_MAX],
 ) -> Result<usize, Errno> {
     if which.0 == SOL_SOCKET {
@@ -151,7 +147,7 @@ pub fn get<M: Machine>(
     }
     match which {
         (SOL_TCP, TCP_INFO) => {
-            into[0] = tcp::state(cpu, socket) as u8;
+            into[0] = state();
             return Ok(OPTION_MAX);
         }
         (SOL_TCP, TCP_CONGESTION) => {

@@ -13,8 +13,8 @@ use motet_protocol::{bound, lock::lock};
 use super::{
     super::{
         SOCK_STREAM,
+        flags::{SO_REUSEADDR, SO_REUSEPORT, is_on},
         name::Name,
-        options::{SO_REUSEADDR, SO_REUSEPORT, is_on},
     },
     endpoint::{Endpoint, Version},
     options::{self, is_v6_only},

@@ -13,10 +13,8 @@ use super::{
         SHUT_READ, SHUT_WRITE,
         connection::{self, pipes, shut, take_reset},
         family::{Address, Received, Receiving, Sending},
-        listening,
-        message::{MSG_NOSIGNAL, MSG_OOB},
-        options::{SO_LINGER, is_on},
-        stream, waits_no_more,
+        flags::{MSG_NOSIGNAL, MSG_OOB, SO_LINGER, is_on},
+        listening, stream, waits_no_more,
     },
     endpoint::{Endpoint, Version},
     port,
@@ -26,7 +24,7 @@ use crate::{
     cpu::Cpu,
     cursor::Cursor,
     description::kind::{INPUT, OUTPUT, if_so},
-    file::epoll,
+    file::readiness::epoll,
     signal,
 };
 

@@ -18,8 +18,7 @@ use super::{
     super::{
         OUTPUT_AND_BAND, SHUT_READ, SHUT_WRITE,
         family::{Address, Sending},
-        message::MSG_OOB,
-        options::{SO_BROADCAST, is_on},
+        flags::{MSG_OOB, SO_BROADCAST, is_on},
         packet::{self, Queue, fill, queue},
         rights,
     },

@@ -9,16 +9,16 @@ use super::{
     super::{
         credentials::{self, set_peer},
         family::Address,
+        flags::{SO_PASSCRED, is_on},
         listening,
         name::Name,
-        options::{SO_PASSCRED, is_on},
         waits_no_more,
     },
     name::{self, Place},
 };
 use crate::{
     call::{Call, Stop},
-    file::epoll,
+    file::readiness::epoll,
 };
 
 /// `connect`: waits while too many others do.

@@ -8,7 +8,7 @@
 mod connect;
 mod datagram;
 mod name;
-mod packet;
+mod sending;
 
 use motet_abi::{Errno, signal::SIGPIPE, terminal::*};
 use motet_hal::Machine;
@@ -20,8 +20,8 @@ use super::{
     connection::{connect_pair, pipes, set_connected, take_reset},
     credentials::{self, set_peer},
     family::{Address, Family, Received, Receiving, Sending, one_queue},
+    flags::MSG_OOB,
     listening,
-    message::MSG_OOB,
     name::Name,
     packet::{Source, prepare, receive},
     stream,
@@ -129,7 +129,7 @@ impl Family for Unix {
         }
         match self.0.kind.get() {
             SOCK_STREAM => stream::send(call, self.0, how, from),
-            _ => packet::send(call, self.0, how, from),
+            _ => sending::send(call, self.0, how, from),
         }
     }
 
@@ -153,7 +153,7 @@ impl Family for Unix {
             _ => {
                 let room_waiters = self.is_of_datagrams().then(|| datagram::room_waiters(call.cpu));
                 let source = Source { socket: self.0, room_waiters, address_of: name::address_of_sender };
-                receive(call, source, how, into)
+                receive::<M, Self>(call, source, how, into)
             }
         }
     }
@@ -234,7 +234,7 @@ impl Family for Unix {
 
     fn close<M: Machine>(self, cpu: &Cpu<M>) {
         self.end(cpu);
-        listening::free(cpu, self.0);
+        listening::free::<M, Self>(cpu, self.0);
     }
 }
 

@@ -13,10 +13,10 @@ use super::super::{
 use crate::{
     call::{Call, Stop},
     cpu::Cpu,
-    file::{
+    file::path::{
+        lookup::{self, Path},
         names,
         node::Node,
-        path::{self, Path},
     },
     random,
 };
@@ -167,7 +167,7 @@ impl<'c, M: Machine> Place<'c, M> {
         }
         let mut path = Path::new();
         path.set(name.bytes())?;
-        let node = path::resolve_path(call, AT_FDCWD, &mut path, 0)?;
+        let node = lookup::resolve_path(call, AT_FDCWD, &mut path, 0)?;
         node.check(call, W_OK)?;
         let socket = node.as_inode().filter(|inode| inode.mode.get() & S_IFMT == S_IFSOCK);
         let inode = call.cpu.raw(socket.ok_or(Errno::ECONNREFUSED)?);
