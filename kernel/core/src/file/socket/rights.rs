@@ -9,7 +9,7 @@
 use motet_abi::{Errno, time::RLIMIT_NOFILE};
 use motet_hal::Machine;
 use motet_layout::{
-    CoreId, FileRecord, ISLAND_RECLAIMING, IslandId, PACKET_DROPPED, PACKET_HAS_SOCKETS, PACKET_IN_FLIGHT,
+    CoreId, FileRecord, ISLAND_RECLAIMING, IslandId, PACKET_DROPPED, PACKET_HAS_SOCKETS, PACKET_IN_FLIGHT, PAGE_SIZE,
     PacketRecord, PipeRecord, SocketRecord, in_order,
     sync::{AtomicU64, Ordering},
 };
@@ -323,14 +323,17 @@ pub fn purge<M: Machine>(cpu: &Cpu<M>, queue: &'static PipeRecord) {
     free_dropped(cpu);
 }
 
-/// As [`purge`], with locks that do not allow files to be closed: whoever drops packets next frees them.
+/// As [`purge`], with locks that do not allow files to be closed, none of which comes after wait queues: whoever drops packets next frees them.
 pub fn purge_later<M: Machine>(cpu: &Cpu<M>, queue: &'static PipeRecord) {
     while let Some(packet) = take_first(cpu, queue, || {}) {
+        let frames = u64::from(packet.record().len.get()) / PAGE_SIZE;
         if packet.file_count() == 0 {
-            continue;
+            drop(packet);
+        } else {
+            let _guard = lock_rights(cpu);
+            drop_later(cpu, packet.release());
         }
-        let _guard = lock_rights(cpu);
-        drop_later(cpu, packet.release());
+        due::spend_locked(cpu, DROPPED + cost::FRAME * frames);
     }
 }
 
