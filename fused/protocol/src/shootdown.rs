@@ -83,7 +83,7 @@
 use core::ops::Range;
 use motet_layout::{handshake::then_look, sync::Ordering};
 
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Frame, ISLANDS_MAX, IslandId, SpaceRecord};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, CoreRecord, Frame, ISLANDS_MAX, IslandId, SpaceRecord};
 use motet_paging::{Leaf, Mapped, Table, Withdrawal};
 
 use crate::{
@@ -280,7 +280,7 @@ impl Chain {
 pub fn shoot_down(context: &impl Context, space: &SpaceRecord, flush_own: impl FnOnce()) {
     then_look();
     let me = context.core();
-    let mut tickets = [(CoreId::HOST, 0u64); 16];
+    let mut all = [Asked::NONE; 16];
     let mut asked = 0;
     let mut foreign = false;
     for island in (0..ISLANDS_MAX).map(|index| IslandId(index as u8)) {
@@ -291,13 +291,12 @@ pub fn shoot_down(context: &impl Context, space: &SpaceRecord, flush_own: impl F
             if core == me {
                 continue;
             }
-            if asked == tickets.len() {
-                wait_for(context, &tickets);
+            if asked == all.len() {
+                wait_for(context, &all);
                 asked = 0;
             }
-            let ticket = ask(context, core);
             foreign |= core.island() != me.island();
-            tickets[asked] = (core, ticket);
+            all[asked] = ask(context, core);
             asked += 1;
         }
     }
@@ -311,7 +310,7 @@ pub fn shoot_down(context: &impl Context, space: &SpaceRecord, flush_own: impl F
     if foreign {
         count(&context.counters().shootdowns_foreign);
     }
-    wait_for(context, &tickets[..asked]);
+    wait_for(context, &all[..asked]);
 }
 
 /// Serves shoot-downs that were asked of this core: calls `flush` (drop all user translations) if any was.
@@ -347,23 +346,47 @@ pub fn pass(context: &impl Context, flush: impl FnOnce()) {
     }
 }
 
-fn ask(context: &impl Context, core: CoreId) -> u64 {
-    let record = core_record(context, core);
-    let ticket = record.shootdown_asked.fetch_add(1, Ordering::SeqCst) + 1;
-    if may_run_user(record.state.load(Ordering::SeqCst)) || record.away.load(Ordering::SeqCst) != 0 {
-        count(&context.counters().doorbells_rung);
-        context.ring(core);
-    }
-    ticket
+/// A core that is to drop its translations.
+#[derive(Clone, Copy)]
+struct Asked {
+    core: CoreId,
+    ticket: u64,
+    was_rung: bool,
 }
 
-fn wait_for(context: &impl Context, tickets: &[(CoreId, u64)]) {
-    for &(core, ticket) in tickets {
+impl Asked {
+    const NONE: Self = Self { core: CoreId::HOST, ticket: 0, was_rung: false };
+}
+
+fn ask(context: &impl Context, core: CoreId) -> Asked {
+    let record = core_record(context, core);
+    let ticket = record.shootdown_asked.fetch_add(1, Ordering::SeqCst) + 1;
+    let was_rung = may_use(record);
+    if was_rung {
+        ring(context, core);
+    }
+    Asked { core, ticket, was_rung }
+}
+
+/// Whether a core may use translations before it looks at what was asked of it.
+fn may_use(record: &CoreRecord) -> bool {
+    may_run_user(record.state.load(Ordering::SeqCst)) || record.away.load(Ordering::SeqCst) != 0
+}
+
+fn ring(context: &impl Context, core: CoreId) {
+    count(&context.counters().doorbells_rung);
+    context.ring(core);
+}
+
+fn wait_for(context: &impl Context, all: &[Asked]) {
+    for &Asked { core, ticket, mut was_rung } in all {
         let record = core_record(context, core);
-        while record.shootdown_done.load(Ordering::Acquire) < ticket
-            && (may_run_user(record.state.load(Ordering::SeqCst)) || record.away.load(Ordering::SeqCst) != 0)
-            && !is_dead(context, core)
-        {
+        while record.shootdown_done.load(Ordering::Acquire) < ticket && may_use(record) && !is_dead(context, core) {
+            if !was_rung {
+                // Whoever has woken it since may have died before it rang, and who reclaims that may be this core.
+                ring(context, core);
+                was_rung = true;
+            }
             context.relax();
         }
     }

@@ -176,6 +176,39 @@ fn shoot_downs_reach_cores_that_hand_a_thread_to_each_other() {
     explore(1500, ping_pong(handed::give));
 }
 
+/// A core sleeps when it is asked to drop its translations, and is then given a thread by a core that dies before it rings. Nobody reclaims that until the
+/// shoot-down has ended.
+#[test]
+fn a_shoot_down_ends_whose_core_is_given_a_thread_by_the_dying() {
+    explore(1500, || {
+        let (pool, base) = fresh_pool(2);
+        let (objects, bells) = (Objects::new(pool, base), Arc::new(Bells::default()));
+        let (thread, space) = (objects.thread(core_of(GIVER)), quietly(|| objects.make::<SpaceRecord>()));
+        let [idle, giver, editor] = [IDLE, GIVER, OTHER].map(|island| Core::new(pool, island, &bells));
+        quietly(|| space.active[IDLE as usize].store(1, Ordering::Relaxed));
+        let over = Arc::new(AtomicBool::default());
+        let (is_over, operations) = (over.clone(), thread_rng().gen_range(0..10));
+        together(vec![
+            Box::new(move || dies_after(operations, || hand_over(&giver, thread, core_of(IDLE), handed::give))),
+            Box::new(move || {
+                while !is_over.load(Relaxed) {
+                    if run_queue::next(&idle).is_none() && run_queue::begin_idle(&idle, CORE_IDLE) {
+                        idle.sleep();
+                    }
+                    run_queue::end_idle_with(&idle);
+                    shootdown::serve(&idle, || ());
+                    idle.relax();
+                }
+            }),
+            Box::new(move || {
+                shootdown::shoot_down(&editor, space, || ());
+                over.store(true, Relaxed);
+                editor.ring(core_of(IDLE));
+            }),
+        ]);
+    });
+}
+
 /// A real-time thread is pushed onto a core that is being handed another one: `looks`, before that runs, says whether anything has come. It is rung for
 /// what comes afterwards.
 fn urgent(looks: fn(&Core) -> bool) -> impl Fn() + Clone + Send + Sync + 'static {

@@ -15,21 +15,13 @@ use crate::{
     handover, syscall, trace, turn,
 };
 
-/// Why a thread no longer belongs to this core.
-pub enum Left {
-    /// It may have been handed to another one, which may have been idle.
-    Moved,
-    /// It waits, say.
-    Stopped,
-}
-
-/// Dispatches the system call the thread is in. An error: the thread no longer belongs to this core.
+/// Dispatches the system call the thread is in. `None`: the thread no longer belongs to this core.
 #[inline]
 pub fn serve_syscall<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
-) -> Result<(), Left> {
+) -> Option<()> {
     // A thread that runs here has this island's registers.
     debug_assert!(registers::frame_isa(&thread.frame) == M::ISA);
     let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
@@ -40,10 +32,7 @@ pub fn serve_syscall<M: Machine>(
     }
     let result = syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame));
     assert!(!cfg!(motet_model) || hand::is_empty(cpu), "a system call has left a reference in hand");
-    if matches!(result, Err(Stop::Gone)) {
-        return Err(Left::Moved);
-    }
-    end_dispatch(cpu, thread, process, result, pause_first).ok_or(Left::Stopped)
+    end_dispatch(cpu, thread, process, result, pause_first)
 }
 
 /// Ends the thread's wait, if it waited.

@@ -56,7 +56,7 @@ use crate::{
     extension, fpga, handover, mm, process, signal, trace,
     tree::process_of,
 };
-use call::{Left, block, pause_outside, serve_syscall};
+use call::{block, pause_outside, serve_syscall};
 use fault::serve_fault;
 use guests::serve_guests;
 use idle::idle;
@@ -205,50 +205,48 @@ fn run_until_gone<M: Machine>(
                 Resume::Garbage | Resume::Turn(_) | Resume::Gone => return,
             }
         };
-        match serve_trap(cpu, thread, process, trap) {
-            Ok(()) => {}
+        if serve_trap(cpu, thread, process, trap).is_none() {
             // If it was handed to an idle core, another one mostly comes soon.
-            Err(Left::Moved) => match handed::next(cpu) {
+            match handed::next(cpu) {
                 Some(other) => (thread, process) = other,
                 None => return,
-            },
-            Err(Left::Stopped) => return,
+            }
         }
     }
 }
 
-/// Acts on what stopped the thread. An error: it no longer belongs to this core.
+/// Acts on what stopped the thread. `None`: it no longer belongs to this core.
 #[inline(always)]
 fn serve_trap<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
     trap: Trap,
-) -> Result<(), Left> {
+) -> Option<()> {
     match trap {
         Trap::Syscall => serve_syscall(cpu, thread, process),
-        Trap::PageFault { address, access } => serve_fault(cpu, thread, process, address, access).ok_or(Left::Stopped),
+        Trap::PageFault { address, access } => serve_fault(cpu, thread, process, address, access),
         Trap::Interrupt(interrupts) => {
             cpu.due.defer(interrupts);
             due::run_urgent(cpu, Below::Nothing, cpu.now_ns());
             let left = cpu.due.take_deferred();
             let is_done = interrupts != Interrupts::EMPTY && left == Interrupts::EMPTY;
-            if is_done || !interrupted(cpu, thread, left) { Ok(()) } else { Err(Left::Moved) }
+            (is_done || !interrupted(cpu, thread, left)).then_some(())
         }
         Trap::IllegalInstruction { word } => {
             if extension::goes_again(cpu, thread, process, word) {
-                return Err(Left::Moved);
+                return None;
             }
             if counters::are_hidden(cpu) && counters::answer(cpu, thread, process, trap) {
-                return Ok(());
+                return Some(());
             }
-            extension::illegal(cpu, thread, process, word).ok_or(Left::Moved)
+            extension::illegal(cpu, thread, process, word)
         }
         trap @ (Trap::Breakpoint | Trap::Arithmetic | Trap::Misaligned { .. } | Trap::BadAddress { .. }) => {
             if !(counters::are_hidden(cpu) && counters::answer(cpu, thread, process, trap)) {
                 signal::exception(cpu, thread, trap);
             }
-            Ok(())
+            Some(())
         }
         Trap::Guest(trap) => unreachable!("a thread that is no guest stopped as one: {trap:?}"),
     }
