@@ -310,7 +310,8 @@ fn shoot_downs_do_not_lengthen_the_way_of_a_thread() {
         all.lock().expect("no panic").iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         Ok(())
     });
-    // Once for its doorbell. The general way looks again what is due: that is 2.2 times each.
+    // Once for its doorbell. The general way looks again what is due: that is 2.2 times each. Where each access of the pool is a step, shoot-downs come in between
+    // nearly always, on either way.
     let [switches, looks] = all.into_inner().expect("no panic");
-    assert!(looks * 10 < switches * 18, "{looks} looks for {switches} arrivals");
+    assert!(cfg!(motet_model) || looks * 10 < switches * 18, "{looks} looks for {switches} arrivals");
 }

@@ -25,7 +25,7 @@ pub struct AbilityCore {
 pub struct Way {
     /// The instruction, not 0.
     pub word: u32,
-    /// Bytes in the thread's vector registers, as far as the instruction uses some; 0: any.
+    /// Bytes in the thread's vector registers, if the instruction uses some; 0: it uses none.
     pub live_bytes: u32,
     /// What it needs since.
     pub needs: ExtensionSet,
