@@ -40,6 +40,7 @@ pub fn connect_pair<M: Machine>(
     one: &'static SocketRecord,
     two: &'static SocketRecord,
 ) -> Result<(), Errno> {
+    forget_unfinished(cpu, one);
     let there = pipe::create(cpu).ok_or(Errno::ENOMEM)?;
     let Some(back) = pipe::create(cpu) else {
         pipe::put(cpu, there);
@@ -60,6 +61,17 @@ pub fn connect_pair<M: Machine>(
         socket.outgoing.store(cpu.raw(outgoing), Ordering::Relaxed);
     }
     Ok(())
+}
+
+/// Ends a connection that a core was making of this socket when it died: the other end may wait to be accepted, or was. The socket's lock may be held.
+fn forget_unfinished<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
+    let Some([incoming, _]) = end_directions(cpu, socket, true) else { return };
+    rights::purge_later(cpu, incoming);
+    for pipe in [&socket.outgoing, &socket.incoming] {
+        if let Some(old) = cpu.object::<PipeRecord>(pipe.swap(0, Ordering::AcqRel)) {
+            pipe::put(cpu, old);
+        }
+    }
 }
 
 /// From now on a socket is one of a [pair](connect_pair).
