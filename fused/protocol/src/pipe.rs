@@ -127,7 +127,7 @@ pub fn used(pipe: &PipeRecord) -> usize {
 /// [`fs::transfer`](crate::fs::transfer)).
 ///
 /// # Errors
-/// `EPIPE` when nobody can read any more, `ENOMEM`; what `memory` fails with.
+/// `EPIPE` when nobody can read any more, or the last writer has closed its end meanwhile; `ENOMEM`; what `memory` fails with.
 #[inline]
 pub fn push<E: From<Errno>>(
     context: &impl Context,
@@ -153,7 +153,8 @@ pub(crate) fn push_with<E: From<Errno>>(
             drop(lock(context, &pipe.lock));
             continue;
         };
-        if pipe.readers.load(Ordering::Relaxed) == 0 {
+        // Of a socket, either end can be closed while somebody writes: nothing comes behind the end that its reader has seen.
+        if pipe.readers.load(Ordering::Relaxed) == 0 || pipe.writers.load(Ordering::Relaxed) == 0 {
             return Err(Errno::EPIPE.into());
         }
         let room = PIPE_CAPACITY - used(pipe);

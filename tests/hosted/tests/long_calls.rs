@@ -6,6 +6,7 @@ use motet_hal_hosted::{Driver, Faults, run_seeds};
 use motet_layout::Isa;
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
+use motet_tests_hosted::scenarios::{ADDRESS, close, connect, write_address};
 use motet_tests_hosted::{Scenario, under};
 
 const BUFFER: u64 = 0x3000_0000;
@@ -215,6 +216,62 @@ fn a_killed_process_leaves_its_long_call() {
     });
     let scenario = Scenario { files: vec![("killed", program)], command: vec!["/killed"], ..Scenario::default() };
     under_seeds(&scenario, "killed\n");
+}
+
+/// A listener is closed at which many have connected, while another thread, on another core, unmaps memory again and again: each time it waits until the first core has heard of it.
+#[test]
+fn others_are_answered_while_a_listener_with_many_is_closed() {
+    const MANY: u64 = 120;
+    let program = Program::build(Isa::RiscV64, |program| {
+        let [fd, at, value, zero, before] = program.asm.roles.saved;
+        write_address(program);
+        for (call, args) in [(Sys::Socket, &[1, 1, 0][..]), (Sys::Bind, &[3, ADDRESS, 4]), (Sys::Listen, &[3, MANY])] {
+            program.call(call, args);
+            program.or_exit(100);
+        }
+        program.asm.li(before, 0);
+        let again = program.asm.here();
+        connect(program);
+        program.or_exit(101);
+        close(program);
+        program.asm.op_i(Op::Addi, before, before, 1);
+        program.asm.li(value, MANY);
+        program.asm.branch(Op::Bltu, before, value, again);
+        let other = program.asm.label();
+        program.asm.li(zero, 0);
+        // CLONE_VM | FS | FILES | SIGHAND | THREAD
+        program.call(Sys::Clone, &[0x0001_0f00, DATA + 0x8000, 0, 0, 0]);
+        program.or_exit(102);
+        program.result_to(fd);
+        program.asm.branch(Op::Beq, fd, zero, other);
+        program.asm.li(at, DATA);
+        let wait = program.asm.here();
+        program.call(Sys::SchedYield, &[]);
+        program.asm.op_i(Op::Ld64, before, at, 0);
+        program.asm.branch(Op::Beq, before, zero, wait);
+        program.call(Sys::Close, &[3]);
+        program.asm.op_i(Op::Ld64, value, at, 0);
+        program.asm.op_i(Op::Addi, before, before, 8);
+        let answered = program.asm.label();
+        program.asm.branch(Op::Bltu, before, value, answered);
+        program.exit(103);
+        program.asm.bind(answered);
+        program.print(1, "done\n");
+        program.exit(0);
+        program.asm.bind(other);
+        program.asm.li(at, DATA);
+        let again = program.asm.here();
+        program.call(Sys::Mmap, &[BUFFER, 4096, 3, 0x32, u64::MAX, 0]);
+        program.store_at(BUFFER, 1);
+        program.call(Sys::Munmap, &[BUFFER, 4096]);
+        program.asm.li(at, DATA);
+        program.asm.op_i(Op::Ld64, value, at, 0);
+        program.asm.op_i(Op::Addi, value, value, 1);
+        program.asm.op_i(Op::St64, value, at, 0);
+        program.asm.jump(again);
+    });
+    let scenario = Scenario { files: vec![("closes", program)], command: vec!["/closes"], ..Scenario::default() };
+    under_seeds(&scenario, "done\n");
 }
 
 /// Time goes by with what cores do, then: a real host copies so fast that a long call is over before others are due.

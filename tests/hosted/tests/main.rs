@@ -14,6 +14,8 @@ mod accepting;
 mod peeking;
 #[cfg(motet_model)]
 mod repairs;
+#[cfg(motet_model)]
+mod shutting;
 
 #[cfg(not(motet_model))]
 mod balance;

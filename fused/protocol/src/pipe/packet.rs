@@ -235,7 +235,7 @@ pub fn peek<E>(
 /// cost more than `cost_max`.
 ///
 /// # Errors
-/// `EPIPE` when nobody reads any more; `ENOMEM`.
+/// `EPIPE` when nobody reads any more, or the writer's end is closed; `ENOMEM`.
 pub fn write(
     context: &impl Context,
     stream: &'static PipeRecord,
@@ -243,7 +243,8 @@ pub fn write(
     marks: [Option<&'static PacketRecord>; 2],
     cost_max: u32,
 ) -> Result<bool, Errno> {
-    if stream.cost.get() >= cost_max && stream.readers.load(Ordering::Acquire) != 0 {
+    let has_ends = [&stream.readers, &stream.writers].into_iter().all(|ends| ends.load(Ordering::Acquire) != 0);
+    if stream.cost.get() >= cost_max && has_ends {
         return Ok(false);
     }
     // The list says first what goes with bytes that come then: who repairs it leaves out what goes with none.

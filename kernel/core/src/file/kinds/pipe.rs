@@ -359,7 +359,8 @@ fn push_whole<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut 
 #[cold]
 fn gather<M: Machine>(call: &Call<M>, ends: &'static PipeRecord, from: &mut Cursor<M>) -> Result<(), Stop> {
     let len = from.remaining() as usize;
-    if pipe::used(ends) + len > motet_layout::PIPE_CAPACITY && ends.readers.load(Ordering::Acquire) > 0 {
+    let has_ends = [&ends.readers, &ends.writers].into_iter().all(|ends| ends.load(Ordering::Acquire) > 0);
+    if pipe::used(ends) + len > motet_layout::PIPE_CAPACITY && has_ends {
         return Ok(());
     }
     let mut bytes = [0; PIPE_BUF];

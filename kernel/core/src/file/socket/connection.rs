@@ -9,7 +9,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, pipe, wait};
 
-use super::{OUTPUT_AND_BAND, SHUT_READ, SHUT_WRITE, SOCK_STREAM, flags::DATAGRAMS_MAX, rights};
+use super::{OUTPUT_AND_BAND, READS_NO_MORE, SHUT_READ, SHUT_WRITE, SOCK_STREAM, flags::DATAGRAMS_MAX, rights};
 use crate::{
     cpu::Cpu,
     description::kind::{INPUT, if_so},
@@ -40,6 +40,7 @@ pub fn connect_pair<M: Machine>(
     one: &'static SocketRecord,
     two: &'static SocketRecord,
 ) -> Result<(), Errno> {
+    forget_unfinished(cpu, one);
     let there = pipe::create(cpu).ok_or(Errno::ENOMEM)?;
     let Some(back) = pipe::create(cpu) else {
         pipe::put(cpu, there);
@@ -62,6 +63,17 @@ pub fn connect_pair<M: Machine>(
     Ok(())
 }
 
+/// Ends a connection that a core was making of this socket when it died: the other end may wait to be accepted, or was. The socket's lock may be held.
+fn forget_unfinished<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
+    let Some([incoming, _]) = end_directions(cpu, socket, true) else { return };
+    rights::purge_later(cpu, incoming);
+    for pipe in [&socket.outgoing, &socket.incoming] {
+        if let Some(old) = cpu.object::<PipeRecord>(pipe.swap(0, Ordering::AcqRel)) {
+            pipe::put(cpu, old);
+        }
+    }
+}
+
 /// From now on a socket is one of a [pair](connect_pair).
 pub fn set_connected(socket: &SocketRecord) {
     in_order();
@@ -70,26 +82,44 @@ pub fn set_connected(socket: &SocketRecord) {
 
 /// Ends directions of a connection (`SHUT_*`), as far as this socket has not.
 pub fn shut<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, [incoming, outgoing]: [&'static PipeRecord; 2], how: u32) {
+    // Whoever watches a socket, for whatever events, waits where that socket reads: each of both ends is told.
     if pipe::close(cpu, incoming, how & SHUT_READ, &socket.shut) != 0 {
         wait::wake(cpu, &incoming.read_waiters);
+        wait::wake(cpu, &outgoing.read_waiters);
         pipe::put(cpu, incoming);
     }
     if pipe::close(cpu, outgoing, how & SHUT_WRITE, &socket.shut) != 0 {
         wait::wake(cpu, &outgoing.write_waiters);
+        wait::wake(cpu, &incoming.read_waiters);
         pipe::put(cpu, outgoing);
     }
 }
 
+/// Whether a socket reads what has come, and nothing after that.
+pub fn reads_no_more(socket: &SocketRecord) -> bool {
+    socket.shut.load(Ordering::Acquire) & (SHUT_READ | READS_NO_MORE) != 0
+}
+
 /// Ends a connection, and drops what nobody receives any more. May be done twice.
 pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, resets: bool) {
-    let Some(pipes) = own_pipes(cpu, socket) else { return };
+    if let Some([incoming, _]) = end_directions(cpu, socket, resets) {
+        rights::purge(cpu, incoming);
+    }
+}
+
+fn end_directions<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, resets: bool) -> Option<[&'static PipeRecord; 2]> {
+    let pipes = own_pipes(cpu, socket)?;
     let [incoming, outgoing] = pipes;
     if pipe::used(incoming) > 0 || resets {
         // Once: it may have been told already.
-        let _ = outgoing.reset.compare_exchange(RESET_NOT, RESET_IS, Ordering::AcqRel, Ordering::Relaxed);
+        let reset = outgoing.reset.compare_exchange(RESET_NOT, RESET_IS, Ordering::AcqRel, Ordering::Relaxed);
+        if reset.is_ok() {
+            // The writer's end may be closed since long.
+            wait::wake(cpu, &outgoing.read_waiters);
+        }
     }
     shut(cpu, socket, pipes, SHUT_READ | SHUT_WRITE);
-    rights::purge(cpu, incoming);
+    Some(pipes)
 }
 
 /// Whether the peer has closed the connection and not read all that was sent to it (`ECONNRESET`). It is said once.
@@ -119,6 +149,21 @@ pub fn readiness(socket: &SocketRecord, [incoming, outgoing]: [&'static PipeReco
         | if_so(no_more, POLLRDHUP)
         | if_so(hung_up, POLLHUP)
         | if_so(writable || output.no_reader, OUTPUT_AND_BAND)
+}
+
+/// Counts that tell whether anything has come to a connected socket, for reading and for writing: also that a direction has ended, or the connection was reset.
+/// `hears`: it is told that its peer reads no more.
+pub fn arrivals(
+    socket: &SocketRecord,
+    [incoming, outgoing]: [&'static PipeRecord; 2],
+    hears: bool,
+) -> [Option<u64>; 2] {
+    let is_reset = incoming.reset.load(Ordering::Acquire) != RESET_NOT;
+    let is_alone = hears && outgoing.readers.load(Ordering::Acquire) == 0;
+    // Far above what the pipes count.
+    let ends = u64::from(socket.shut.load(Ordering::Acquire)) << 2 | u64::from(is_reset) << 1 | u64::from(is_alone);
+    let counts = [pipe::arrivals(incoming)[0], pipe::arrivals(outgoing)[1]];
+    counts.map(|count| Some(count.wrapping_add(ends << 58)))
 }
 
 /// Whether a socket that waits for room is told: three quarters of what its packets may take are free (as on Linux).

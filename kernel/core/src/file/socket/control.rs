@@ -186,7 +186,7 @@ impl<M: Machine> Ancillary<'_, M> {
                 Files::Seen(queue, seen, _) => match rights::look_at_file(call.cpu, queue, *seen, given) {
                     // It has gone: the call looks at what comes first now.
                     None if given == 0 => return Err(Stop::Again),
-                    file => file,
+                    file => file.flatten(),
                 },
             };
             let Some(fd) = file.and_then(|file| table::install(call, file, close_on_exec, 0).ok()) else { break };

@@ -17,13 +17,16 @@ use super::{
     rights, waits_no_more,
 };
 use crate::{
-    call::{Call, Stop},
+    call::{Call, Stop, cost},
     cpu::Cpu,
     description::kind::{INPUT, if_so},
+    due,
 };
 
 /// Connections that wait to be accepted, at most (Linux's `net.core.somaxconn`).
 const BACKLOG_MAX: u32 = 4096;
+/// What ending a connection costs that was not accepted, or freeing it, with its pipes and their frames.
+const ENDED: u64 = 8 * cost::OBJECT;
 
 /// The connections that a socket has not accepted.
 pub fn pending<'c, M: Machine>(
@@ -184,7 +187,10 @@ pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, resets: bool) {
     connection::end(cpu, socket, resets);
     if listens {
         // Whoever has connected to what was never accepted is told, too.
-        pending(cpu, socket).for_each(|pending| connection::end(cpu, pending, true));
+        for pending in pending(cpu, socket) {
+            connection::end(cpu, pending, true);
+            due::spend_locked(cpu, ENDED);
+        }
     }
 }
 
@@ -199,6 +205,7 @@ pub fn free<M: Machine, F: Family>(cpu: &Cpu<M>, socket: &'static SocketRecord) 
     // Nobody finds it any more to add to these.
     while let Some(pending) = take_pending(cpu, socket) {
         F::of(pending).close(cpu);
+        due::spend_locked(cpu, ENDED);
     }
     wait::wake(cpu, &cpu.pool.header().socket_waiters);
     // Nodes of threads that still wait must not stay linked in memory that becomes another socket.

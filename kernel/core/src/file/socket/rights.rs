@@ -243,14 +243,14 @@ pub fn take_first<'c, M: Machine>(
     Some(Packet::taken(cpu, taken))
 }
 
-/// A file of a packet that still is in its queue, by number, with a reference in hand. No descriptor but those that this call's thread has holds the socket
+/// A file of a packet that still is in its queue, by number, with a reference in hand; `None`: the packet has gone, `Some(None)`: there is no such file. No descriptor but those that this call's thread has holds the socket
 /// meanwhile, so [`collect`] must not come between.
 pub fn look_at_file<M: Machine>(
     cpu: &Cpu<M>,
     queue: &'static PipeRecord,
     seen: packet::Seen,
     index: usize,
-) -> Option<&'static FileRecord> {
+) -> Option<Option<&'static FileRecord>> {
     let _guard = lock_rights(cpu);
     packet::with_seen(cpu, queue, seen, |packet| {
         let word = packet::rights(cpu, packet)?.get(index)?;
@@ -258,7 +258,6 @@ pub fn look_at_file<M: Machine>(
         hand::take(cpu, file);
         Some(file)
     })
-    .flatten()
 }
 
 /// The sockets in a packet.

@@ -2,7 +2,7 @@
 
 use motet_abi::{Errno, signal::SIGPIPE};
 use motet_hal::Machine;
-use motet_layout::{PAGE_SIZE, PIPE_BUF, PipeRecord, SocketRecord, sync::Ordering};
+use motet_layout::{Frame, PAGE_SIZE, PIPE_BUF, PIPE_CAPACITY, PipeRecord, SocketRecord, sync::Ordering};
 use motet_protocol::{
     memory::{alloc_frame, release_frame},
     pipe::{
@@ -12,12 +12,12 @@ use motet_protocol::{
 };
 
 use super::{
-    SHUT_READ, SHUT_WRITE,
-    connection::{pipes, take_reset},
+    SHUT_WRITE,
+    connection::{pipes, reads_no_more, take_reset},
     control::{Ancillary, Files},
     credentials::{sender_of, told},
     family::{Address, Received, Receiving, Sending},
-    flags::{MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, SO_PASSCRED, is_on},
+    flags::{MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SO_PASSCRED, is_on},
     rights::{self, Packet},
     waits_no_more,
 };
@@ -57,13 +57,22 @@ pub fn send<M: Machine>(
         let is_connected = pipes(call.cpu, socket).is_some();
         return Err(if is_connected { Errno::EISCONN } else { Errno::EOPNOTSUPP }.into());
     }
-    let signals = how.flags & MSG_NOSIGNAL == 0;
+    // Whoever has waited for room is told by the error alone.
+    let signals = how.flags & MSG_NOSIGNAL == 0 && !call.has_waited();
     let broken = |errno| {
         if signals && errno == Errno::EPIPE {
             signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
         }
     };
-    let outgoing = outgoing(call.cpu, socket).inspect_err(|&errno| broken(errno))?;
+    let outgoing = match (outgoing(call.cpu, socket), call.thread.progress.get()) {
+        (Ok(outgoing), _) => outgoing,
+        (Err(errno), 0) => {
+            broken(errno);
+            return Err(errno.into());
+        }
+        // What was sent before counts.
+        (Err(_), sent) => return Ok(sent),
+    };
     if from.remaining() == 0 && outgoing.readers.load(Ordering::Acquire) == 0 {
         // Unlike a pipe, it says so also when there is nothing to write.
         broken(Errno::EPIPE);
@@ -72,7 +81,12 @@ pub fn send<M: Machine>(
     let nonblocking = waits_no_more(call, how.nonblocking, socket.timeouts_ns[1].get());
     let sender = sender_of(call, how.credentials, socket, outgoing);
     if how.files.is_none() && sender.is_none() {
-        return write_pipe(call, outgoing, nonblocking, signals, from);
+        // Unlike of a pipe, there is no signal if some was sent.
+        let written = write_pipe(call, outgoing, nonblocking, false, from);
+        if written == Err(Stop::Error(Errno::EPIPE)) {
+            broken(Errno::EPIPE);
+        }
+        return written;
     }
     from.resume(call.thread.progress.get())?;
     let mut files = how.files;
@@ -159,14 +173,17 @@ pub fn receive<'c, M: Machine>(
     let [incoming, _] = pipes(call.cpu, socket).ok_or(Errno::EINVAL)?;
     let nonblocking = waits_no_more(call, how.nonblocking, socket.timeouts_ns[0].get());
     let how = Receiving { nonblocking, ..how };
-    let no_more = socket.shut.load(Ordering::Acquire) & SHUT_READ != 0 && pipe::used(incoming) == 0;
-    let (received, ancillary) = if no_more {
-        (Ok(call.thread.progress.get()), Ancillary::NONE)
-    } else if how.flags & MSG_PEEK != 0 {
-        peek(call, socket, incoming, nonblocking, into)
-    } else {
-        read(call, socket, incoming, how, into)
+    let dropped = if how.flags & MSG_TRUNC != 0 { Some(alloc_frame(call.cpu).ok_or(Errno::ENOBUFS)?) } else { None };
+    let stream = Incoming { socket, pipe: incoming, dropped };
+    let (received, ancillary) = match how.flags & MSG_PEEK != 0 {
+        _ if into.remaining() == 0 => (stream.await_bytes(call, nonblocking), Ancillary::NONE),
+        true if how.flags & MSG_WAITALL != 0 && !nonblocking => (stream.peek_all(call, into), Ancillary::NONE),
+        true => stream.peek(call, nonblocking, into),
+        false => stream.read(call, how, into),
     };
+    if let Some(frame) = dropped {
+        release_frame(call.cpu, frame);
+    }
     let is_end = received == Ok(0) && pipe::used(incoming) == 0;
     if is_end && take_reset(call.cpu, socket) {
         return Err(Errno::ECONNRESET.into());
@@ -174,117 +191,165 @@ pub fn receive<'c, M: Machine>(
     Ok(Received { len: received?, flags: 0, sender: Address::NONE, ancillary })
 }
 
-/// Reads what there is, waiting for the first byte; with `MSG_WAITALL`, until there is no more room. What goes with some of the bytes ends it.
-fn read<'c, M: Machine>(
-    call: &Call<'c, M>,
-    socket: &SocketRecord,
-    incoming: &'static PipeRecord,
-    how: Receiving,
-    into: &mut Cursor<M>,
-) -> (SysResult, Ancillary<'c, M>) {
-    let mut reading = Reading { wants_credentials: is_on(socket, SO_PASSCRED), ..Reading::default() };
-    let mut files = None;
-    let received = read_bytes(call, incoming, how, into, (&mut reading, &mut files));
-    let sender = reading.sender.and_then(|sender| told(socket, sender));
-    let files = files.map_or(Files::None, Files::Taken);
-    (received, Ancillary { credentials: sender, files })
+/// Where bytes are received.
+#[derive(Clone, Copy)]
+struct Incoming {
+    socket: &'static SocketRecord,
+    pipe: &'static PipeRecord,
+    /// They go there, and not to user memory: nobody wants them.
+    dropped: Option<Frame>,
 }
 
-fn read_bytes<'c, M: Machine>(
-    call: &Call<'c, M>,
-    incoming: &'static PipeRecord,
-    how: Receiving,
-    into: &mut Cursor<M>,
-    (reading, files): (&mut Reading, &mut Option<Packet<'c, M>>),
-) -> SysResult {
-    if into.remaining() == 0 {
-        return Ok(0);
+impl Incoming {
+    /// Whether nothing comes any more. What came before this was asked comes first.
+    fn has_ended(&self) -> bool {
+        self.pipe.writers.load(Ordering::Acquire) == 0 || reads_no_more(self.socket)
     }
-    into.resume(call.thread.progress.get())?;
-    let is_full = how.flags & MSG_WAITALL != 0 && !how.nonblocking;
-    call.wait_for(&incoming.read_waiters, || {
-        while into.remaining() > 0 {
-            let read =
-                packet::read(call.cpu, incoming, reading, || into.run(), |mark| rights::leave_flight(call.cpu, mark));
-            if files.is_none() {
-                *files = reading.rights.map(|mark| Packet::taken(call.cpu, mark));
-            }
-            // What was received with something cannot be kept until there is more.
-            let may_wait = files.is_none() && !reading.wants_credentials;
-            match read {
-                Ok(Read::Bytes(len)) => {
-                    into.advance(len)?;
-                    if into.remaining() > 0 && call.pauses(PIECE) {
-                        if !may_wait {
+
+    /// Where the next bytes go.
+    fn room<M: Machine>(&self, into: &mut Cursor<M>) -> Result<pipe::Run, Stop> {
+        match self.dropped {
+            Some(frame) => Ok((frame.addr(), into.remaining().min(PAGE_SIZE) as usize)),
+            None => into.run(),
+        }
+    }
+
+    /// Receives no bytes, when there are some.
+    fn await_bytes<M: Machine>(&self, call: &Call<M>, nonblocking: bool) -> SysResult {
+        call.wait_for(&self.pipe.read_waiters, || match self.has_ended() || pipe::used(self.pipe) > 0 {
+            true => Ok(Some(0)),
+            false if nonblocking => Err(Errno::EAGAIN.into()),
+            false => Ok(None),
+        })
+    }
+
+    /// Reads what there is, waiting for the first byte; with `MSG_WAITALL`, until there is no more room. What goes with some of the bytes ends it.
+    fn read<'c, M: Machine>(
+        &self,
+        call: &Call<'c, M>,
+        how: Receiving,
+        into: &mut Cursor<M>,
+    ) -> (SysResult, Ancillary<'c, M>) {
+        let mut reading = Reading { wants_credentials: is_on(self.socket, SO_PASSCRED), ..Reading::default() };
+        let mut files = None;
+        let received = self.read_bytes(call, how, into, (&mut reading, &mut files));
+        let sender = reading.sender.and_then(|sender| told(self.socket, sender));
+        let files = files.map_or(Files::None, Files::Taken);
+        (received, Ancillary { credentials: sender, files })
+    }
+
+    fn read_bytes<'c, M: Machine>(
+        &self,
+        call: &Call<'c, M>,
+        how: Receiving,
+        into: &mut Cursor<M>,
+        (reading, files): (&mut Reading, &mut Option<Packet<'c, M>>),
+    ) -> SysResult {
+        into.resume(call.thread.progress.get())?;
+        let is_full = how.flags & MSG_WAITALL != 0 && !how.nonblocking;
+        call.wait_for(&self.pipe.read_waiters, || {
+            while into.remaining() > 0 {
+                let leaves = |mark| rights::leave_flight(call.cpu, mark);
+                let read = packet::read(call.cpu, self.pipe, reading, || self.room(into), leaves);
+                if files.is_none() {
+                    *files = reading.rights.map(|mark| Packet::taken(call.cpu, mark));
+                }
+                // What was received with something cannot be kept until there is more.
+                let may_wait = files.is_none() && !reading.wants_credentials;
+                match read {
+                    Ok(Read::Bytes(len)) => {
+                        into.advance(len)?;
+                        if into.remaining() > 0 && call.pauses(PIECE) {
+                            if !may_wait {
+                                break;
+                            }
+                            call.thread.progress.set(into.done());
+                            return Err(Stop::Again);
+                        }
+                    }
+                    Ok(Read::Border) => break,
+                    Ok(Read::Nothing) => {
+                        // Each time anew: whoever ends it wakes only those who wait already.
+                        let is_end = self.has_ended();
+                        // What came after this was looked at comes first.
+                        if is_end && pipe::used(self.pipe) > 0 {
+                            continue;
+                        }
+                        if is_end || into.done() > 0 && !(is_full && may_wait) {
                             break;
                         }
+                        if how.nonblocking {
+                            return partial(into.done(), Errno::EAGAIN).map(Some);
+                        }
                         call.thread.progress.set(into.done());
-                        return Err(Stop::Again);
+                        return Ok(None);
                     }
+                    Err(stop) if is_full && may_wait => return stopped(call, into.done(), stop).map(Some),
+                    Err(stop) => return partial(into.done(), stop).map(Some),
                 }
-                Ok(Read::Border) => break,
-                Ok(Read::Nothing) => {
-                    let is_end = incoming.writers.load(Ordering::Acquire) == 0;
-                    // What came after this was looked at comes first.
-                    if is_end && pipe::used(incoming) > 0 {
-                        continue;
-                    }
-                    if is_end || into.done() > 0 && !(is_full && may_wait) {
-                        break;
-                    }
-                    if how.nonblocking {
-                        return partial(into.done(), Errno::EAGAIN).map(Some);
-                    }
-                    call.thread.progress.set(into.done());
-                    return Ok(None);
-                }
-                Err(stop) if is_full && may_wait => return stopped(call, into.done(), stop).map(Some),
-                Err(stop) => return partial(into.done(), stop).map(Some),
             }
-        }
-        Ok(Some(into.done()))
-    })
-}
-
-/// Copies what there is, up to what one call receives, and leaves it there, waiting for the first byte.
-fn peek<'c, M: Machine>(
-    call: &Call<'c, M>,
-    socket: &SocketRecord,
-    incoming: &'static PipeRecord,
-    nonblocking: bool,
-    into: &mut Cursor<M>,
-) -> (SysResult, Ancillary<'c, M>) {
-    let wants_credentials = is_on(socket, SO_PASSCRED);
-    let mut ancillary = Ancillary::NONE;
-    let received = call.wait_for(&incoming.read_waiters, || {
-        let is_end = incoming.writers.load(Ordering::Acquire) == 0;
-        let ahead = packet::look_ahead(call.cpu, incoming, wants_credentials);
-        if ahead.len == 0 && into.remaining() > 0 && !is_end {
-            return if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) };
-        }
-        let files = ahead.files.map_or(Files::None, |(mark, count)| Files::Seen(incoming, mark, count));
-        ancillary = Ancillary { credentials: told(socket, ahead.sender), files };
-        into.shorten(ahead.len as u64);
-        peek_bytes(call, incoming, ahead.from, into).map(Some)
-    });
-    (received, ancillary)
-}
-
-/// Copies as many bytes as remain, which are there from a place on. If some are read meanwhile, the call looks at what comes next then.
-fn peek_bytes<M: Machine>(
-    call: &Call<M>,
-    incoming: &'static PipeRecord,
-    from: pipe::Place,
-    into: &mut Cursor<M>,
-) -> SysResult {
-    while into.remaining() > 0 {
-        match pipe::peek(call.cpu, incoming, (from, into.done() as usize), || into.run()) {
-            Ok(Some(0)) => break,
-            Ok(Some(len)) => into.advance(len)?,
-            Ok(None) => return Err(Stop::Again),
-            Err(stop) => return partial(into.done(), stop),
-        }
-        call.serve_due(PIECE);
+            Ok(Some(into.done()))
+        })
     }
-    Ok(into.done())
+
+    /// Copies what there is, up to what one call receives, and leaves it there, waiting for the first byte.
+    fn peek<'c, M: Machine>(
+        &self,
+        call: &Call<'c, M>,
+        nonblocking: bool,
+        into: &mut Cursor<M>,
+    ) -> (SysResult, Ancillary<'c, M>) {
+        let wants_credentials = is_on(self.socket, SO_PASSCRED);
+        let mut ancillary = Ancillary::NONE;
+        let received = call.wait_for(&self.pipe.read_waiters, || {
+            let is_end = self.has_ended();
+            let ahead = packet::look_ahead(call.cpu, self.pipe, wants_credentials);
+            if ahead.len == 0 && !is_end {
+                return if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) };
+            }
+            let files = ahead.files.map_or(Files::None, |(mark, count)| Files::Seen(self.pipe, mark, count));
+            ancillary = Ancillary { credentials: told(self.socket, ahead.sender), files };
+            into.shorten(ahead.len as u64);
+            self.peek_bytes(call, ahead.from, into).map(Some)
+        });
+        (received, ancillary)
+    }
+
+    /// Copies bytes of a stream that has nothing else, and leaves them there, waiting until there are as many as there is room for, here and in the stream.
+    fn peek_all<M: Machine>(&self, call: &Call<M>, into: &mut Cursor<M>) -> SysResult {
+        let wanted = into.remaining().min(PIPE_CAPACITY as u64);
+        let mut from = None;
+        call.wait_for(&self.pipe.read_waiters, || {
+            let is_end = self.has_ended();
+            let ahead = packet::look_ahead(call.cpu, self.pipe, false);
+            if *from.get_or_insert(ahead.from) != ahead.from {
+                // Some was read that was seen: the call looks at what comes next.
+                return Err(Stop::Again);
+            }
+            let seen = self.peek_bytes(call, ahead.from, into)?;
+            // It may have stopped before: at memory that is not there, or because some was read.
+            if seen >= wanted || seen < ahead.len as u64 || is_end {
+                return Ok(Some(seen));
+            }
+            // A signal ends the call with these; otherwise it begins anew.
+            call.thread.progress.set(seen);
+            Ok(None)
+        })
+    }
+
+    /// Copies as many bytes as remain, which are there from a place on. If some are read meanwhile, those count that were copied before; if none was, the call looks
+    /// at what comes next then.
+    fn peek_bytes<M: Machine>(&self, call: &Call<M>, from: pipe::Place, into: &mut Cursor<M>) -> SysResult {
+        while into.remaining() > 0 {
+            match pipe::peek(call.cpu, self.pipe, (from, into.done() as usize), || self.room(into)) {
+                Ok(Some(0)) => break,
+                Ok(Some(len)) => into.advance(len)?,
+                Ok(None) if into.done() > 0 => break,
+                Ok(None) => return Err(Stop::Again),
+                Err(stop) => return partial(into.done(), stop),
+            }
+            call.serve_due(PIECE);
+        }
+        Ok(into.done())
+    }
 }

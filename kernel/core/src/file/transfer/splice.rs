@@ -83,7 +83,12 @@ pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
     let position = if offset_at == 0 { input.offset.load(Ordering::Relaxed) } else { call.read_user_u64(offset_at)? };
     let start = position.checked_sub(before).filter(|&start| start <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
     let count = count.min(TRANSFER_MAX);
-    let result = match out.outlet(call)? {
+    let outlet = match out.outlet(call) {
+        Ok(outlet) => outlet,
+        // What was sent before counts.
+        Err(errno) => return partial(before, errno),
+    };
+    let result = match outlet {
         Outlet::Inode(to) => {
             let position = out.offset.load(Ordering::Relaxed).saturating_sub(before);
             let result = copy(call, (from, start), (to, position), count);

@@ -17,8 +17,8 @@ use motet_layout::{SOCKET_LISTENING, SocketRecord, sync::Ordering};
 use motet_protocol::pipe;
 
 use super::{
-    SOCK_DGRAM, SOCK_RAW, SOCK_STREAM,
-    connection::pipes,
+    SOCK_DGRAM, SOCK_RAW, SOCK_STREAM, connection,
+    connection::{pipes, take_reset},
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending, one_queue},
     listening,
     name::Name,
@@ -190,10 +190,7 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
         if self.is_of_datagrams() {
             return [packet::queue(cpu, self.0).map(|own| pipe::arrivals(own)[0]), None];
         }
-        let pipes = pipes(cpu, self.0);
-        pipes.map_or([None; 2], |[incoming, outgoing]| {
-            [Some(pipe::arrivals(incoming)[0]), Some(pipe::arrivals(outgoing)[1])]
-        })
+        pipes(cpu, self.0).map_or([None; 2], |pipes| connection::arrivals(self.0, pipes, false))
     }
 
     fn bytes_ready<M: Machine>(self, cpu: &Cpu<M>) -> Result<u64, Errno> {
@@ -210,6 +207,9 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
     fn outlet<M: Machine>(self, call: &Call<M>) -> Result<Outlet, Errno> {
         if self.is_of_datagrams() {
             return Err(Errno::EINVAL);
+        }
+        if call.thread.progress.get() == 0 && take_reset(call.cpu, self.0) {
+            return Err(Errno::ECONNRESET);
         }
         let outgoing = stream::outgoing(call.cpu, self.0).map_err(|_| {
             signal::send_to_thread(call.cpu, call.thread, SIGPIPE);

@@ -10,7 +10,7 @@ use motet_protocol::{Context, lock::lock, pipe, wait};
 
 use super::{
     super::{
-        SHUT_READ, SHUT_WRITE,
+        READS_NO_MORE, SHUT_READ, SHUT_WRITE,
         connection::{self, pipes, shut, take_reset},
         family::{Address, Received, Receiving, Sending},
         flags::{MSG_NOSIGNAL, MSG_OOB, SO_LINGER, is_on},
@@ -28,8 +28,6 @@ use crate::{
     signal,
 };
 
-/// [`SocketRecord::shut`]: it reads what has come, and its peer may go on.
-const READS_NO_MORE: u32 = 4;
 /// [`SocketRecord::shut`]: it has sent something after its peer had closed, which is lost.
 const HAS_LOST: u32 = 8;
 
@@ -205,21 +203,25 @@ fn send_unless_broken<M: Machine>(
 ) -> SysResult {
     let [incoming, outgoing] = pipes(call.cpu, socket).ok_or(Errno::EPIPE)?;
     let shut = socket.shut.load(Ordering::Acquire);
-    if take_reset(call.cpu, socket) {
+    // What was sent before counts, and what has gone wrong since is told next time.
+    let begins = call.thread.progress.get() == 0;
+    if begins && take_reset(call.cpu, socket) {
         return Err(Errno::ECONNRESET.into());
     }
     if from.remaining() == 0 && shut & (SHUT_WRITE | HAS_LOST) == 0 && !is_reset(incoming) {
         return Ok(0);
     }
     let has_closed = outgoing.readers.load(Ordering::Acquire) == 0 && !is_reset(incoming);
-    if has_closed && shut & (SHUT_WRITE | HAS_LOST) == 0 && call.thread.progress.get() == 0 {
+    if begins && has_closed && shut & (SHUT_WRITE | HAS_LOST) == 0 {
         // The answer says that there is nobody any more.
         socket.error.store(Errno::EPIPE as u32, Ordering::Release);
         socket.shut.fetch_or(HAS_LOST, Ordering::AcqRel);
         wait::wake(call.cpu, &incoming.read_waiters);
         return Ok(from.remaining());
     }
-    let _ = take_error(call.cpu, socket);
+    if begins {
+        let _ = take_error(call.cpu, socket);
+    }
     let address = &Address::NONE;
     let flags = how.flags | MSG_NOSIGNAL;
     stream::send(call, socket, Sending { flags, address, credentials: None, files: None, ..how }, from)
@@ -235,12 +237,9 @@ pub fn receive<'c, M: Machine>(
     how: Receiving,
     into: &mut Cursor<M>,
 ) -> Result<Received<'c, M>, Stop> {
-    let [incoming, _] = pipes(call.cpu, socket).ok_or(Errno::ENOTCONN)?;
+    pipes(call.cpu, socket).ok_or(Errno::ENOTCONN)?;
     if how.flags & MSG_OOB != 0 {
         return Err(Errno::EINVAL.into());
-    }
-    if socket.shut.load(Ordering::Acquire) & READS_NO_MORE != 0 && pipe::used(incoming) == 0 {
-        return Ok(Received { len: call.thread.progress.get(), ..Received::nothing() });
     }
     stream::receive(call, socket, how, into)
 }

@@ -20,7 +20,7 @@ use super::{
     connection::{connect_pair, pipes, set_connected, take_reset},
     credentials::{self, set_peer},
     family::{Address, Family, Received, Receiving, Sending, one_queue},
-    flags::MSG_OOB,
+    flags::{MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL},
     listening,
     name::Name,
     packet::{Source, prepare, receive},
@@ -143,7 +143,9 @@ impl Family for Unix {
             // There is never anything urgent.
             SOCK_STREAM if how.flags & MSG_OOB != 0 => Err(Errno::EINVAL.into()),
             SOCK_STREAM => {
-                let mut received = stream::receive(call, self.0, how, into)?;
+                // These are TCP's alone.
+                let flags = how.flags & !(MSG_TRUNC | if how.flags & MSG_PEEK != 0 { MSG_WAITALL } else { 0 });
+                let mut received = stream::receive(call, self.0, Receiving { flags, ..how }, into)?;
                 if self.0.peer_name_len.get() != 0 {
                     received.sender = name::address(&Name::of_peer(self.0));
                 }
@@ -192,10 +194,7 @@ impl Family for Unix {
         if self.is_of_datagrams() {
             return datagram::arrivals(cpu, self.0);
         }
-        let pipes = pipes(cpu, self.0);
-        pipes.map_or([None; 2], |[incoming, outgoing]| {
-            [Some(pipe::arrivals(incoming)[0]), Some(pipe::arrivals(outgoing)[1])]
-        })
+        pipes(cpu, self.0).map_or([None; 2], |pipes| connection::arrivals(self.0, pipes, true))
     }
 
     fn bytes_ready<M: Machine>(self, cpu: &Cpu<M>) -> Result<u64, Errno> {
@@ -216,7 +215,7 @@ impl Family for Unix {
             return Err(Errno::EINVAL);
         }
         let outgoing = stream::outgoing(call.cpu, self.0).inspect_err(|&errno| {
-            if errno == Errno::EPIPE {
+            if errno == Errno::EPIPE && call.thread.progress.get() == 0 {
                 signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
             }
         });

@@ -63,7 +63,11 @@ pub fn send<M: Machine>(
     let nonblocking = waits_no_more(call, how.nonblocking, socket.timeouts_ns[1].get());
     let limits = limits(socket, queue.record());
     // Nothing is copied for nothing.
-    call.wait_for(&queue.record().write_waiters, || room(queue.record(), limits, nonblocking))?;
+    let writes_no_more = || socket.shut.load(Ordering::Acquire) & SHUT_WRITE != 0;
+    call.wait_for(&queue.record().write_waiters, || match writes_no_more() {
+        true => Err(Errno::EPIPE.into()),
+        false => room(queue.record(), limits, nonblocking),
+    })?;
     let packet = fill(call, how.files, from)?;
     packet.record().name_len.set(Name::own(socket).store(&packet.record().name));
     if let Some(sender) = sender_of(call, how.credentials, socket, queue.record()) {
@@ -71,6 +75,7 @@ pub fn send<M: Machine>(
     }
     let push = || match rights::push(cpu, queue.record(), &packet, limits) {
         Ok(true) => Ok(Some(())),
+        Ok(false) if writes_no_more() => Err(Errno::EPIPE.into()),
         Ok(false) if nonblocking => Err(Errno::EAGAIN.into()),
         Ok(false) => Ok(None),
         Err(Errno::EPERM) => Err(Errno::EPERM.into()),
