@@ -72,7 +72,7 @@ pool_struct! {
         32 pub retired_count: Cell32,
         /// First frame of those that go back once all cores have passed.
         36 pub waiting: Cell32,
-        /// Who waits for that, as a lock names its holder.
+        /// Who waits for that, as a lock names its holder; 0: whoever comes next.
         40 pub waiter: Cell64,
         48 _pad0: [Cell64; 2],
     }

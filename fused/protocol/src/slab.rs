@@ -222,7 +222,7 @@ pub fn has_retired(context: &impl Context) -> bool {
 }
 
 /// Gives retired frames back, of all classes, when all cores have passed. This core is at such a place, too. `is_due` is asked after every few frames, with no lock held:
-/// `true` leaves the rest for this core's next call. `false`: there is such a rest.
+/// `true` leaves the rest for the next call, of any core. `false`: there is such a rest.
 #[inline(always)]
 pub fn return_retired(context: &impl Context, is_due: impl FnMut() -> bool) -> bool {
     !has_retired(context) || return_all(context, is_due)
@@ -243,9 +243,14 @@ fn return_all(context: &impl Context, mut is_due: impl FnMut() -> bool) -> bool 
         return true;
     }
     pass_all(context);
-    for (_, cache) in header.slabs.iter().enumerate().filter(|(class, _)| taken >> class & 1 != 0) {
+    let is_taken = |(class, cache)| (taken >> class & 1 != 0).then_some(cache);
+    let mut all = header.slabs.iter().enumerate().filter_map(is_taken);
+    while let Some(cache) = all.next() {
         while release_some(context, cache) {
             if is_due() {
+                [cache].into_iter().chain(all).for_each(|cache| leave_rest(context, cache));
+                // Last: whoever comes now may go on.
+                in_order();
                 header.slabs_retired.store(1, Ordering::Relaxed);
                 return false;
             }
@@ -254,11 +259,17 @@ fn return_all(context: &impl Context, mut is_due: impl FnMut() -> bool) -> bool 
     true
 }
 
-/// From now on this core waits for what is retired, or goes on with what it has waited for before. `false`: another one that lives waits for others.
+/// This core waits no more for what waits: it may sleep for long, or have other things to do.
+fn leave_rest(context: &impl Context, cache: &SlabCache) {
+    let _guard = lock(context, &cache.lock);
+    cache.waiter.set(0);
+}
+
+/// From now on this core waits for what is retired, or for what another one has left. `false`: another one that lives waits for others.
 fn begin_waiting(context: &impl Context, cache: &SlabCache) -> bool {
     let _guard = lock(context, &cache.lock);
     let (is_new, waiter) = (cache.waiting.get() == 0, cache.waiter.get());
-    if !is_new && waiter != holder_word(context) && !has_died(context, waiter) {
+    if !is_new && waiter != 0 && waiter != holder_word(context) && !has_died(context, waiter) {
         return false;
     }
     // First: what waits belongs to whom this names.

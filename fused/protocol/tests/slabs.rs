@@ -67,6 +67,20 @@ fn giving_back_stops_for_what_is_due_and_goes_on_later() {
     assert!(!slab::has_retired(&actor));
 }
 
+/// Who has left the rest may sleep for ever: another core goes on.
+#[test]
+fn giving_back_goes_on_elsewhere() {
+    let actor = Actor::new(POOL);
+    let count = (4 * RELEASED_AT_ONCE + KEPT) as usize * (PAGE_SIZE as usize / size_of::<ThreadRecord>());
+    let threads: Vec<&'static ThreadRecord> = (0..count).map(|_| alloc(&actor).unwrap()).collect();
+    threads.into_iter().for_each(|thread| free(&actor, thread));
+    assert!(!slab::return_retired(&actor, || true), "all has gone back at once");
+    let other = actor.on_core(0);
+    assert!(slab::return_retired(&other, || false));
+    let cache = cache::<ThreadRecord>(&other);
+    assert_eq!((cache.waiting.get(), cache.retired.get(), other.frames_in_use()), (0, 0, 0), "the rest is forgotten");
+}
+
 /// Whoever takes and gives back objects in turn takes and gives back no frames.
 #[test]
 fn taking_and_giving_back_in_turn_costs_no_frames() {
