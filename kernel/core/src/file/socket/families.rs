@@ -139,8 +139,9 @@ pub fn receive<'c, M: Machine>(
     socket: &'static SocketRecord,
     how: Receiving,
     into: &mut Cursor<M>,
-) -> Result<Received<'c, M>, Stop> {
-    of_socket!(socket, it => it.receive(call, how, into))
+    with: &mut Received<'c, M>,
+) -> SysResult {
+    of_socket!(socket, it => it.receive(call, how, into, with))
 }
 
 /// [`Family::option`].

@@ -110,20 +110,18 @@ pub struct Receiving {
 
 /// What was received, besides bytes.
 pub struct Received<'c, M: Machine> {
-    /// What the call returns.
-    pub len: u64,
     /// `MSG_*` that the message has.
     pub flags: u32,
-    /// Who has sent it.
-    pub sender: Address,
+    /// Who has sent it, if that has a name.
+    pub sender: Option<Address>,
     /// What else.
     pub ancillary: Ancillary<'c, M>,
 }
 
 impl<M: Machine> Received<'_, M> {
-    /// The end of what can be received.
+    /// Nothing.
     pub const fn nothing() -> Self {
-        Self { len: 0, flags: 0, sender: Address::NONE, ancillary: Ancillary::NONE }
+        Self { flags: 0, sender: None, ancillary: Ancillary::NONE }
     }
 }
 
@@ -214,7 +212,7 @@ pub trait Family: Copy {
     /// What send(2) says.
     fn send<M: Machine>(self, call: &Call<M>, how: Sending<M>, from: &mut Cursor<M>) -> SysResult;
 
-    /// Receives.
+    /// Receives bytes, and what comes with them ([`Received::nothing`] before). It is not returned, as it is large.
     ///
     /// # Errors
     /// What recv(2) says.
@@ -223,7 +221,8 @@ pub trait Family: Copy {
         call: &Call<'c, M>,
         how: Receiving,
         into: &mut Cursor<M>,
-    ) -> Result<Received<'c, M>, Stop>;
+        with: &mut Received<'c, M>,
+    ) -> SysResult;
 
     /// Writes the value of an option that is the family's own, and says how long it is.
     ///

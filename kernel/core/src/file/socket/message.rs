@@ -92,19 +92,19 @@ pub fn recvfrom<M: Machine>(call: &Call<M>) -> SysResult {
     let (file, socket) = get(call, fd)?;
     Address::await_pages(call, address, len_at)?;
     let mut into = Cursor::new(call, bytes, len, Access::Write);
-    let received = receive(call, &file, socket, flags as u32, &mut into)?;
+    let mut received = Received::nothing();
+    let len = receive(call, &file, socket, flags as u32, &mut into, &mut received)?;
     if address != 0 {
-        write_sender(call, &received.sender, address, len_at)?;
+        write_sender(call, received.sender.as_ref(), address, len_at)?;
     }
-    Ok(received.len)
+    Ok(len)
 }
 
 /// Writes the address of whom a message is from: nothing, if that has no name.
-fn write_sender<M: Machine>(call: &Call<M>, sender: &Address, address: u64, len_at: u64) -> Result<(), Stop> {
-    if sender.bytes().is_empty() {
-        call.write_user(len_at, &0u32.to_le_bytes())
-    } else {
-        sender.write(call, address, len_at)
+fn write_sender<M: Machine>(call: &Call<M>, sender: Option<&Address>, address: u64, len_at: u64) -> Result<(), Stop> {
+    match sender {
+        Some(sender) if !sender.bytes().is_empty() => sender.write(call, address, len_at),
+        _ => call.write_user(len_at, &0u32.to_le_bytes()),
     }
 }
 
@@ -114,9 +114,10 @@ fn receive<'c, M: Machine>(
     socket: &'static SocketRecord,
     flags: u32,
     into: &mut Cursor<M>,
-) -> Result<Received<'c, M>, Stop> {
+    with: &mut Received<'c, M>,
+) -> SysResult {
     let nonblocking = file.flags() & O_NONBLOCK != 0 || flags & MSG_DONTWAIT != 0;
-    families::receive(call, socket, Receiving { nonblocking, flags }, into)
+    families::receive(call, socket, Receiving { nonblocking, flags }, into, with)
 }
 
 /// `recvmsg(fd, message, flags)`.
@@ -140,16 +141,17 @@ fn receive_message<M: Machine>(
     if header.control.1 != 0 {
         call.await_pages(header.control.0, header.control.1)?;
     }
-    let received = receive(call, file, socket, flags, &mut into)?;
+    let mut received = Received::nothing();
+    let len = receive(call, file, socket, flags, &mut into, &mut received)?;
     if header.name != 0 {
-        write_sender(call, &received.sender, header.name, name_len_at)?;
+        write_sender(call, received.sender.as_ref(), header.name, name_len_at)?;
     }
     let (control_len, told) = received.ancillary.write(call, header.control, flags)?;
     // 32 bits, as the C library of some programs has it; the others' upper half is 0 for lengths that there are.
     call.write_user(message.wrapping_add(HEADER_CONTROL_LEN as u64), &(control_len as u32).to_le_bytes())?;
     let told = flags & MSG_CMSG_CLOEXEC | received.flags | told;
     call.write_user(message.wrapping_add(HEADER_FLAGS), &told.to_le_bytes())?;
-    Ok(received.len)
+    Ok(len)
 }
 
 /// `sendmmsg(fd, messages, count, flags)`.

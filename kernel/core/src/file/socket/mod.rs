@@ -42,7 +42,7 @@ pub use message::{messages_done, recvfrom, recvmmsg, recvmsg, sendmmsg, sendmsg,
 pub use options::{getsockopt, setsockopt};
 pub use rights::recover as recover_rights;
 
-use family::{Address, Receiving, Sending};
+use family::{Address, Received, Receiving, Sending};
 
 /// [`SocketRecord::shut`]: it reads no more.
 const SHUT_READ: u32 = 1;
@@ -176,7 +176,7 @@ impl Kind for Socket {
             return Ok(0);
         }
         let how = Receiving { nonblocking: how.nonblocking(), flags: 0 };
-        families::receive(call, self.0, how, into).map(|received| received.len)
+        families::receive(call, self.0, how, into, &mut Received::nothing())
     }
 
     fn write<M: Machine>(

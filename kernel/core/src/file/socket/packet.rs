@@ -25,7 +25,7 @@ use super::{
     waits_no_more,
 };
 use crate::{
-    call::{Call, Stop, cost},
+    call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     cursor::Cursor,
 };
@@ -157,7 +157,8 @@ pub fn receive<'c, M: Machine, F: Family>(
     source: Source,
     how: Receiving,
     into: &mut Cursor<M>,
-) -> Result<Received<'c, M>, Stop> {
+    with: &mut Received<'c, M>,
+) -> SysResult {
     let (cpu, Source { socket, address_of, .. }) = (call.cpu, source);
     let is_of_datagrams = socket.kind.get() == SOCK_DGRAM;
     if !is_of_datagrams {
@@ -188,7 +189,7 @@ pub fn receive<'c, M: Machine, F: Family>(
         }
     })?;
     match first {
-        First::End => Ok(Received::nothing()),
+        First::End => Ok(0),
         First::Taken(packet) => {
             let record = packet.record();
             into.shorten(record.len.get().into());
@@ -199,9 +200,10 @@ pub fn receive<'c, M: Machine, F: Family>(
             })?;
             let (len, flags) = told_len(how, record.len.get(), done);
             let credentials = told(socket, packet.sender());
-            let sender = address_of(&Name::of_sender(record));
+            let sender = Some(address_of(&Name::of_sender(record)));
             let files = if packet.file_count() == 0 { Files::None } else { Files::Taken(packet) };
-            Ok(Received { len, flags, sender, ancillary: Ancillary { credentials, files } })
+            *with = Received { flags, sender, ancillary: Ancillary { credentials, files } };
+            Ok(len)
         }
         First::Seen(first) => {
             into.shorten(first.len.into());
@@ -216,8 +218,9 @@ pub fn receive<'c, M: Machine, F: Family>(
                 0 => Files::None,
                 count => Files::Seen(queue, first.seen, count),
             };
-            let sender = address_of(&first.sender);
-            Ok(Received { len, flags, sender, ancillary: Ancillary { credentials, files } })
+            let sender = Some(address_of(&first.sender));
+            *with = Received { flags, sender, ancillary: Ancillary { credentials, files } };
+            Ok(len)
         }
     }
 }

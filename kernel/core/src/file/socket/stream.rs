@@ -16,7 +16,7 @@ use super::{
     connection::{pipes, reads_no_more, take_reset},
     control::{Ancillary, Files},
     credentials::{sender_of, told},
-    family::{Address, Received, Receiving, Sending},
+    family::{Received, Receiving, Sending},
     flags::{MSG_NOSIGNAL, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SO_PASSCRED, is_on},
     rights::{self, Packet},
     waits_no_more,
@@ -169,17 +169,19 @@ pub fn receive<'c, M: Machine>(
     socket: &'static SocketRecord,
     how: Receiving,
     into: &mut Cursor<M>,
-) -> Result<Received<'c, M>, Stop> {
+    with: &mut Received<'c, M>,
+) -> SysResult {
     let [incoming, _] = pipes(call.cpu, socket).ok_or(Errno::EINVAL)?;
     let nonblocking = waits_no_more(call, how.nonblocking, socket.timeouts_ns[0].get());
     let how = Receiving { nonblocking, ..how };
     let dropped = if how.flags & MSG_TRUNC != 0 { Some(alloc_frame(call.cpu).ok_or(Errno::ENOBUFS)?) } else { None };
     let stream = Incoming { socket, pipe: incoming, dropped };
-    let (received, ancillary) = match how.flags & MSG_PEEK != 0 {
-        _ if into.remaining() == 0 => (stream.await_bytes(call, nonblocking), Ancillary::NONE),
-        true if how.flags & MSG_WAITALL != 0 && !nonblocking => (stream.peek_all(call, into), Ancillary::NONE),
-        true => stream.peek(call, nonblocking, into),
-        false => stream.read(call, how, into),
+    let ancillary = &mut with.ancillary;
+    let received = match how.flags & MSG_PEEK != 0 {
+        _ if into.remaining() == 0 => stream.await_bytes(call, nonblocking),
+        true if how.flags & MSG_WAITALL != 0 && !nonblocking => stream.peek_all(call, into),
+        true => stream.peek(call, nonblocking, into, ancillary),
+        false => stream.read(call, how, into, ancillary),
     };
     if let Some(frame) = dropped {
         release_frame(call.cpu, frame);
@@ -188,7 +190,7 @@ pub fn receive<'c, M: Machine>(
     if is_end && take_reset(call.cpu, socket) {
         return Err(Errno::ECONNRESET.into());
     }
-    Ok(Received { len: received?, flags: 0, sender: Address::NONE, ancillary })
+    received
 }
 
 /// Where bytes are received.
@@ -229,13 +231,18 @@ impl Incoming {
         call: &Call<'c, M>,
         how: Receiving,
         into: &mut Cursor<M>,
-    ) -> (SysResult, Ancillary<'c, M>) {
+        ancillary: &mut Ancillary<'c, M>,
+    ) -> SysResult {
         let mut reading = Reading { wants_credentials: is_on(self.socket, SO_PASSCRED), ..Reading::default() };
         let mut files = None;
         let received = self.read_bytes(call, how, into, (&mut reading, &mut files));
-        let sender = reading.sender.and_then(|sender| told(self.socket, sender));
-        let files = files.map_or(Files::None, Files::Taken);
-        (received, Ancillary { credentials: sender, files })
+        if let Some(sender) = reading.sender {
+            ancillary.credentials = told(self.socket, sender);
+        }
+        if let Some(files) = files {
+            ancillary.files = Files::Taken(files);
+        }
+        received
     }
 
     fn read_bytes<'c, M: Machine>(
@@ -298,21 +305,20 @@ impl Incoming {
         call: &Call<'c, M>,
         nonblocking: bool,
         into: &mut Cursor<M>,
-    ) -> (SysResult, Ancillary<'c, M>) {
+        ancillary: &mut Ancillary<'c, M>,
+    ) -> SysResult {
         let wants_credentials = is_on(self.socket, SO_PASSCRED);
-        let mut ancillary = Ancillary::NONE;
-        let received = call.wait_for(&self.pipe.read_waiters, || {
+        call.wait_for(&self.pipe.read_waiters, || {
             let is_end = self.has_ended();
             let ahead = packet::look_ahead(call.cpu, self.pipe, wants_credentials);
             if ahead.len == 0 && !is_end {
                 return if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) };
             }
             let files = ahead.files.map_or(Files::None, |(mark, count)| Files::Seen(self.pipe, mark, count));
-            ancillary = Ancillary { credentials: told(self.socket, ahead.sender), files };
+            *ancillary = Ancillary { credentials: told(self.socket, ahead.sender), files };
             into.shorten(ahead.len as u64);
             self.peek_bytes(call, ahead.from, into).map(Some)
-        });
-        (received, ancillary)
+        })
     }
 
     /// Copies bytes of a stream that has nothing else, and leaves them there, waiting until there are as many as there is room for, here and in the stream.

@@ -148,12 +148,13 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
         call: &Call<'c, M>,
         how: Receiving,
         into: &mut Cursor<M>,
-    ) -> Result<Received<'c, M>, Stop> {
+        with: &mut Received<'c, M>,
+    ) -> SysResult {
         if self.is_of_datagrams() {
             let source = Source { socket: self.0, room_waiters: None, address_of: Self::address_of };
-            return packet::receive::<M, Self>(call, source, how, into);
+            return packet::receive::<M, Self>(call, source, how, into, with);
         }
-        tcp::receive(call, self.0, how, into)
+        tcp::receive(call, self.0, how, into, with)
     }
 
     fn option<M: Machine>(self, cpu: &Cpu<M>, which: (u32, u32), into: &mut [u8; OPTION_MAX]) -> Result<usize, Errno> {

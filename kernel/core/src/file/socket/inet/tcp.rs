@@ -236,12 +236,13 @@ pub fn receive<'c, M: Machine>(
     socket: &'static SocketRecord,
     how: Receiving,
     into: &mut Cursor<M>,
-) -> Result<Received<'c, M>, Stop> {
+    with: &mut Received<'c, M>,
+) -> SysResult {
     pipes(call.cpu, socket).ok_or(Errno::ENOTCONN)?;
     if how.flags & MSG_OOB != 0 {
         return Err(Errno::EINVAL.into());
     }
-    stream::receive(call, socket, how, into)
+    stream::receive(call, socket, how, into, with)
 }
 
 /// What has gone wrong since this was last asked.

@@ -138,24 +138,25 @@ impl Family for Unix {
         call: &Call<'c, M>,
         how: Receiving,
         into: &mut Cursor<M>,
-    ) -> Result<Received<'c, M>, Stop> {
+        with: &mut Received<'c, M>,
+    ) -> SysResult {
         match self.0.kind.get() {
             // There is never anything urgent.
             SOCK_STREAM if how.flags & MSG_OOB != 0 => Err(Errno::EINVAL.into()),
             SOCK_STREAM => {
                 // These are TCP's alone.
                 let flags = how.flags & !(MSG_TRUNC | if how.flags & MSG_PEEK != 0 { MSG_WAITALL } else { 0 });
-                let mut received = stream::receive(call, self.0, Receiving { flags, ..how }, into)?;
+                let len = stream::receive(call, self.0, Receiving { flags, ..how }, into, with)?;
                 if self.0.peer_name_len.get() != 0 {
-                    received.sender = name::address(&Name::of_peer(self.0));
+                    with.sender = Some(name::address(&Name::of_peer(self.0)));
                 }
-                Ok(received)
+                Ok(len)
             }
             _ if how.flags & MSG_OOB != 0 => Err(Errno::EOPNOTSUPP.into()),
             _ => {
                 let room_waiters = self.is_of_datagrams().then(|| datagram::room_waiters(call.cpu));
                 let source = Source { socket: self.0, room_waiters, address_of: name::address_of_sender };
-                receive::<M, Self>(call, source, how, into)
+                receive::<M, Self>(call, source, how, into, with)
             }
         }
     }
