@@ -28,6 +28,8 @@ mod damaged_links;
 #[cfg(not(motet_model))]
 mod documents;
 #[cfg(not(motet_model))]
+mod ends;
+#[cfg(not(motet_model))]
 mod epoll;
 #[cfg(not(motet_model))]
 mod families;

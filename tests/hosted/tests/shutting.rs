@@ -104,7 +104,7 @@ fn write(program: &mut Program, isa: Isa) {
 
 fn all_hear(name: &str, scenario: &Scenario) {
     let first = env("MOTET_FIRST", 0);
-    for seed in first..first + env("MOTET_SEEDS", 6) {
+    for seed in first..first + env("MOTET_SEEDS", 40) {
         let mut config = Config::new(Driver::Seeded(seed), three_islands([1, 1, 1]));
         // So that a whole `shutdown` comes between two steps of the other one.
         config.faults = Faults { stall_every: 60, stall_ns_max: 60_000, ..ROUGH };
