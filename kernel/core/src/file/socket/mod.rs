@@ -48,6 +48,8 @@ use family::{Address, Receiving, Sending};
 const SHUT_READ: u32 = 1;
 /// [`SocketRecord::shut`]: it writes no more.
 const SHUT_WRITE: u32 = 2;
+/// [`SocketRecord::shut`]: it reads what has come, and its peer may go on.
+const READS_NO_MORE: u32 = 4;
 const SOCK_STREAM: u32 = 1;
 const SOCK_DGRAM: u32 = 2;
 const SOCK_RAW: u32 = 3;

@@ -17,7 +17,7 @@ use motet_layout::{SOCKET_LISTENING, SocketRecord, sync::Ordering};
 use motet_protocol::pipe;
 
 use super::{
-    SOCK_DGRAM, SOCK_RAW, SOCK_STREAM,
+    SHUT_READ, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM,
     connection::pipes,
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending, one_queue},
     listening,
@@ -118,9 +118,14 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
     }
 
     fn shutdown<M: Machine>(self, call: &Call<M>, how: u32) -> Result<(), Errno> {
-        match self.is_of_datagrams() {
-            true => udp::shutdown(call.cpu, self.0, how),
-            false => tcp::shutdown(call.cpu, self.0, how),
+        match self.0.state.load(Ordering::Acquire) {
+            _ if self.is_of_datagrams() => udp::shutdown(call.cpu, self.0, how),
+            SOCKET_LISTENING if how & SHUT_READ == 0 => Ok(()),
+            SOCKET_LISTENING => {
+                listening::stop::<M, Self>(call, self.0);
+                Ok(())
+            }
+            _ => tcp::shutdown(call.cpu, self.0, how),
         }
     }
 
@@ -134,6 +139,10 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
             return Err(Errno::ENOTCONN);
         }
         port::peer_of(self.0).map(|peer| peer.address(Self::VERSION)).ok_or(Errno::ENOTCONN)
+    }
+
+    fn accepted_from<M: Machine>(self, _cpu: &Cpu<M>) -> Address {
+        port::peer_of(self.0).map_or(Address::NONE, |peer| peer.address(Self::VERSION))
     }
 
     fn send<M: Machine>(self, call: &Call<M>, how: Sending<M>, from: &mut Cursor<M>) -> SysResult {

@@ -53,7 +53,7 @@ pub fn connect<M: Machine>(
         None => None,
     };
     if to.is_some() {
-        port::choose(call, socket, version)?;
+        port::choose(call, socket, version).map_err(|_| Errno::EAGAIN)?;
     }
     let _all = lock(call.cpu, &call.cpu.pool.header().socket_lock);
     socket.state.store(SOCKET_NEW, Ordering::Release);
@@ -72,7 +72,8 @@ fn reached(socket: &SocketRecord, to: Endpoint) -> Result<Endpoint, Errno> {
     if to.is_broadcast() {
         return if is_on(socket, SO_BROADCAST) { Ok(to) } else { Err(Errno::EACCES) };
     }
-    to.reached()
+    let to = to.reached(port::bound_to(socket))?;
+    port::sends_from(socket, to).map(|_| to)
 }
 
 /// Where a datagram goes.
@@ -124,7 +125,7 @@ pub fn send<M: Machine>(
         return Err(Errno::EPIPE.into());
     }
     port::choose(call, socket, version).map_err(|_| Errno::EAGAIN)?;
-    let own = port::sends_from(socket, to);
+    let own = port::sends_from(socket, to)?;
     let Some((queue, room)) = receiver(call.cpu, socket, own, to) else {
         refuse(call.cpu, socket, to);
         return Ok(len);
