@@ -37,6 +37,7 @@ use crate::{
 use endpoint::{AF_UNSPEC, Endpoint, Version};
 use tcp::State;
 
+const AF_INET: u32 = Version::V4.family();
 const IPPROTO_TCP: u32 = 6;
 const IPPROTO_UDP: u32 = 17;
 const SOCK_KINDS: core::ops::Range<u32> = 0..11;
@@ -98,6 +99,9 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
     fn connect<M: Machine>(self, call: &Call<M>, nonblocking: bool, address: &Address) -> Result<(), Stop> {
         let to = match address.family().ok_or(Errno::EINVAL)? {
             AF_UNSPEC => None,
+            // C libraries so find out which address is sent from.
+            AF_INET if self.is_of_datagrams() && options::is_v6_only(self.0) => return Err(Errno::EAFNOSUPPORT.into()),
+            AF_INET if self.is_of_datagrams() => Some(Endpoint::of(address, Version::V4)?),
             _ => Some(Endpoint::of(address, Self::VERSION)?),
         };
         if options::is_v6_only(self.0) && to.is_some_and(Endpoint::is_v4) {

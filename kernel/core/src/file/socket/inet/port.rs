@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Sockets that one port may have.
-const SHARERS_MAX: usize = 128;
+pub const SHARERS_MAX: usize = 128;
 /// Ports that sockets get that ask for any (Linux `net.ipv4.ip_local_port_range`).
 const CHOSEN: core::ops::RangeInclusive<u16> = 32768..=60999;
 /// The first port that everybody may bind (Linux `net.ipv4.ip_unprivileged_port_start`).
@@ -290,6 +290,28 @@ pub fn find<M: Machine>(cpu: &Cpu<M>, protocol: u32, from: Endpoint, to: Endpoin
         ControlFlow::Continue(())
     });
     best
+}
+
+/// One of those who receive what is sent from one endpoint to another, by its place among them.
+pub fn find_one<M: Machine>(
+    cpu: &Cpu<M>,
+    protocol: u32,
+    [from, to]: [Endpoint; 2],
+    index: usize,
+) -> Option<&'static SocketRecord> {
+    let (mut found, mut left) = (None, index);
+    look_at(cpu, protocol, to.port, |socket, own| {
+        if rank(socket, own, from, to).is_none() {
+            return ControlFlow::Continue(());
+        }
+        if left == 0 {
+            found = Some(socket);
+            return ControlFlow::Break(());
+        }
+        left -= 1;
+        ControlFlow::Continue(())
+    });
+    found
 }
 
 /// A number that differs between senders.
