@@ -20,6 +20,7 @@ use super::{
     SHUT_READ, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM,
     connection::pipes,
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending, one_queue},
+    flags::MSG_ERRQUEUE,
     listening,
     name::Name,
     packet::{self, Source},
@@ -162,6 +163,10 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
         how: Receiving,
         into: &mut Cursor<M>,
     ) -> Result<Received<'c, M>, Stop> {
+        if how.flags & MSG_ERRQUEUE != 0 {
+            // What has gone wrong is told by calls alone.
+            return Err(Errno::EAGAIN.into());
+        }
         if self.is_of_datagrams() {
             let source = Source { socket: self.0, room_waiters: None, address_of: Self::address_of };
             return packet::receive::<M, Self>(call, source, how, into);

@@ -23,17 +23,24 @@ const SOL_TCP: u32 = 6;
 const SOL_IPV6: u32 = 41;
 const TCP_MAXSEG: u32 = 2;
 const TCP_INFO: u32 = 11;
+const TCP_QUICKACK: u32 = 12;
 const TCP_CONGESTION: u32 = 13;
 const IPV6_V6ONLY: u32 = 26;
 /// The bits of [`FLAGS`] are in this setting.
 const FLAG_WORD: usize = 0;
-/// Bytes of the name of how congestion is controlled.
+/// Bytes of the name of how congestion is controlled, and the names that there are.
 const CONGESTION_LEN: usize = 16;
+const CUBIC_NAME: [u8; 5] = *b"cubic";
+const RENO_NAME: [u8; 4] = *b"reno";
 
 /// The bit there that says that a socket has chosen its port itself.
 const OWN_PORT: u32 = 1 << 31;
 /// That it has chosen its address itself.
 const OWN_ADDRESS: u32 = 1 << 30;
+/// That congestion is controlled as `reno` does, not as `cubic`.
+const RENO: u32 = 1 << 29;
+/// What is there of `TCP_QUICKACK`, which is on at first: that it is off.
+const QUICK_ACK_OFF: u32 = 1 << 28;
 const IP_TOS: (u32, u32) = (SOL_IP, 1);
 
 /// Options that are on or off: a bit each, in this order.
@@ -176,8 +183,13 @@ pub fn get(
             return Ok(OPTION_MAX);
         }
         (SOL_TCP, TCP_CONGESTION) => {
-            into[..5].copy_from_slice(b"cubic");
+            let name = if has(socket, RENO) { &RENO_NAME[..] } else { &CUBIC_NAME[..] };
+            into[..name.len()].copy_from_slice(name);
             return Ok(CONGESTION_LEN);
+        }
+        (SOL_TCP, TCP_QUICKACK) => {
+            into[..4].copy_from_slice(&u32::from(!has(socket, QUICK_ACK_OFF)).to_le_bytes());
+            return Ok(4);
         }
         _ => {}
     }
@@ -202,8 +214,13 @@ pub fn set<M: Machine>(
     (value, len): (u64, u64),
 ) -> Result<(), Stop> {
     let has_level = has_level(socket, version, which.0) || which == (SOL_SOCKET, SO_REUSEPORT);
+    if has_level && which == (SOL_TCP, TCP_CONGESTION) {
+        return set_congestion(call, socket, (value, len));
+    }
     let number = NUMBERS.iter().find(|number| number.which == which);
-    let is_known = which == (SOL_SOCKET, SO_REUSEPORT) || flag(which).is_some() || number.is_some();
+    let is_known = matches!(which, (SOL_SOCKET, SO_REUSEPORT) | (SOL_TCP, TCP_QUICKACK))
+        || flag(which).is_some()
+        || number.is_some();
     if !has_level || !is_known {
         return Err(Errno::ENOPROTOOPT.into());
     }
@@ -222,7 +239,25 @@ pub fn set<M: Machine>(
     match (flag(which), number) {
         (Some(bit), _) => turn_flag(call.cpu, socket, bit, value != 0),
         (None, Some(number)) => number.set(socket, value.cast_signed())?,
+        (None, None) if which.0 == SOL_TCP => turn_flag(call.cpu, socket, QUICK_ACK_OFF, value == 0),
         (None, None) => turn(socket, SO_REUSEPORT, value != 0),
     }
+    Ok(())
+}
+
+/// Says how congestion is controlled, by its name.
+fn set_congestion<M: Machine>(call: &Call<M>, socket: &SocketRecord, (at, len): (u64, u64)) -> Result<(), Stop> {
+    if (len as i32) < 1 {
+        return Err(Errno::EINVAL.into());
+    }
+    let mut bytes = [0; CONGESTION_LEN - 1];
+    let len = (len as usize).min(bytes.len());
+    call.read_user(at, &mut bytes[..len])?;
+    let is_reno = match bytes[..len].split(|byte| *byte == 0).next() {
+        Some(name) if *name == RENO_NAME => true,
+        Some(name) if *name == CUBIC_NAME => false,
+        _ => return Err(Errno::ENOENT.into()),
+    };
+    turn_flag(call.cpu, socket, RENO, is_reno);
     Ok(())
 }
