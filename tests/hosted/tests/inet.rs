@@ -488,6 +488,57 @@ fn whoever_does_not_wait_joins_a_backlog_that_is_full() {
 }
 
 #[test]
+fn so_many_join_a_backlog_that_is_full() {
+    const MOST: i64 = 128;
+    let begin = [socket(AF_INET, STREAM, 3), call(Sys::Bind, &[3, V4, 16], 0), call(Sys::Listen, &[3, 0], 0)];
+    let connected = |fd: i64| {
+        let fd_word = fd.cast_unsigned();
+        let result = if fd <= 4 + MOST { 0 } else { -11 };
+        [socket(AF_INET, STREAM | NONBLOCK, fd), call(Sys::Connect, &[fd_word, V4, 16], result)]
+    };
+    let last = 5 + MOST;
+    // Who was told to come later is not connected, and may be when one of the others has been accepted.
+    let later = [
+        Ready(last.cast_unsigned(), 0x11c),
+        call(Sys::Accept4, &[3, 0, 0, NONBLOCK], last + 1),
+        call(Sys::Connect, &[last.cast_unsigned(), V4, 16], 0),
+        Ready(last.cast_unsigned(), 0x104),
+    ];
+    let told = error_of(last.cast_unsigned(), 0);
+    follow(&begin.into_iter().chain((4..=last).flat_map(connected)).chain(later).chain(told).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_listener_that_was_shut_down_listens_again() {
+    let named = |fd| call(Sys::Accept4, &[3, TOLD, TOLD_LEN, 0], fd);
+    follow(&[
+        socket(AF_INET, STREAM, 3),
+        call(Sys::Bind, &[3, V4, 16], 0),
+        call(Sys::Listen, &[3, 4], 0),
+        socket(AF_INET, STREAM, 4),
+        call(Sys::Connect, &[4, V4, 16], 0),
+        call(Sys::Shutdown, &[3, 1], 0),
+        Ready(3, 0x41),
+        // Who waits there is told at once.
+        call(Sys::Shutdown, &[3, 0], 0),
+        Ready(4, 0x215d),
+        get(4, -104),
+        call(Sys::Shutdown, &[3, 0], -107),
+        socket(AF_INET, STREAM, 5),
+        call(Sys::Connect, &[5, V4, 16], -111),
+        call(Sys::Listen, &[3, 4], 0),
+        call(Sys::Connect, &[5, V4, 16], 0),
+        // Whoever resets the connection first has an address all the same.
+        call(Sys::Setsockopt, &[5, 1, 13, LINGER, 8], 0),
+        call(Sys::Close, &[5], 0),
+        named(5),
+        Word(TOLD_LEN, 16),
+        Word(TOLD + 4, 0x0100_007f),
+        get(5, -104),
+    ]);
+}
+
+#[test]
 fn options_that_change_nothing_here_are_remembered() {
     let set = |level, option, at, wanted| call(Sys::Setsockopt, &[3, level, option, at, 4], wanted);
     let get = |level, option| call(Sys::Getsockopt, &[3, level, option, TOLD, TOLD_LEN], 0);

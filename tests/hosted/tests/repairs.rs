@@ -133,6 +133,43 @@ fn directories() -> Scenario {
     )
 }
 
+/// All connect a socket of datagrams that they share, and disconnect it: it gets a port, and has none any more. In the end, it gets one that nobody else can have.
+fn ports() -> Scenario {
+    const SOCKET: u64 = 3;
+    const TO: u64 = DATA + 0x600;
+    const NONE: u64 = DATA + 0x620;
+    const TOLD: u64 = DATA + 0x640;
+    const TOLD_LEN: u64 = DATA + 0x660;
+    const IN_USE: u64 = (-98_i64).cast_unsigned();
+    together(
+        |program| {
+            program.call(Sys::Socket, &[2, 2, 0]);
+            program.or_exit(100);
+        },
+        |program, _| {
+            // Port 2000 of 127.0.0.1, and no family.
+            for (at, word) in [(TO, 2 | 0xd007 << 16 | 0x0100_007f << 32), (TO + 8, 0), (NONE, 0), (NONE + 8, 0)] {
+                program.store_at(at, word);
+            }
+            for _ in 0..2 {
+                program.call(Sys::Connect, &[SOCKET, TO, 16]);
+                program.call(Sys::Connect, &[SOCKET, NONE, 16]);
+            }
+        },
+        |program| {
+            program.call(Sys::Connect, &[SOCKET, TO, 16]);
+            program.or_exit(101);
+            program.store_at(TOLD_LEN, 16);
+            program.call(Sys::Getsockname, &[SOCKET, TOLD, TOLD_LEN]);
+            program.or_exit(102);
+            program.call(Sys::Socket, &[2, 2, 0]);
+            program.or_exit(103);
+            program.call(Sys::Bind, &[SOCKET + 1, TOLD, 16]);
+            program.or_exit_unless(IN_USE, 104);
+        },
+    )
+}
+
 /// Waits at a pipe that all share, for a short time, and writes there.
 fn sleepers() -> Scenario {
     fn prepare(program: &mut Program) {
@@ -493,6 +530,11 @@ fn files_of_transfers_are_repaired() {
 #[test]
 fn bound_sockets_are_repaired() {
     repaired(LockClass::Bound, binders);
+}
+
+#[test]
+fn ports_of_datagrams_are_whole_at_any_time() {
+    whole_at_any_time(LockClass::Bound, ports);
 }
 
 #[test]

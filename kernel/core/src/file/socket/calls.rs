@@ -105,7 +105,7 @@ fn accept_one<M: Machine>(call: &Call<M>, flags: u32) -> SysResult {
     Address::await_pages(call, address, len_at)?;
     let (file, socket) = get(call, fd)?;
     let end = families::accept(call, socket, file.nonblocking())?;
-    let name = families::peer_name(call.cpu, end).unwrap_or(Address::NONE);
+    let name = families::accepted_from(call.cpu, end);
     let fd = open(call, end, flags)?;
     if address != 0
         && let Err(stop) = name.write(call, address, len_at)

@@ -121,6 +121,11 @@ pub fn peer_name<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Res
     of_socket!(socket, it => it.peer_name(cpu))
 }
 
+/// [`Family::accepted_from`].
+pub fn accepted_from<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Address {
+    of_socket!(socket, it => it.accepted_from(cpu))
+}
+
 /// [`Family::send`].
 #[inline(never)]
 pub fn send<M: Machine>(

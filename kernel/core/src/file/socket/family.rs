@@ -206,6 +206,11 @@ pub trait Family: Copy {
     /// `ENOTCONN`.
     fn peer_name<M: Machine>(self, cpu: &Cpu<M>) -> Result<Address, Errno>;
 
+    /// That of who has asked for it, which was accepted just now, and may have ended since.
+    fn accepted_from<M: Machine>(self, cpu: &Cpu<M>) -> Address {
+        self.peer_name(cpu).unwrap_or(Address::NONE)
+    }
+
     /// Sends.
     ///
     /// # Errors

@@ -18,6 +18,8 @@ pub const MSG_TRUNC: u32 = 0x20;
 pub const MSG_DONTWAIT: u32 = 0x40;
 /// As much is received as there is room for.
 pub const MSG_WAITALL: u32 = 0x100;
+/// What has gone wrong, and what it was about.
+pub const MSG_ERRQUEUE: u32 = 0x2000;
 /// No `SIGPIPE`.
 pub const MSG_NOSIGNAL: u32 = 0x4000;
 /// Descriptors that are received are closed by exec.

@@ -61,8 +61,8 @@ pub fn listen<M: Machine>(
     Ok(())
 }
 
-/// Connects a socket to one that listens, which is to accept the other end; `prepare` says what both are called. `false`: too many wait there, unless it `may_exceed`
-/// what that has asked for. What is bound is locked.
+/// Connects a socket to one that listens, which is to accept the other end; `prepare` says what both are called. `false`: too many wait there, by `excess` more than
+/// that has asked for. What is bound is locked.
 ///
 /// # Errors
 /// `ECONNREFUSED`: nobody listens there; `EISCONN`, `EINVAL`: the socket is connected, or listens; `ENOMEM`.
@@ -70,7 +70,7 @@ pub fn join<M: Machine>(
     cpu: &Cpu<M>,
     socket: &'static SocketRecord,
     listener: &'static SocketRecord,
-    may_exceed: bool,
+    excess: u32,
     prepare: impl FnOnce(&'static SocketRecord),
 ) -> Result<bool, Errno> {
     let guard = lock(cpu, &listener.lock);
@@ -84,8 +84,7 @@ pub fn join<M: Machine>(
         SOCKET_CONNECTED => return Err(Errno::EISCONN),
         _ => return Err(Errno::EINVAL),
     }
-    let backlog = if may_exceed { BACKLOG_MAX } else { listener.backlog.get() };
-    if listener.pending_count.get() > backlog {
+    if listener.pending_count.get() > listener.backlog.get().saturating_add(excess) {
         return Ok(false);
     }
     let end = slab::alloc::<SocketRecord>(cpu).ok_or(Errno::ENOMEM)?;
@@ -170,6 +169,31 @@ pub fn shutdown<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord, how: u3
     let pipes = pipes(cpu, socket).ok_or(Errno::ENOTCONN)?;
     shut(cpu, socket, pipes, how);
     Ok(())
+}
+
+/// Lets a socket of a family listen no longer, until it is told to again. Those who wait to be accepted are told that they are not.
+pub fn stop<M: Machine, F: Family>(call: &Call<M>, socket: &'static SocketRecord) {
+    let cpu = call.cpu;
+    let mut left = {
+        // So nobody connects meanwhile.
+        let _guard = lock(cpu, &socket.lock);
+        if socket.state.load(Ordering::Relaxed) != SOCKET_LISTENING {
+            return;
+        }
+        socket.state.store(SOCKET_NEW, Ordering::Release);
+        socket.pending_count.get()
+    };
+    wait::wake(cpu, &socket.acceptors);
+    wait::wake(cpu, &cpu.pool.header().socket_waiters);
+    // No more than there were: another thread may let it listen again.
+    while left > 0
+        && let Some(pending) = take_pending(cpu, socket)
+    {
+        connection::end(cpu, pending, true);
+        F::of(pending).close(cpu);
+        left -= 1;
+        call.serve_due(cost::STEP);
+    }
 }
 
 /// The events (`POLL*`) for which a socket that listens is ready.

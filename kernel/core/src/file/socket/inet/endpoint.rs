@@ -15,7 +15,7 @@ const V6_LEN: usize = 28;
 /// Those of them that programs must write (RFC 2133 had no more).
 const V6_LEN_MIN: usize = 24;
 /// Bytes of a name: the port and the address.
-const NAME_LEN: usize = 18;
+pub const NAME_LEN: usize = 18;
 /// No family.
 pub const AF_UNSPEC: u32 = 0;
 
@@ -117,9 +117,13 @@ impl Endpoint {
 
     /// The endpoint that a name is.
     pub fn of_name(name: &Name) -> Option<Self> {
-        let (port, address) = name.bytes().split_first_chunk::<2>()?;
-        let address = Ipv6Addr::from(*address.first_chunk::<16>()?);
-        Some(Self { address, port: u16::from_be_bytes(*port) })
+        name.bytes().first_chunk::<NAME_LEN>().map(Self::of_bytes)
+    }
+
+    /// That of a name's bytes.
+    pub fn of_bytes(bytes: &[u8; NAME_LEN]) -> Self {
+        let port = u16::from_be_bytes([bytes[0], bytes[1]]);
+        Self { address: Ipv6Addr::from(core::array::from_fn::<u8, 16, _>(|index| bytes[2 + index])), port }
     }
 
     /// Its name: those of one port are next to each other in their order.
@@ -156,17 +160,33 @@ impl Endpoint {
         self.address.to_ipv4_mapped() == Some(BROADCAST)
     }
 
-    /// Whom one reaches there: any address is the machine itself.
+    /// Whom a socket reaches there that is bound to `own`: any address is its own, or the machine itself.
     ///
     /// # Errors
-    /// `ENETUNREACH`: it is in another network, or is all of them.
-    pub fn reached(self) -> Result<Self, Errno> {
-        let address = if self.is_any() { self.source() } else { self.address };
+    /// `ENETUNREACH`: it is in another network, or is all of them; `EAFNOSUPPORT`.
+    pub fn reached(self, own: Option<Self>) -> Result<Self, Errno> {
+        let address = match (self.is_any(), own) {
+            (false, _) => self.address,
+            (true, Some(own)) if own.is_v4() && !self.is_v4() => own.source(),
+            (true, _) => self.source_of(own)?,
+        };
         let reached = Self { address, ..self };
         if reached.is_own() && !reached.is_broadcast() { Ok(reached) } else { Err(Errno::ENETUNREACH) }
     }
 
-    /// The address from which one sends there, unless another one was chosen.
+    /// The address from which a socket sends there that is bound to `own`.
+    ///
+    /// # Errors
+    /// `EAFNOSUPPORT`: that is of version 4, and this is not.
+    pub fn source_of(self, own: Option<Self>) -> Result<Ipv6Addr, Errno> {
+        match own {
+            Some(own) if own.is_v4() && !self.is_v4() => Err(Errno::EAFNOSUPPORT),
+            Some(own) if !own.is_any() && own.is_v4() == self.is_v4() => Ok(own.address),
+            _ => Ok(self.source()),
+        }
+    }
+
+    /// The address from which one sends there that has none of its own.
     pub fn source(self) -> Ipv6Addr {
         if self.is_v4() { Ipv4Addr::LOCALHOST.to_ipv6_mapped() } else { Ipv6Addr::LOCALHOST }
     }

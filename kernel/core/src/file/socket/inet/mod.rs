@@ -17,9 +17,10 @@ use motet_layout::{SOCKET_LISTENING, SocketRecord, sync::Ordering};
 use motet_protocol::pipe;
 
 use super::{
-    SOCK_DGRAM, SOCK_RAW, SOCK_STREAM, connection,
+    SHUT_READ, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM, connection,
     connection::{pipes, take_reset},
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending, one_queue},
+    flags::MSG_ERRQUEUE,
     listening,
     name::Name,
     packet::{self, Source},
@@ -37,6 +38,7 @@ use crate::{
 use endpoint::{AF_UNSPEC, Endpoint, Version};
 use tcp::State;
 
+const AF_INET: u32 = Version::V4.family();
 const IPPROTO_TCP: u32 = 6;
 const IPPROTO_UDP: u32 = 17;
 const SOCK_KINDS: core::ops::Range<u32> = 0..11;
@@ -98,6 +100,9 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
     fn connect<M: Machine>(self, call: &Call<M>, nonblocking: bool, address: &Address) -> Result<(), Stop> {
         let to = match address.family().ok_or(Errno::EINVAL)? {
             AF_UNSPEC => None,
+            // C libraries so find out which address is sent from.
+            AF_INET if self.is_of_datagrams() && options::is_v6_only(self.0) => return Err(Errno::EAFNOSUPPORT.into()),
+            AF_INET if self.is_of_datagrams() => Some(Endpoint::of(address, Version::V4)?),
             _ => Some(Endpoint::of(address, Self::VERSION)?),
         };
         if options::is_v6_only(self.0) && to.is_some_and(Endpoint::is_v4) {
@@ -118,9 +123,14 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
     }
 
     fn shutdown<M: Machine>(self, call: &Call<M>, how: u32) -> Result<(), Errno> {
-        match self.is_of_datagrams() {
-            true => udp::shutdown(call.cpu, self.0, how),
-            false => tcp::shutdown(call.cpu, self.0, how),
+        match self.0.state.load(Ordering::Acquire) {
+            _ if self.is_of_datagrams() => udp::shutdown(call.cpu, self.0, how),
+            SOCKET_LISTENING if how & SHUT_READ == 0 => Ok(()),
+            SOCKET_LISTENING => {
+                listening::stop::<M, Self>(call, self.0);
+                Ok(())
+            }
+            _ => tcp::shutdown(call.cpu, self.0, how),
         }
     }
 
@@ -134,6 +144,10 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
             return Err(Errno::ENOTCONN);
         }
         port::peer_of(self.0).map(|peer| peer.address(Self::VERSION)).ok_or(Errno::ENOTCONN)
+    }
+
+    fn accepted_from<M: Machine>(self, _cpu: &Cpu<M>) -> Address {
+        port::peer_of(self.0).map_or(Address::NONE, |peer| peer.address(Self::VERSION))
     }
 
     fn send<M: Machine>(self, call: &Call<M>, how: Sending<M>, from: &mut Cursor<M>) -> SysResult {
@@ -150,6 +164,10 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
         into: &mut Cursor<M>,
         with: &mut Received<'c, M>,
     ) -> SysResult {
+        if how.flags & MSG_ERRQUEUE != 0 {
+            // What has gone wrong is told by calls alone.
+            return Err(Errno::EAGAIN.into());
+        }
         if self.is_of_datagrams() {
             let source = Source { socket: self.0, room_waiters: None, address_of: Self::address_of };
             return packet::receive::<M, Self>(call, source, how, into, with);

@@ -2,7 +2,8 @@
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::SocketRecord;
+use motet_layout::{SOCKET_NEW, SocketRecord, sync::Ordering};
+use motet_protocol::lock::lock;
 
 use super::{
     super::{
@@ -10,24 +11,36 @@ use super::{
         family::OPTION_MAX,
         flags::{SO_REUSEPORT, SOL_SOCKET, read_number, turn},
     },
-    endpoint::Version,
+    endpoint::{Endpoint, Version},
 };
-use crate::call::{Call, Stop};
+use crate::{
+    call::{Call, Stop},
+    cpu::Cpu,
+};
 
 const SOL_IP: u32 = 0;
 const SOL_TCP: u32 = 6;
 const SOL_IPV6: u32 = 41;
 const TCP_MAXSEG: u32 = 2;
 const TCP_INFO: u32 = 11;
+const TCP_QUICKACK: u32 = 12;
 const TCP_CONGESTION: u32 = 13;
 const IPV6_V6ONLY: u32 = 26;
 /// The bits of [`FLAGS`] are in this setting.
 const FLAG_WORD: usize = 0;
-/// Bytes of the name of how congestion is controlled.
+/// Bytes of the name of how congestion is controlled, and the names that there are.
 const CONGESTION_LEN: usize = 16;
+const CUBIC_NAME: [u8; 5] = *b"cubic";
+const RENO_NAME: [u8; 4] = *b"reno";
 
 /// The bit there that says that a socket has chosen its port itself.
 const OWN_PORT: u32 = 1 << 31;
+/// That it has chosen its address itself.
+const OWN_ADDRESS: u32 = 1 << 30;
+/// That congestion is controlled as `reno` does, not as `cubic`.
+const RENO: u32 = 1 << 29;
+/// What is there of `TCP_QUICKACK`, which is on at first: that it is off.
+const QUICK_ACK_OFF: u32 = 1 << 28;
 const IP_TOS: (u32, u32) = (SOL_IP, 1);
 
 /// Options that are on or off: a bit each, in this order.
@@ -110,22 +123,41 @@ fn flag(which: (u32, u32)) -> Option<u32> {
 
 /// Whether a socket of version 6 has nothing to do with version 4.
 pub fn is_v6_only(socket: &SocketRecord) -> bool {
-    flag((SOL_IPV6, IPV6_V6ONLY)).is_some_and(|bit| socket.settings[FLAG_WORD].get() & bit != 0)
+    flag((SOL_IPV6, IPV6_V6ONLY)).is_some_and(|bit| has(socket, bit))
+}
+
+/// Whether a socket has a port: its name alone does not say so.
+pub fn has_port(socket: &SocketRecord) -> bool {
+    let is_stream = socket.kind.get() == SOCK_STREAM;
+    socket.is_bound.get() != 0 || is_stream && socket.state.load(Ordering::Acquire) != SOCKET_NEW
 }
 
 /// Whether a socket has chosen its port itself.
 pub fn has_own_port(socket: &SocketRecord) -> bool {
-    socket.settings[FLAG_WORD].get() & OWN_PORT != 0
+    has(socket, OWN_PORT)
 }
 
-/// Says that it has.
-pub fn set_own_port(socket: &SocketRecord) {
-    turn_flag(socket, OWN_PORT, true);
+/// Whether it has chosen its address itself.
+pub fn has_own_address(socket: &SocketRecord) -> bool {
+    has(socket, OWN_ADDRESS)
 }
 
-fn turn_flag(socket: &SocketRecord, bit: u32, on: bool) {
+/// Says what a socket has chosen that was bound. One that is bound to an address of version 6 has nothing to do with version 4.
+pub fn was_bound<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, to: Endpoint) {
+    let is_one = !to.is_any();
+    let v6_only = flag((SOL_IPV6, IPV6_V6ONLY)).filter(|_| is_one && !to.is_v4());
+    let bits = [(to.port != 0).then_some(OWN_PORT), is_one.then_some(OWN_ADDRESS), v6_only];
+    turn_flag(cpu, socket, bits.into_iter().flatten().sum(), true);
+}
+
+fn has(socket: &SocketRecord, bit: u32) -> bool {
+    socket.settings[FLAG_WORD].get() & bit != 0
+}
+
+fn turn_flag<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, bits: u32, on: bool) {
+    let _guard = lock(cpu, &socket.lock);
     let before = socket.settings[FLAG_WORD].get();
-    socket.settings[FLAG_WORD].set(if on { before | bit } else { before & !bit });
+    socket.settings[FLAG_WORD].set(if on { before | bits } else { before & !bits });
 }
 
 /// The value of an option, and its bytes; `state` says which state of TCP the socket is in.
@@ -151,13 +183,18 @@ pub fn get(
             return Ok(OPTION_MAX);
         }
         (SOL_TCP, TCP_CONGESTION) => {
-            into[..5].copy_from_slice(b"cubic");
+            let name = if has(socket, RENO) { &RENO_NAME[..] } else { &CUBIC_NAME[..] };
+            into[..name.len()].copy_from_slice(name);
             return Ok(CONGESTION_LEN);
+        }
+        (SOL_TCP, TCP_QUICKACK) => {
+            into[..4].copy_from_slice(&u32::from(!has(socket, QUICK_ACK_OFF)).to_le_bytes());
+            return Ok(4);
         }
         _ => {}
     }
     let value = match (flag(which), NUMBERS.iter().find(|number| number.which == which)) {
-        (Some(bit), _) => u32::from(socket.settings[FLAG_WORD].get() & bit != 0),
+        (Some(bit), _) => has(socket, bit).into(),
         (None, Some(number)) => number.get(socket),
         (None, None) => return Err(Errno::ENOPROTOOPT),
     };
@@ -177,8 +214,13 @@ pub fn set<M: Machine>(
     (value, len): (u64, u64),
 ) -> Result<(), Stop> {
     let has_level = has_level(socket, version, which.0) || which == (SOL_SOCKET, SO_REUSEPORT);
+    if has_level && which == (SOL_TCP, TCP_CONGESTION) {
+        return set_congestion(call, socket, (value, len));
+    }
     let number = NUMBERS.iter().find(|number| number.which == which);
-    let is_known = which == (SOL_SOCKET, SO_REUSEPORT) || flag(which).is_some() || number.is_some();
+    let is_known = matches!(which, (SOL_SOCKET, SO_REUSEPORT) | (SOL_TCP, TCP_QUICKACK))
+        || flag(which).is_some()
+        || number.is_some();
     if !has_level || !is_known {
         return Err(Errno::ENOPROTOOPT.into());
     }
@@ -191,13 +233,31 @@ pub fn set<M: Machine>(
         }
         _ => read_number(call, value, len)?,
     };
-    if which == (SOL_IPV6, IPV6_V6ONLY) && socket.name_len.get() != 0 {
+    if which == (SOL_IPV6, IPV6_V6ONLY) && has_port(socket) {
         return Err(Errno::EINVAL.into());
     }
     match (flag(which), number) {
-        (Some(bit), _) => turn_flag(socket, bit, value != 0),
+        (Some(bit), _) => turn_flag(call.cpu, socket, bit, value != 0),
         (None, Some(number)) => number.set(socket, value.cast_signed())?,
+        (None, None) if which.0 == SOL_TCP => turn_flag(call.cpu, socket, QUICK_ACK_OFF, value == 0),
         (None, None) => turn(socket, SO_REUSEPORT, value != 0),
     }
+    Ok(())
+}
+
+/// Says how congestion is controlled, by its name.
+fn set_congestion<M: Machine>(call: &Call<M>, socket: &SocketRecord, (at, len): (u64, u64)) -> Result<(), Stop> {
+    if (len as i32) < 1 {
+        return Err(Errno::EINVAL.into());
+    }
+    let mut bytes = [0; CONGESTION_LEN - 1];
+    let len = (len as usize).min(bytes.len());
+    call.read_user(at, &mut bytes[..len])?;
+    let is_reno = match bytes[..len].split(|byte| *byte == 0).next() {
+        Some(name) if *name == RENO_NAME => true,
+        Some(name) if *name == CUBIC_NAME => false,
+        _ => return Err(Errno::ENOENT.into()),
+    };
+    turn_flag(call.cpu, socket, RENO, is_reno);
     Ok(())
 }

@@ -1,47 +1,62 @@
 //! Which sockets have which ports: binding them, and finding who is there.
 //!
 //! Bound sockets are in the tree of `motet_protocol::bound`, those of one port next to each other. So a port is looked at as a whole, of which so many sockets
-//! may share it ([`SHARERS_MAX`]). A socket keeps the name that it was bound with when it connects: from which address it sends follows from its peer's.
+//! may share it ([`SHARERS_MAX`]). A socket keeps the name that it was bound with when it connects: from which address it sends follows from its peer's. It has a port
+//! while it is in the tree, or was accepted: its name alone does not say so, as a core may have died between the two.
 
 use core::ops::ControlFlow;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{SOCKET_CONNECTED, SOCKET_LISTENING, SOCKET_NEW, SocketRecord, sync::Ordering};
+use motet_layout::{AtomicByte, SOCKET_CONNECTED, SOCKET_LISTENING, SOCKET_NEW, SocketRecord, sync::Ordering};
 use motet_protocol::{bound, lock::lock};
 
 use super::{
     super::{
         SOCK_STREAM,
         flags::{SO_REUSEADDR, SO_REUSEPORT, is_on},
-        name::Name,
     },
-    endpoint::{Endpoint, Version},
-    options::{self, is_v6_only},
+    endpoint::{Endpoint, NAME_LEN, Version},
+    options::{self, has_port, is_v6_only},
 };
 use crate::{
     call::{Call, cost},
     cpu::Cpu,
+    due,
     permission::{Capability, has},
     random,
 };
 
 /// Sockets that one port may have.
-const SHARERS_MAX: usize = 128;
+pub const SHARERS_MAX: usize = 128;
 /// Ports that sockets get that ask for any (Linux `net.ipv4.ip_local_port_range`).
 const CHOSEN: core::ops::RangeInclusive<u16> = 32768..=60999;
 /// The first port that everybody may bind (Linux `net.ipv4.ip_unprivileged_port_start`).
 const UNPRIVILEGED: u16 = 1024;
 
-/// What a socket is bound to.
+/// Sockets that are looked at before others may look.
+const LOOKED_AT_ONCE: u32 = 64;
+
+/// The endpoint that a socket's name is: not all bytes that a name may have are looked at.
+fn endpoint<const N: usize>(name: &[AtomicByte; N], len: u32) -> Option<Endpoint> {
+    let bytes = core::array::from_fn::<u8, NAME_LEN, _>(|index| name[index].load(Ordering::Relaxed));
+    if len as usize == NAME_LEN { Some(Endpoint::of_bytes(&bytes)) } else { None }
+}
+
+/// What a socket is bound to. Port 0: it has chosen its address, and has no port (any more).
 pub fn bound_to(socket: &SocketRecord) -> Option<Endpoint> {
-    Endpoint::of_name(&Name::own(socket))
+    let own = endpoint(&socket.name, socket.name_len.get())?;
+    match has_port(socket) {
+        true => Some(own),
+        false if options::has_own_address(socket) => Some(Endpoint { port: 0, ..own }),
+        false => None,
+    }
 }
 
 /// Whom it is connected to.
 pub fn peer_of(socket: &SocketRecord) -> Option<Endpoint> {
     let is_connected = socket.state.load(Ordering::Acquire) == SOCKET_CONNECTED;
-    if is_connected { Endpoint::of_name(&Name::of_peer(socket)) } else { None }
+    if is_connected { endpoint(&socket.peer_name, socket.peer_name_len.get()) } else { None }
 }
 
 /// Where a socket is for others: if it is bound to any address and connected, where it sends from.
@@ -54,11 +69,12 @@ pub fn own(socket: &SocketRecord) -> Option<Endpoint> {
 }
 
 /// Where a socket sends from that sends to an endpoint.
-pub fn sends_from(socket: &SocketRecord, to: Endpoint) -> Endpoint {
-    match bound_to(socket) {
-        Some(own) if !own.is_any() => own,
-        own => Endpoint { address: to.source(), port: own.map_or(0, |own| own.port) },
-    }
+///
+/// # Errors
+/// `EAFNOSUPPORT`: its address is of version 4, and the other one is not.
+pub fn sends_from(socket: &SocketRecord, to: Endpoint) -> Result<Endpoint, Errno> {
+    let own = bound_to(socket);
+    Ok(Endpoint { address: to.source_of(own)?, port: own.map_or(0, |own| own.port) })
 }
 
 /// `bind`.
@@ -72,21 +88,24 @@ pub fn bind<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, to: Endpo
     if to.port != 0 && to.port < UNPRIVILEGED && !has(call.process, Capability::BindPort) {
         return Err(Errno::EACCES);
     }
-    if socket.name_len.get() != 0 || socket.state.load(Ordering::Acquire) != SOCKET_NEW {
+    if has_port(socket) || socket.state.load(Ordering::Acquire) != SOCKET_NEW {
         return Err(Errno::EINVAL);
     }
     if to.port == 0 {
-        return choose_at(call, socket, to);
+        if !choose_at(call, socket, to)? {
+            return Err(Errno::EINVAL);
+        }
+    } else {
+        let _all = lock(call.cpu, &call.cpu.pool.header().socket_lock);
+        if has_port(socket) {
+            return Err(Errno::EINVAL);
+        }
+        if is_taken(call.cpu, socket, to, may_share) {
+            return Err(Errno::EADDRINUSE);
+        }
+        enter(call.cpu, socket, to);
     }
-    let _all = lock(call.cpu, &call.cpu.pool.header().socket_lock);
-    if socket.name_len.get() != 0 {
-        return Err(Errno::EINVAL);
-    }
-    if is_taken(call.cpu, socket, to, may_share) {
-        return Err(Errno::EADDRINUSE);
-    }
-    enter(call.cpu, socket, to);
-    options::set_own_port(socket);
+    options::was_bound(call.cpu, socket, to);
     Ok(())
 }
 
@@ -95,32 +114,52 @@ pub fn bind<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, to: Endpo
 /// # Errors
 /// `EADDRINUSE`: none is free.
 pub fn choose<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, version: Version) -> Result<(), Errno> {
-    if socket.name_len.get() != 0 {
+    if has_port(socket) {
         return Ok(());
     }
-    choose_at(call, socket, Endpoint { address: version.any(), port: 0 })
+    let address = bound_to(socket).map_or(version.any(), |own| own.address);
+    choose_at(call, socket, Endpoint { address, port: 0 }).map(|_| ())
 }
 
-fn choose_at<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, at: Endpoint) -> Result<(), Errno> {
+/// `false`: it has one meanwhile. The ports from one on are looked at in their order, and those before it afterwards; many sockets in pieces.
+fn choose_at<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, at: Endpoint) -> Result<bool, Errno> {
     let cpu = call.cpu;
     let count = u32::from(CHOSEN.end() - CHOSEN.start()) + 1;
-    let [first] = random::words(cpu);
-    for step in 0..count {
-        let port = CHOSEN.start() + ((first as u32).wrapping_add(step) % count) as u16;
-        {
-            // In the loop: nobody waits while others look.
-            let _all = lock(cpu, &cpu.pool.header().socket_lock);
-            if socket.name_len.get() != 0 {
-                return Ok(());
+    let [random] = random::words(cpu);
+    let first = CHOSEN.start() + (random as u32 % count) as u16;
+    for (mut next, last) in [(first, *CHOSEN.end()), (*CHOSEN.start(), first)] {
+        while next <= last {
+            {
+                // In the loop: nobody waits while others look.
+                let _all = lock(cpu, &cpu.pool.header().socket_lock);
+                if has_port(socket) {
+                    return Ok(false);
+                }
+                let (free, is_free) = first_free(cpu, socket.protocol.get(), next);
+                if is_free && free <= last {
+                    enter(cpu, socket, Endpoint { port: free, ..at });
+                    return Ok(true);
+                }
+                next = free;
             }
-            if !is_used(cpu, socket.protocol.get(), port) {
-                enter(cpu, socket, Endpoint { port, ..at });
-                return Ok(());
-            }
+            call.serve_due(cost::STEP);
         }
-        call.serve_due(cost::OBJECT);
     }
     Err(Errno::EADDRINUSE)
+}
+
+/// The first port from one on that nobody has; `false`: so many sockets were looked at that others come first, and this port is the next one.
+fn first_free<M: Machine>(cpu: &Cpu<M>, protocol: u32, from: u16) -> (u16, bool) {
+    let (mut free, mut left) = (from, LOOKED_AT_ONCE);
+    look_from(cpu, protocol, from, |_, own| {
+        if own.port > free {
+            return ControlFlow::Break(());
+        }
+        free = own.port + 1;
+        left -= 1;
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    (free, left > 0)
 }
 
 /// What is bound is locked, as for all below that do not say otherwise.
@@ -145,31 +184,36 @@ pub fn leave<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
 pub fn forget_chosen<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     if socket.is_bound.get() != 0 && !options::has_own_port(socket) {
         bound::leave(cpu, socket);
-        socket.name_len.set(0);
     }
 }
 
-/// Shows the sockets of a port, until `each` has enough.
-fn look_at<M: Machine>(
+/// Shows the sockets of a port and of those behind it, until `each` has enough. No lock is held that comes after wait queues.
+fn look_from<M: Machine>(
     cpu: &Cpu<M>,
     protocol: u32,
     port: u16,
     mut each: impl FnMut(&'static SocketRecord, Endpoint) -> ControlFlow<()>,
 ) {
     let first = Endpoint { address: Version::V6.any(), port }.name();
-    bound::look_from(cpu, protocol, first.bytes(), |socket| match bound_to(socket) {
-        Some(own) if own.port == port => each(socket, own),
-        _ => ControlFlow::Break(()),
+    bound::look_from(cpu, protocol, first.bytes(), |socket| {
+        due::spend_locked(cpu, cost::OBJECT);
+        bound_to(socket).map_or(ControlFlow::Break(()), |own| each(socket, own))
     });
 }
 
-fn is_used<M: Machine>(cpu: &Cpu<M>, protocol: u32, port: u16) -> bool {
-    let mut is_used = false;
-    look_at(cpu, protocol, port, |_, _| {
-        is_used = true;
-        ControlFlow::Break(())
-    });
-    is_used
+/// As [`look_from`], those of the port alone.
+fn look_at<M: Machine>(
+    cpu: &Cpu<M>,
+    protocol: u32,
+    port: u16,
+    mut each: impl FnMut(&'static SocketRecord, Endpoint) -> ControlFlow<()>,
+) {
+    look_from(
+        cpu,
+        protocol,
+        port,
+        |socket, own| if own.port == port { each(socket, own) } else { ControlFlow::Break(()) },
+    );
 }
 
 /// Whether others are in the way of a socket at an endpoint, which it `may_share` with some.
@@ -246,6 +290,28 @@ pub fn find<M: Machine>(cpu: &Cpu<M>, protocol: u32, from: Endpoint, to: Endpoin
         ControlFlow::Continue(())
     });
     best
+}
+
+/// One of those who receive what is sent from one endpoint to another, by its place among them.
+pub fn find_one<M: Machine>(
+    cpu: &Cpu<M>,
+    protocol: u32,
+    [from, to]: [Endpoint; 2],
+    index: usize,
+) -> Option<&'static SocketRecord> {
+    let (mut found, mut left) = (None, index);
+    look_at(cpu, protocol, to.port, |socket, own| {
+        if rank(socket, own, from, to).is_none() {
+            return ControlFlow::Continue(());
+        }
+        if left == 0 {
+            found = Some(socket);
+            return ControlFlow::Break(());
+        }
+        left -= 1;
+        ControlFlow::Continue(())
+    });
+    found
 }
 
 /// A number that differs between senders.

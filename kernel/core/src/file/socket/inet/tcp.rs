@@ -1,7 +1,7 @@
 //! Streams (tcp(7)): connections between programs of this machine, as those of `AF_UNIX` are, found by address and port.
 //!
 //! What programs see of the protocol is kept: whoever closes with something unread, or says so (`SO_LINGER`), resets the connection; what is sent first to a peer
-//! that has closed is lost; a peer is not told who reads no more.
+//! that has closed is lost; a peer is not told who reads no more. But a connection is there at once or not at all, and leaves nothing behind when it has ended.
 
 use motet_abi::{Errno, signal::SIGPIPE, terminal::*};
 use motet_hal::Machine;
@@ -17,6 +17,7 @@ use super::{
         listening, stream, waits_no_more,
     },
     endpoint::{Endpoint, Version},
+    options::has_port,
     port,
 };
 use crate::{
@@ -31,6 +32,8 @@ use crate::{
 /// [`SocketRecord::shut`]: it has sent something after its peer had closed, which is lost.
 const HAS_LOST: u32 = 8;
 
+/// Connections that wait to be accepted beyond what their listener has asked for, of those who do not wait until there is room.
+const EXCESS_MAX: u32 = 128;
 /// Whom a connection is with, as far as is told (`SO_PEERCRED`).
 const NOBODY: [u32; 3] = [0, u32::MAX, u32::MAX];
 
@@ -53,8 +56,7 @@ pub enum State {
 pub fn state<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> State {
     let Some([incoming, _]) = pipes(cpu, socket) else {
         let listens = socket.state.load(Ordering::Acquire) == SOCKET_LISTENING;
-        let is_shut = socket.shut.load(Ordering::Acquire) & SHUT_READ != 0;
-        return if listens && !is_shut { State::Listen } else { State::Close };
+        return if listens { State::Listen } else { State::Close };
     };
     let shut = socket.shut.load(Ordering::Acquire);
     let has_ended = pipe::readiness(incoming).no_writer;
@@ -88,10 +90,10 @@ pub fn listen<M: Machine>(
     })
 }
 
-/// `connect`: waits while too many others do. Who does not wait for that joins them: there is no state in between.
+/// `connect`: waits while too many others do. Who does not wait for that joins them, up to a few: there is no state in between.
 ///
 /// # Errors
-/// `EISCONN`; `ENETUNREACH`; `ECONNREFUSED`: nobody listens there; `EADDRINUSE`: there is no port; `EAGAIN`.
+/// `EISCONN`; `ENETUNREACH`, `EAFNOSUPPORT`; `ECONNREFUSED`: nobody listens there; `EADDRNOTAVAIL`: there is no port; `EAGAIN`: too many wait.
 pub fn connect<M: Machine>(
     call: &Call<M>,
     socket: &'static SocketRecord,
@@ -103,23 +105,28 @@ pub fn connect<M: Machine>(
     if socket.state.load(Ordering::Acquire) != SOCKET_NEW {
         return Err(Errno::EISCONN.into());
     }
-    let to = to.reached()?;
-    let find = || port::find(cpu, socket.protocol.get(), port::sends_from(socket, to), to).ok_or(Errno::ECONNREFUSED);
-    if socket.name_len.get() == 0 {
+    let to = to.reached(port::bound_to(socket))?;
+    let find = |from| port::find(cpu, socket.protocol.get(), from, to).ok_or(Errno::ECONNREFUSED);
+    if !has_port(socket) {
         // Whoever finds nobody needs no port.
+        let from = port::sends_from(socket, to)?;
         let _all = lock(cpu, &header.socket_lock);
-        find()?;
+        find(from)?;
     }
-    port::choose(call, socket, version)?;
-    let nonblocking = waits_no_more(call, nonblocking, socket.timeouts_ns[1].get());
+    port::choose(call, socket, version).map_err(|_| Errno::EADDRNOTAVAIL)?;
+    let waits_no_more = waits_no_more(call, nonblocking, socket.timeouts_ns[1].get());
     call.wait_for(&header.socket_waiters, || {
         let _all = lock(cpu, &header.socket_lock);
-        let listener = find()?;
-        match listening::join(cpu, socket, listener, nonblocking, |end| introduce([socket, listener, end], to))? {
-            true => Ok(Some(())),
-            false if nonblocking => Err(Stop::from(Errno::EAGAIN)),
-            false => Ok(None),
+        // A signal may end the wait: whoever asks then is told that there is no connection.
+        socket.error.store(0, Ordering::Release);
+        let from = port::sends_from(socket, to)?;
+        let listener = find(from)?;
+        let excess = if nonblocking { EXCESS_MAX } else { 0 };
+        if listening::join(cpu, socket, listener, excess, |end| introduce([socket, listener, end], [from, to]))? {
+            return Ok(Some(()));
         }
+        socket.error.store(Errno::ETIMEDOUT as u32, Ordering::Release);
+        if waits_no_more { Err(Stop::from(Errno::EAGAIN)) } else { Ok(None) }
     })?;
     if let Some(file) = cpu.object(socket.file.get()) {
         epoll::queues_have_changed(cpu, file);
@@ -128,7 +135,7 @@ pub fn connect<M: Machine>(
 }
 
 /// Tells a socket and the end that its listener is to accept of each other. That end is as the listener.
-fn introduce([socket, listener, end]: [&SocketRecord; 3], to: Endpoint) {
+fn introduce([socket, listener, end]: [&SocketRecord; 3], [from, to]: [Endpoint; 2]) {
     end.options.store(listener.options.load(Ordering::Relaxed), Ordering::Relaxed);
     for (to, from) in [(&end.linger_s, &listener.linger_s), (&end.owner, &listener.owner)]
         .into_iter()
@@ -137,11 +144,14 @@ fn introduce([socket, listener, end]: [&SocketRecord; 3], to: Endpoint) {
     {
         to.set(from.get());
     }
+    for (to, from) in end.timeouts_ns.iter().zip(&listener.timeouts_ns) {
+        to.set(from.get());
+    }
     for (to, id) in end.peer.iter().zip(NOBODY) {
         to.set(id);
     }
     end.name_len.set(to.name().store(&end.name));
-    end.peer_name_len.set(port::sends_from(socket, to).name().store(&end.peer_name));
+    end.peer_name_len.set(from.name().store(&end.peer_name));
     socket.peer_name_len.set(to.name().store(&socket.peer_name));
 }
 
@@ -153,12 +163,12 @@ pub fn disconnect(socket: &SocketRecord) -> Result<(), Errno> {
     if socket.state.load(Ordering::Acquire) == SOCKET_NEW { Ok(()) } else { Err(Errno::EISCONN) }
 }
 
-/// `shutdown`.
+/// `shutdown` of a connection.
 ///
 /// # Errors
 /// `ENOTCONN`.
 pub fn shutdown<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord, how: u32) -> Result<(), Errno> {
-    let Some(pipes) = pipes(cpu, socket) else { return listening::shutdown(cpu, socket, how) };
+    let pipes = pipes(cpu, socket).ok_or(Errno::ENOTCONN)?;
     if how & SHUT_READ != 0 {
         socket.shut.fetch_or(READS_NO_MORE, Ordering::AcqRel);
         wait::wake(cpu, &pipes[0].read_waiters);
@@ -257,7 +267,8 @@ pub fn take_error<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<Err
 pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
     let Some([incoming, outgoing]) = pipes(cpu, socket) else {
         let listens = state(cpu, socket) == State::Listen;
-        return if listens { listening::readiness(socket) } else { OUTPUT | POLLHUP };
+        let has_error = socket.error.load(Ordering::Acquire) != 0;
+        return if listens { listening::readiness(socket) } else { OUTPUT | POLLHUP | if_so(has_error, POLLERR) };
     };
     let shut = socket.shut.load(Ordering::Acquire);
     let (input, output) = (pipe::readiness(incoming), pipe::readiness(outgoing));

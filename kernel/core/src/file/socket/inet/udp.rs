@@ -1,4 +1,4 @@
-//! Datagrams (udp(7)): each goes to the queue of whoever is there, or is lost.
+//! Datagrams (udp(7)): each goes to the queue of whoever is there, or is lost. One to all machines goes to all who receive there.
 //!
 //! A socket has a queue from its beginning. One that is connected knows its peer by address and port, as that may close and come again.
 
@@ -9,25 +9,26 @@ use motet_protocol::{
     lock::lock,
     pipe::{
         self,
-        packet::{Limits, has_room},
+        packet::{Limits, make_room, piece},
     },
     wait,
 };
 
 use super::{
     super::{
-        OUTPUT_AND_BAND, SHUT_READ, SHUT_WRITE,
+        OUTPUT_AND_BAND, READS_NO_MORE, SHUT_READ, SHUT_WRITE,
         family::{Address, Sending},
         flags::{MSG_OOB, SO_BROADCAST, is_on},
+        name::Name,
         packet::{self, Queue, fill, queue},
-        rights,
+        rights::{self, Packet},
     },
     endpoint::{AF_UNSPEC, Endpoint, Version},
     options::is_v6_only,
     port,
 };
 use crate::{
-    call::{Call, SysResult},
+    call::{Call, SysResult, cost},
     cpu::Cpu,
     cursor::Cursor,
     description::kind::{INPUT, if_so},
@@ -41,7 +42,7 @@ const HEADERS: [u64; 2] = [28, 8];
 /// `connect`: says where a socket sends, and from whom it receives. `to` is none: nobody.
 ///
 /// # Errors
-/// `ENETUNREACH`; `EACCES`: broadcasts are not allowed; `EADDRINUSE`: there is no port.
+/// `ENETUNREACH`, `EAFNOSUPPORT`; `EACCES`: broadcasts are not allowed; `EAGAIN`: there is no port.
 pub fn connect<M: Machine>(
     call: &Call<M>,
     socket: &'static SocketRecord,
@@ -53,7 +54,7 @@ pub fn connect<M: Machine>(
         None => None,
     };
     if to.is_some() {
-        port::choose(call, socket, version)?;
+        port::choose(call, socket, version).map_err(|_| Errno::EAGAIN)?;
     }
     let _all = lock(call.cpu, &call.cpu.pool.header().socket_lock);
     socket.state.store(SOCKET_NEW, Ordering::Release);
@@ -72,7 +73,8 @@ fn reached(socket: &SocketRecord, to: Endpoint) -> Result<Endpoint, Errno> {
     if to.is_broadcast() {
         return if is_on(socket, SO_BROADCAST) { Ok(to) } else { Err(Errno::EACCES) };
     }
-    to.reached()
+    let to = to.reached(port::bound_to(socket))?;
+    port::sends_from(socket, to).map(|_| to)
 }
 
 /// Where a datagram goes.
@@ -124,35 +126,74 @@ pub fn send<M: Machine>(
         return Err(Errno::EPIPE.into());
     }
     port::choose(call, socket, version).map_err(|_| Errno::EAGAIN)?;
-    let own = port::sends_from(socket, to);
-    let Some((queue, room)) = receiver(call.cpu, socket, own, to) else {
-        refuse(call.cpu, socket, to);
-        return Ok(len);
-    };
-    let limits = Limits { from: socket.incoming.load(Ordering::Relaxed), cost: room, packets: u32::MAX };
-    if !has_room(queue.record(), limits) {
-        return Ok(len);
-    }
+    let own = port::sends_from(socket, to)?;
+    // Its bytes are read, whether anybody is there or not.
     let packet = fill(call, None, from)?;
     packet.record().name_len.set(own.name().store(&packet.record().name));
-    match rights::push(call.cpu, queue.record(), &packet, limits) {
-        Ok(true) => _ = packet.release(),
-        Ok(false) => {}
-        Err(_) => refuse(call.cpu, socket, to),
+    if to.is_broadcast() {
+        broadcast(call, socket, [own, to], &packet);
+        return Ok(len);
+    }
+    let receiver = receiver(call.cpu, || port::find(call.cpu, socket.protocol.get(), own, to));
+    if !receiver.is_some_and(|receiver| deliver(call.cpu, socket, receiver, packet)) {
+        refuse(call.cpu, socket, to);
     }
     Ok(len)
 }
 
-/// The queue of who receives there, and how much it may hold.
+/// Sends a copy of a packet to each who receives there. What has come or gone meanwhile may get none, or another one.
+fn broadcast<M: Machine>(call: &Call<M>, socket: &SocketRecord, [own, to]: [Endpoint; 2], packet: &Packet<M>) {
+    let cpu = call.cpu;
+    for index in 0..port::SHARERS_MAX {
+        let found = receiver(cpu, || port::find_one(cpu, socket.protocol.get(), [own, to], index));
+        let Some(receiver) = found else { break };
+        if let Ok(copy) = copy_of(call, packet) {
+            // If it has closed, nobody is told.
+            let _ = deliver(cpu, socket, receiver, copy);
+        }
+        call.serve_due(cost::STEP);
+    }
+}
+
+/// Another packet with the same sender and bytes.
+fn copy_of<'c, M: Machine>(call: &Call<'c, M>, packet: &Packet<M>) -> Result<Packet<'c, M>, Errno> {
+    let (cpu, from, copy) = (call.cpu, packet.record(), Packet::new(call.cpu)?);
+    let len = from.len.get() as usize;
+    make_room(cpu, copy.record(), len)?;
+    copy.record().name_len.set(Name::of_sender(from).store(&copy.record().name));
+    let mut done = 0;
+    while done < len {
+        // Both lie in the same pieces.
+        let ((from, here), (to, _)) = (piece(cpu, from, done), piece(cpu, copy.record(), done));
+        cpu.pool.copy(from, to, here);
+        done += here;
+        call.serve_due(cost::PAGE + cost::bytes(here as u64));
+    }
+    Ok(copy)
+}
+
+/// The queue of who receives something, and how much it may hold.
+type Receiver<'c, M> = (Queue<'c, M>, u32);
+
+/// That of the socket that is found.
 fn receiver<'c, M: Machine>(
     cpu: &'c Cpu<M>,
-    socket: &SocketRecord,
-    own: Endpoint,
-    to: Endpoint,
-) -> Option<(Queue<'c, M>, u32)> {
+    find: impl FnOnce() -> Option<&'static SocketRecord>,
+) -> Option<Receiver<'c, M>> {
     let _all = lock(cpu, &cpu.pool.header().socket_lock);
-    let other = port::find(cpu, socket.protocol.get(), own, to)?;
+    let other = find()?;
     Some((Queue::new(cpu, queue(cpu, other)?), other.buffers[1].get()))
+}
+
+/// Puts a packet into a queue, if there is room. `false`: whose queue it is has closed.
+fn deliver<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, (queue, room): Receiver<M>, packet: Packet<M>) -> bool {
+    let limits = Limits { from: socket.incoming.load(Ordering::Relaxed), cost: room, packets: u32::MAX };
+    match rights::push(cpu, queue.record(), &packet, limits) {
+        Ok(true) => _ = packet.release(),
+        Ok(false) => {}
+        Err(_) => return false,
+    }
+    true
 }
 
 /// Nobody was there: who is connected hears that.
@@ -170,7 +211,11 @@ fn refuse<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, to: Endpoint) {
 /// # Errors
 /// `ENOTCONN`: it is not connected. It is done all the same.
 pub fn shutdown<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, how: u32) -> Result<(), Errno> {
-    packet::shut(cpu, socket, how);
+    if how & SHUT_READ != 0 {
+        // Others may go on.
+        socket.shut.fetch_or(READS_NO_MORE, Ordering::AcqRel);
+    }
+    packet::shut(cpu, socket, how & SHUT_WRITE);
     if socket.state.load(Ordering::Acquire) == SOCKET_CONNECTED { Ok(()) } else { Err(Errno::ENOTCONN) }
 }
 
@@ -183,9 +228,10 @@ pub fn take_error(socket: &SocketRecord) -> Option<Errno> {
 pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
     let shut = socket.shut.load(Ordering::Acquire);
     let has_packets = queue(cpu, socket).is_some_and(|own| pipe::used(own) > 0);
-    if_so(has_packets || shut & SHUT_READ != 0, INPUT)
+    let no_more = shut & READS_NO_MORE != 0;
+    if_so(has_packets || no_more, INPUT)
         | if_so(socket.error.load(Ordering::Acquire) != 0, POLLERR)
-        | if_so(shut & SHUT_READ != 0, POLLRDHUP)
-        | if_so(shut & (SHUT_READ | SHUT_WRITE) == SHUT_READ | SHUT_WRITE, POLLHUP)
+        | if_so(no_more, POLLRDHUP)
+        | if_so(no_more && shut & SHUT_WRITE != 0, POLLHUP)
         | OUTPUT_AND_BAND
 }
