@@ -177,23 +177,7 @@ fn go_on<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, trap: Option<T
 }
 
 /// Runs the thread until it no longer belongs to this core, and those that come in turn for it. `first`: what it has stopped at already.
-#[inline(always)] // system calls are no longer for what is asked once a thread has gone
 fn run_until_gone<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    process: &'static ProcessRecord,
-    first: Option<Trap>,
-) {
-    run_here(cpu, thread, process, first);
-    // If it was handed to an idle core, another one mostly comes soon.
-    while let Some((thread, process)) = handed::next(cpu) {
-        run_here(cpu, thread, process, None);
-    }
-}
-
-/// Runs the thread until it no longer belongs to this core.
-#[inline(never)]
-fn run_here<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
@@ -222,7 +206,11 @@ fn run_here<M: Machine>(
             }
         };
         if serve_trap(cpu, thread, process, trap).is_none() {
-            return;
+            // If it was handed to an idle core, another one mostly comes soon.
+            match handed::next(cpu) {
+                Some(other) => (thread, process) = other,
+                None => return,
+            }
         }
     }
 }
