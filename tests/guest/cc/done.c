@@ -60,6 +60,7 @@ static void discarded(int plain, int a, int b) {
     int on_a, on_b, again;
     unsigned long there, value;
     run_on(plain, a);
+    motet_need("v"); /* it stays, however long this takes */
     set_vector(7);
     on_a = core();
     run_on(plain, b);
@@ -67,6 +68,7 @@ static void discarded(int plain, int a, int b) {
     on_b = core();
     motet_done("v");
     run_on(plain, a);
+    motet_need("v");
     value = get_vector();
     again = core();
     printf("core %d, core %d: %lu, core %d: %lu\n", on_a, on_b, there, again, value);
@@ -79,7 +81,7 @@ static void near(int from) {
     run_on(from, from);
     before = core();
     sched_setaffinity(0, sizeof all, &all);
-    set_vector(7);
+    motet_need("v");
     printf("core %d, core %d\n", before, core());
 }
 

@@ -6,7 +6,9 @@ enum { LOCAL, INET };
 static const char *kinds[] = {"AF_UNIX", "AF_INET"};
 static char data[8 << 20];
 static int one, two, list, told;
-static struct epoll_event event;
+/* Its size differs between instruction sets. */
+static long event_space[2];
+#define event (*(struct epoll_event *)event_space)
 
 /* As `T`, for one of the kinds. */
 #define K(name, what, ...) if (begin(of_kind(i, #name ": " what), NR_##name)) { make(i); __VA_ARGS__; end(); }
