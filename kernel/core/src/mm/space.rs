@@ -220,7 +220,7 @@ pub fn leave_before_waiting<M: Machine>(cpu: &Cpu<M>) {
 }
 
 /// Gives frames of kernel objects back that nobody uses any more, if there are some: all cores are waited for. `false`: something else is due
-/// before all have gone back; this core's next call goes on.
+/// before all have gone back; the next call, of any core, goes on.
 #[inline(always)]
 pub fn return_slabs<M: Machine>(cpu: &Cpu<M>) -> bool {
     !slab::has_retired(cpu) || {

@@ -132,6 +132,11 @@ pub fn take_reset<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> bool {
     pipes(cpu, socket).is_some_and(is_reset)
 }
 
+/// Whether it has, also if that was said.
+pub fn is_reset(incoming: &PipeRecord) -> bool {
+    incoming.reset.load(Ordering::Acquire) != RESET_NOT
+}
+
 /// Whether [`take_reset`] would say so.
 pub fn has_reset(incoming: &PipeRecord) -> bool {
     incoming.reset.load(Ordering::Acquire) == RESET_IS
@@ -158,7 +163,7 @@ pub fn arrivals(
     [incoming, outgoing]: [&'static PipeRecord; 2],
     hears: bool,
 ) -> [Option<u64>; 2] {
-    let is_reset = incoming.reset.load(Ordering::Acquire) != RESET_NOT;
+    let is_reset = is_reset(incoming);
     let is_alone = hears && outgoing.readers.load(Ordering::Acquire) == 0;
     // Far above what the pipes count.
     let ends = u64::from(socket.shut.load(Ordering::Acquire)) << 2 | u64::from(is_reset) << 1 | u64::from(is_alone);

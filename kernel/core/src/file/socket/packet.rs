@@ -14,8 +14,8 @@ use motet_protocol::{
 };
 
 use super::{
-    READS_NO_MORE, SHUT_READ, SHUT_WRITE, SOCK_DGRAM,
-    connection::pipes,
+    SHUT_READ, SHUT_WRITE, SOCK_DGRAM,
+    connection::{pipes, reads_no_more},
     control::{Ancillary, Files},
     credentials::told,
     family::{Address, Family, Received, Receiving},
@@ -176,7 +176,7 @@ pub fn receive<'c, M: Machine, F: Family>(
             true => packet::with_first(cpu, queue, |first, seen| First::Seen(Told::of(first, seen))),
             false => take(call, source, queue),
         };
-        let is_shut = socket.shut.load(Ordering::Acquire) & (SHUT_READ | READS_NO_MORE) != 0;
+        let is_shut = reads_no_more(socket);
         let is_end = match is_of_datagrams {
             true => is_shut && !nonblocking,
             false => is_shut || queue.writers.load(Ordering::Acquire) == 0,

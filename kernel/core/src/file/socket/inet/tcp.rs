@@ -5,13 +5,13 @@
 
 use motet_abi::{Errno, signal::SIGPIPE, terminal::*};
 use motet_hal::Machine;
-use motet_layout::{PipeRecord, RESET_NOT, SOCKET_LISTENING, SOCKET_NEW, SocketRecord, sync::Ordering};
+use motet_layout::{SOCKET_LISTENING, SOCKET_NEW, SocketRecord, sync::Ordering};
 use motet_protocol::{Context, lock::lock, pipe, wait};
 
 use super::{
     super::{
         READS_NO_MORE, SHUT_READ, SHUT_WRITE,
-        connection::{self, pipes, shut, take_reset},
+        connection::{self, is_reset, pipes, shut, take_reset},
         family::{Address, Received, Receiving, Sending},
         flags::{MSG_NOSIGNAL, MSG_OOB, SO_LINGER, is_on},
         listening, stream, waits_no_more,
@@ -67,10 +67,6 @@ pub fn state<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> State {
         (true, false) => State::CloseWait,
         (true, true) => State::Close,
     }
-}
-
-fn is_reset(incoming: &PipeRecord) -> bool {
-    incoming.reset.load(Ordering::Acquire) != RESET_NOT
 }
 
 /// `listen`.
