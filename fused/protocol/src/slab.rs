@@ -12,7 +12,7 @@ use motet_layout::{
     Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord,
     FilesRecord, Frame, InodeRecord, MoreNodes, PAGE_SIZE, PacketRecord, PipeRecord, Pool, PoolSafe, ProcessRecord,
     QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord,
-    ThreadRecord, UserRecord, VcpuRecord, VmRecord, VmaRecord, WatchRecord, in_order, sync::Ordering,
+    ThreadRecord, UserRecord, VcpuRecord, VmRecord, VmaRecord, WatchRecord, handshake::then_look, in_order, sync::Ordering,
 };
 
 use crate::{
@@ -233,6 +233,7 @@ pub fn return_retired(context: &impl Context, is_due: impl FnMut() -> bool) -> b
 fn return_all(context: &impl Context, mut is_due: impl FnMut() -> bool) -> bool {
     let header = context.pool().header();
     header.slabs_retired.store(0, Ordering::Relaxed);
+    then_look(); // who has left a rest since says so afterwards
     let mut taken = 0_u32;
     for (class, cache) in header.slabs.iter().enumerate() {
         if cache.retired.get() != 0 || cache.waiting.get() != 0 {
@@ -248,10 +249,11 @@ fn return_all(context: &impl Context, mut is_due: impl FnMut() -> bool) -> bool 
     while let Some(cache) = all.next() {
         while release_some(context, cache) {
             if is_due() {
-                [cache].into_iter().chain(all).for_each(|cache| leave_rest(context, cache));
-                // Last: whoever comes now may go on.
-                in_order();
+                // First as well: this core may die in between.
                 header.slabs_retired.store(1, Ordering::Relaxed);
+                [cache].into_iter().chain(all).for_each(|cache| leave_rest(context, cache));
+                // Whoever comes now may go on.
+                header.slabs_retired.store(1, Ordering::Release);
                 return false;
             }
         }

@@ -207,14 +207,11 @@ pub fn readiness(socket: &SocketRecord) -> u16 {
 /// Ends a socket that may be connected, or listen, and drops what nobody receives any more. `resets`: its peer is told that, also if it has read everything. May
 /// be done twice.
 pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, resets: bool) {
-    let listens = socket.state.load(Ordering::Acquire) == SOCKET_LISTENING;
     connection::end(cpu, socket, resets);
-    if listens {
-        // Whoever has connected to what was never accepted is told, too.
-        for pending in pending(cpu, socket) {
-            connection::end(cpu, pending, true);
-            due::spend_locked(cpu, ENDED);
-        }
+    // Whoever has connected to what was never accepted is told, too: also those that a core has left which died while it stopped listening.
+    for pending in pending(cpu, socket) {
+        connection::end(cpu, pending, true);
+        due::spend_locked(cpu, ENDED);
     }
 }
 

@@ -86,6 +86,12 @@ fn has_little_room(queue: &PipeRecord) -> bool {
     pipe::used(queue) > DATAGRAMS_MAX as usize || queue.cost.get() * 4 > BUFFER_MIN[0]
 }
 
+/// A count that tells whether anything has come to a socket of datagrams: also that it reads no more.
+pub fn arrivals(socket: &SocketRecord, own: &PipeRecord) -> u64 {
+    // Far above what the queue counts.
+    pipe::arrivals(own)[0].wrapping_add(u64::from(socket.shut.load(Ordering::Acquire)) << 60)
+}
+
 /// Ends directions of a socket of datagrams (`SHUT_*`).
 pub fn shut<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, how: u32) {
     socket.shut.fetch_or(how & SHUT_WRITE, Ordering::AcqRel);

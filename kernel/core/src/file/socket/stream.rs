@@ -321,7 +321,7 @@ impl Incoming {
         })
     }
 
-    /// Copies bytes of a stream that has nothing else, and leaves them there, waiting until there are as many as there is room for, here and in the stream.
+    /// Copies bytes of a stream that has nothing else, and leaves them there, waiting until there are as many as there is room for, or until whoever sends may wait.
     fn peek_all<M: Machine>(&self, call: &Call<M>, into: &mut Cursor<M>) -> SysResult {
         let wanted = into.remaining().min(PIPE_CAPACITY as u64);
         let mut from = None;
@@ -333,8 +333,8 @@ impl Incoming {
                 return Err(Stop::Again);
             }
             let seen = self.peek_bytes(call, ahead.from, into)?;
-            // It may have stopped before: at memory that is not there, or because some was read.
-            if seen >= wanted || seen < ahead.len as u64 || is_end {
+            // It may have stopped before: at memory that is not there, or because some was read. Whoever sends may wait for more room than there is.
+            if seen >= wanted || seen < ahead.len as u64 || is_end || !pipe::readiness(self.pipe).writable {
                 return Ok(Some(seen));
             }
             // A signal ends the call with these; otherwise it begins anew.

@@ -207,7 +207,7 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
 
     fn arrivals<M: Machine>(self, cpu: &Cpu<M>) -> [Option<u64>; 2] {
         if self.is_of_datagrams() {
-            return [packet::queue(cpu, self.0).map(|own| pipe::arrivals(own)[0]), None];
+            return [packet::queue(cpu, self.0).map(|own| packet::arrivals(self.0, own)), None];
         }
         pipes(cpu, self.0).map_or([None; 2], |pipes| connection::arrivals(self.0, pipes, false))
     }

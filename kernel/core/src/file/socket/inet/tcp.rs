@@ -14,7 +14,7 @@ use super::{
         connection::{self, is_reset, pipes, shut, take_reset},
         family::{Address, Received, Receiving, Sending},
         flags::{MSG_NOSIGNAL, MSG_OOB, SO_LINGER, is_on},
-        listening, stream, waits_no_more,
+        listening, rights, stream, waits_no_more,
     },
     endpoint::{Endpoint, Version},
     options::has_port,
@@ -124,6 +124,7 @@ pub fn connect<M: Machine>(
         socket.error.store(Errno::ETIMEDOUT as u32, Ordering::Release);
         if waits_no_more { Err(Stop::from(Errno::EAGAIN)) } else { Ok(None) }
     })?;
+    rights::free_dropped(cpu); // what a core had connected that died before it was done
     if let Some(file) = cpu.object(socket.file.get()) {
         epoll::queues_have_changed(cpu, file);
     }

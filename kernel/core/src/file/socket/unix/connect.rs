@@ -12,7 +12,7 @@ use super::{
         flags::{SO_PASSCRED, is_on},
         listening,
         name::Name,
-        waits_no_more,
+        rights, waits_no_more,
     },
     name::{self, Place},
 };
@@ -44,6 +44,7 @@ pub fn connect<M: Machine>(
             false => Ok(None),
         }
     })?;
+    rights::free_dropped(cpu); // what a core had connected that died before it was done
     if let Some(file) = cpu.object(socket.file.get()) {
         epoll::queues_have_changed(cpu, file);
     }

@@ -196,6 +196,6 @@ pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
 
 /// What has come, and what has gone.
 pub fn arrivals<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> [Option<u64>; 2] {
-    let own = queue(cpu, socket).map(|own| pipe::arrivals(own)[0]);
+    let own = queue(cpu, socket).map(|own| packet::arrivals(socket, own));
     [own, peer_queue(cpu, socket).ok().map(|to| pipe::arrivals(to.record())[1])]
 }
