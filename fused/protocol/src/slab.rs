@@ -12,7 +12,8 @@ use motet_layout::{
     Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord,
     FilesRecord, Frame, InodeRecord, MoreNodes, PAGE_SIZE, PacketRecord, PipeRecord, Pool, PoolSafe, ProcessRecord,
     QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord,
-    ThreadRecord, UserRecord, VcpuRecord, VmRecord, VmaRecord, WatchRecord, handshake::then_look, in_order, sync::Ordering,
+    ThreadRecord, UserRecord, VcpuRecord, VmRecord, VmaRecord, WatchRecord, handshake::then_look, in_order,
+    sync::Ordering,
 };
 
 use crate::{
@@ -293,6 +294,10 @@ fn release_some(context: &impl Context, cache: &SlabCache) -> bool {
     for _ in 0..RELEASED_AT_ONCE {
         let frame = Frame(cache.waiting.get());
         if frame.is_none() {
+            // What was retired meanwhile, others have left to this core.
+            if cache.retired_count.get() >= RETURNED_AT_ONCE {
+                context.pool().header().slabs_retired.store(1, Ordering::Relaxed);
+            }
             return false;
         }
         cache.waiting.set(frame_record(pool, frame).next.get());

@@ -6,7 +6,7 @@ use files_support::Actor;
 use motet_layout::{EntryRecord, InodeRecord, PAGE_SIZE, RangeRecord, SlabCache, ThreadRecord};
 use motet_protocol::{
     Context, memory,
-    slab::{self, KEPT, RELEASED_AT_ONCE, SlabObject, alloc, free},
+    slab::{self, KEPT, RELEASED_AT_ONCE, RETURNED_AT_ONCE, SlabObject, alloc, free},
 };
 use proptest::prelude::*;
 
@@ -79,6 +79,29 @@ fn giving_back_goes_on_elsewhere() {
     assert!(slab::return_retired(&other, || false));
     let cache = cache::<ThreadRecord>(&other);
     assert_eq!((cache.waiting.get(), cache.retired.get(), other.frames_in_use()), (0, 0, 0), "the rest is forgotten");
+}
+
+/// Whoever looks while another core gives frames back leaves what was retired meanwhile to that one, which may have looked for it before: it is not forgotten.
+#[test]
+fn what_is_retired_while_frames_go_back_goes_back_too() {
+    let actor = Actor::new(POOL);
+    let other = actor.on_core(0);
+    let per_frame = PAGE_SIZE as usize / size_of::<InodeRecord>();
+    let count = (KEPT + 4 * RETURNED_AT_ONCE) as usize * per_frame;
+    let mut inodes: Vec<&'static InodeRecord> = (0..count).map(|_| alloc(&actor).unwrap()).collect();
+    let later = inodes.split_off(count - 2 * RETURNED_AT_ONCE as usize * per_frame);
+    inodes.into_iter().for_each(|inode| free(&actor, inode));
+    let mut later = later.into_iter();
+    let meanwhile = || {
+        later.by_ref().for_each(|inode| free(&other, inode));
+        assert!(slab::return_retired(&other, || false));
+        false
+    };
+    assert!(slab::return_retired(&actor, meanwhile));
+    assert_eq!(cache::<InodeRecord>(&actor).retired_count.get(), 2 * RETURNED_AT_ONCE);
+    assert!(slab::has_retired(&actor), "the rest is forgotten");
+    assert!(slab::return_retired(&other, || false));
+    assert_eq!((cache::<InodeRecord>(&actor).retired.get(), actor.frames_in_use()), (0, 0));
 }
 
 /// Whoever takes and gives back objects in turn takes and gives back no frames.

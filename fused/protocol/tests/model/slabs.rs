@@ -75,3 +75,43 @@ fn memory_of_objects_goes_back_when_nobody_looks_into_it() {
 fn not_waiting_for_others_is_caught() {
     must_be_caught(1500, model(false));
 }
+
+/// Two cores end a thread each, and give memory back at the same time: what does not go back is said.
+fn retired_together() {
+    let (pool, base) = fresh_pool(2);
+    let objects = Objects::new(pool, base);
+    let bells = Arc::new(Bells::default());
+    let cores = [0, 1].map(|index| Core::new(pool, index, &bells));
+    let done = objects.make::<AtomicU64>();
+    let threads: Vec<&'static ThreadRecord> = quietly(|| {
+        for island in &pool.header().islands[..3] {
+            island.state.store(ISLAND_JOINED, Ordering::Relaxed);
+        }
+        (0..3).map(|_| slab::alloc(&cores[0]).expect("there is memory")).collect()
+    });
+    // The class keeps the memory of this one.
+    quietly(|| slab::free(&cores[0], threads[2]));
+    let ends = |core: Core, thread: &'static ThreadRecord| {
+        move || {
+            slab::free(&core, thread);
+            slab::return_retired(&core, || false);
+            done.fetch_add(1, Ordering::SeqCst);
+            while done.load(Ordering::SeqCst) != 2 {
+                core.pass();
+                core.relax();
+            }
+        }
+    };
+    let [first, second] = cores.clone();
+    together(vec![Box::new(ends(first, threads[0])), Box::new(ends(second, threads[1]))]);
+    quietly(|| {
+        let cache = &pool.header().slabs[<ThreadRecord as slab::SlabObject>::CLASS];
+        let is_left = cache.retired.get() != 0 || cache.waiting.get() != 0;
+        assert!(!is_left || slab::has_retired(&cores[0]), "memory is forgotten that nobody uses");
+    });
+}
+
+#[test]
+fn memory_that_two_cores_give_back_is_not_forgotten() {
+    explore(3000, retired_together);
+}
