@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{Isa, ProcessRecord, Stage, ThreadRecord, WAKE_TIMEOUT, WaitQueue};
+use motet_layout::{Isa, ProcessRecord, Stage, ThreadRecord, WAKE_NONE, WAKE_TIMEOUT, WaitQueue};
 use motet_protocol::wait;
 
 pub use crate::cpu::{BUDGET, cost};
@@ -164,6 +164,17 @@ pub fn begin_call(thread: &ThreadRecord) {
 #[inline(always)]
 pub fn is_made_anew(thread: &ThreadRecord) -> bool {
     thread.stage.get().is_user() && thread.progress.get() == 0
+}
+
+/// Notes in the thread that its system call pauses.
+#[inline(always)]
+pub fn note_pause(thread: &ThreadRecord) {
+    let stage = thread.stage.get();
+    if !stage.has_waited() {
+        // What has ended an earlier call's wait is not about this one.
+        thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
+    }
+    thread.stage.set(stage.paused());
 }
 
 /// The system call has ended: what the thread does next is no part of it. What it has kept is left to [`begin_call`].

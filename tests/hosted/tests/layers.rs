@@ -57,8 +57,6 @@ const KNOWN: [(&str, &[Arrow]); 2] = [
             ("file/path", "file_system", "node"),
             ("life", "interrupt", "removed"),
             ("life", "call", "page"),
-            ("life", "guests", "rounds"),
-            ("life", "guests", "stacked"),
             ("mm", "limits", "vma"),
             ("mm", "vma", "space"),
             ("mm", "calls", "pieces"),

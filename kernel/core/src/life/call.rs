@@ -4,12 +4,12 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::registers;
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{ProcessRecord, Stage, TIMER_WAIT, ThreadRecord, WAKE_NONE, handshake::then_look};
+use motet_layout::{ProcessRecord, Stage, TIMER_WAIT, ThreadRecord, handshake::then_look};
 use motet_protocol::{Context, count, hand, timer, trace::End, wait};
 
 use super::{interrupt::interrupted, page};
 use crate::{
-    call::{Call, Stop, SysResult, begin_call, end_call},
+    call::{Call, Stop, SysResult, begin_call, end_call, note_pause},
     cpu::Cpu,
     cputime::charge,
     handover, syscall, trace, turn,
@@ -129,17 +129,6 @@ fn pause_first<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Optio
     }
     note_pause(thread);
     Some(())
-}
-
-/// Notes in the thread that its system call pauses.
-#[inline(always)]
-pub fn note_pause(thread: &ThreadRecord) {
-    let stage = thread.stage.get();
-    if !stage.has_waited() {
-        // What has ended an earlier call's wait is not about this one.
-        thread.wake_reason.store(WAKE_NONE, Ordering::Relaxed);
-    }
-    thread.stage.set(stage.paused());
 }
 
 /// As [`pause`], where the thread is in no call.

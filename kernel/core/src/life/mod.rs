@@ -7,10 +7,10 @@
 //! | `fault` | page faults |
 //! | `stores` | stores to registers of the FPGA, in short |
 //! | `page` | waits for pages that come later |
-//! | `guests` | switches from guest to guest |
+//! | `next` | what runs next, after an interrupt |
+//! | `guests` | from guest to guest; those of equal threads take turns |
 //! | `stacked` | a guest runs above another one, and the two take turns |
 //! | `nested` | a guest runs above a system call |
-//! | `rounds` | guests of equal threads take turns |
 //! | `scarce` | memory is used up |
 //! | `interrupt` | interrupts, and how each is served |
 //! | `idle` | nothing to run |
@@ -30,10 +30,10 @@ mod handed;
 mod idle;
 mod interrupt;
 mod nested;
+mod next;
 mod page;
 mod removed;
 mod resume;
-mod rounds;
 mod scarce;
 mod stacked;
 mod stores;
@@ -42,7 +42,9 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::registers;
 use motet_hal::{Interrupts, Machine, Trap};
-use motet_layout::{CORE_AWAKE, PoolAddr, ProcessRecord, THREAD_RUNNING, ThreadRecord, handshake::then_look};
+use motet_layout::{
+    CORE_AWAKE, PoolAddr, ProcessRecord, THREAD_RUNNING, ThreadRecord, handshake::then_look, marks,
+};
 use motet_protocol::{Context, count, run_queue};
 
 use crate::{
@@ -164,6 +166,26 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
     let started_ns = cpu.now_ns();
     charge_core(cpu, started_ns);
     trace::run(cpu, thread, process);
+    started_ns
+}
+
+/// Goes on with a thread that this core has taken, and that is in the middle of running a guest: that needs no address space. Returns the time.
+#[inline(always)]
+pub fn begin_guest<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+) -> u64 {
+    M::mark::<{ marks::GUEST_NEXT }>();
+    trace::stop(cpu);
+    take_over(cpu, thread);
+    let started_ns = begin(cpu, thread, process);
+    if !mm::may_stay_active(cpu) {
+        mm::deactivate(cpu);
+    }
+    handover::take_ext(cpu, thread);
+    alarm::program_timer(cpu, started_ns);
+    thread.charged_at_ns.set(started_ns);
     started_ns
 }
 

@@ -18,7 +18,7 @@ use motet_protocol::{
     wait,
 };
 
-use super::{begin, guests, take_over};
+use super::{begin, next, take_over};
 use crate::{
     alarm, balance,
     cpu::{Causes, Cpu},
@@ -33,11 +33,8 @@ use crate::{
 const LOCKED_NS: u64 = 50_000;
 
 /// What keeps a guest from running above a call. What the core has to do for the call's thread, and what it does now, comes when the call is over.
-const NOT_ABOVE_CALLS: Causes = guests::TO_SCHEDULER
-    .without(Causes::INTERRUPTS)
-    .without(Causes::WOKEN)
-    .without(Causes::BUDGET)
-    .without(Causes::FPGA);
+const NOT_ABOVE_CALLS: Causes =
+    next::TO_SCHEDULER.without(Causes::INTERRUPTS).without(Causes::WOKEN).without(Causes::BUDGET).without(Causes::FPGA);
 
 /// Timers are due at `now_ns`, in the middle of a call. If one of them ends the wait of a thread in the middle of running a guest, which would take the core from
 /// the calling one, that guest runs at once, until it waits again. Other threads whose waits they end are woken then, too. `false`: nothing has been done.
@@ -51,7 +48,7 @@ pub fn run<M: Machine>(cpu: &Cpu<M>, below: Below, now_ns: u64) -> bool {
     }
     let Some(upper) = take_more_urgent(cpu, lower, now_ns) else { return true };
     // Another one may be more urgent still. What is about the call and its thread comes when the call is over.
-    let is_else_due = guests::is_wanted(upper, process_of(cpu, upper)) || cpu.is_due(NOT_ABOVE_CALLS);
+    let is_else_due = next::is_wanted(upper, process_of(cpu, upper)) || cpu.is_due(NOT_ABOVE_CALLS);
     let is_next = realtime::would_take_core(cpu, upper, lower) && !is_else_due;
     let held = if is_next { Held::take(cpu, upper) } else { None };
     match held.filter(|_| cpu.machine.set_ext_aside()) {
@@ -83,7 +80,7 @@ fn take_more_urgent<M: Machine>(cpu: &Cpu<M>, lower: &ThreadRecord, now_ns: u64)
     let (taken, goes_on) = (Cell::new(None), Cell::new(true));
     while goes_on.take() {
         timer::expire_first(cpu, now_ns, |node| {
-            let found = if taken.get().is_none() { guests::take_waiter(cpu, lower, node) } else { None };
+            let found = if taken.get().is_none() { next::take_waiter(cpu, lower, node) } else { None };
             if found.is_some() {
                 taken.set(found);
             }

@@ -8,10 +8,10 @@ use motet_hal::Machine;
 use motet_layout::{ProcessRecord, Stage, ThreadRecord};
 use motet_protocol::wait;
 
-use super::call::{leave, note_pause};
+use super::call::leave;
 use crate::{
     attend,
-    call::{Stop, is_made_anew},
+    call::{Stop, is_made_anew, note_pause},
     cpu::{AwaitedPage, Cpu},
     cputime::charge,
     futex, handover, mm,

@@ -15,10 +15,7 @@ use motet_hal::{GuestTrap, Machine, Trap};
 use motet_layout::{ProcessRecord, Stage, THREAD_READY, TIMER_WAIT, ThreadRecord, WAKE_NONE};
 use motet_protocol::{Context, count, ready, run_queue, stacked, timer, trace::End, wait};
 
-use super::{
-    call::end_wait,
-    guests::{self, Left},
-};
+use super::{begin_guest, call::end_wait, next::is_else_due};
 use crate::{
     balance,
     cpu::{Causes, Cpu},
@@ -27,6 +24,16 @@ use crate::{
     tree::process_of,
     vm::{Held, Then},
 };
+
+/// What is left when guests have taken turns in this core.
+#[derive(Clone, Copy)]
+pub struct Left {
+    /// The one that runs here.
+    pub thread: &'static ThreadRecord,
+    pub process: &'static ProcessRecord,
+    /// What it has stopped at, and what is not served.
+    pub trap: Option<Trap>,
+}
 
 struct Layer<'a, M: Machine> {
     thread: &'static ThreadRecord,
@@ -96,7 +103,7 @@ impl<M: Machine> Stacked<'_, M> {
         cpu.tracer.will_end(End::Yielded);
         cpu.stacked.goes_up();
         ready::take_past(cpu, cpu.own, upper.thread);
-        let begun_ns = guests::begin_at(cpu, upper.thread, upper.process);
+        let begun_ns = begin_guest(cpu, upper.thread, upper.process);
         if upper.is_wanted() {
             return Err(None);
         }
@@ -113,7 +120,7 @@ impl<M: Machine> Stacked<'_, M> {
     #[inline(always)]
     fn is_lower_next(&self) -> bool {
         let (cpu, lower, upper) = (self.cpu, &self.lower, &self.upper);
-        !guests::is_else_due(cpu, upper.thread, upper.process, cpu.now_ns(), Causes::NONE)
+        !is_else_due(cpu, upper.thread, upper.process, cpu.now_ns(), Causes::NONE)
             && !lower.is_wanted()
             && !self.is_lower_last.get()
             && ready::comes_first(cpu, cpu.own, lower.thread, self.group)
@@ -127,7 +134,7 @@ impl<M: Machine> Stacked<'_, M> {
         cpu.tracer.will_end(End::Blocked);
         cpu.stacked.goes_down(deadline_ns);
         ready::run_again(cpu.own, self.group);
-        let begun_ns = guests::begin_at(cpu, lower.thread, lower.process);
+        let begun_ns = begin_guest(cpu, lower.thread, lower.process);
         if lower.is_wanted() {
             return Err(None);
         }
@@ -158,7 +165,7 @@ impl<M: Machine> Stacked<'_, M> {
         deadline_ns <= now_ns
             && timer::next_deadline_ns(cpu) > now_ns
             && !upper.is_wanted()
-            && !guests::is_else_due(cpu, lower.thread, lower.process, now_ns, Causes::NONE)
+            && !is_else_due(cpu, lower.thread, lower.process, now_ns, Causes::NONE)
     }
 
     /// The upper one runs, and no longer above the other, which is among the ready ones from now on.

@@ -1,4 +1,4 @@
-//! A guest that the core keeps at hand, be it while another one runs in it (`life::stacked`), above a system call (`life::nested`), or for its turn (`life::rounds`): as in a dispatch of the call
+//! A guest that the core keeps at hand, be it while another one runs in it (`life::stacked`), above a system call (`life::nested`), or for its turn (`life::guests`): as in a dispatch of the call
 //! `RUN`, step by step.
 
 use motet_hal::{GuestTrap, Machine, Trap};

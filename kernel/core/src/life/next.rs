@@ -1,0 +1,188 @@
+//! What a core runs next, after an interrupt: this is the place that decides it.
+//!
+//! In general an interrupt may be about anything: doorbells, expired timers, signals, threads that have come. Mostly, though, it is the timer's, because a slice is
+//! over, or because an urgent guest's timer is due. If a few words say that nothing else is due ([`Cpu::is_due`] has the list of all causes), the answer is found here,
+//! by the rules of [`realtime`] and of the ready threads ([`ready`]), and the core goes on with it at once. Otherwise it is [`Next::Undecided`], and the general way
+//! serves what has come.
+//!
+//! A waiting thread is taken out of its wait as any waker does it, by the compare-and-swap, under the lock of the timers. So any other waker, or the thread's end,
+//! comes either before or after (`docs/protocols/wake-up.md`). No other thread's state is changed.
+
+use core::{cell::Cell, sync::atomic::Ordering};
+
+use motet_abi::time::RLIMIT_CPU;
+use motet_hal::Machine;
+use motet_layout::{PoolAddr, ProcessRecord, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT};
+use motet_protocol::{Context, count, ready, run_queue, schedule, timer, wait};
+
+use crate::{
+    balance,
+    call::note_pause,
+    cpu::{Causes, Cpu},
+    cputime, handover, realtime,
+    tree::limits,
+    vm::{is_timer_alone, may_go_on},
+};
+
+/// What a core runs next.
+#[derive(Clone, Copy)]
+pub enum Next {
+    /// The guest of this thread, whose turn it is: the first of the ready ones. The one that runs, whose slice is over, goes behind all.
+    Guest(&'static ThreadRecord),
+    /// The guest of this thread, which is more urgent than the one that runs, and which this core has taken out of its wait. That one makes way.
+    Urgent(&'static ThreadRecord),
+    /// The first of the ready ones: the one that ran is among them now.
+    First,
+    /// Nothing else: the one that runs goes on.
+    Nothing,
+    /// Something else is due, which comes first.
+    Undecided,
+}
+
+/// What has been interrupted: [`Cpu::due`] has the interrupt.
+#[derive(Clone, Copy)]
+pub enum Running {
+    /// A guest, whose thread's call pauses.
+    Guest(&'static ThreadRecord, &'static ProcessRecord),
+    /// A guest that the core has at hand ([`Held`](crate::vm::Held)), by the timer alone: this is about the end of its slice, and nothing else.
+    AtHand(&'static ThreadRecord, &'static ProcessRecord),
+}
+
+/// Decides what this core runs next. Unless it is [undecided](Next::Undecided), the running thread has been charged.
+#[inline(always)]
+pub fn next<M: Machine>(cpu: &Cpu<M>, running: Running) -> Next {
+    match running {
+        Running::Guest(thread, process) => after_guest(cpu, thread, process),
+        Running::AtHand(thread, process) => after_turn(cpu, thread, process),
+    }
+}
+
+#[inline(always)]
+fn after_guest<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Next {
+    let now_ns = cpu.now_ns();
+    if !is_timer_alone(cpu, cpu.due.deferred()) || is_else_due(cpu, thread, process, now_ns, Causes::INTERRUPTS) {
+        return Next::Undecided;
+    }
+    if timer::next_deadline_ns(cpu) <= now_ns {
+        let Some(urgent) = take_more_urgent(cpu, thread, now_ns) else { return Next::Undecided };
+        note_interrupt(cpu, thread);
+        cputime::charge(cpu, thread);
+        return Next::Urgent(urgent);
+    }
+    if !may_end_slice(cpu, now_ns) || schedule::of(thread).is_realtime() {
+        return Next::Undecided;
+    }
+    match end_turn(cpu, thread) {
+        Next::Undecided => {
+            note_interrupt(cpu, thread);
+            realtime::begin_slice(thread);
+            handover::yield_core(cpu, thread);
+            Next::First
+        }
+        next @ (Next::Guest(_) | Next::Urgent(_) | Next::First | Next::Nothing) => next,
+    }
+}
+
+#[inline(always)]
+fn after_turn<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Next {
+    let now_ns = cpu.now_ns();
+    let is_alone = timer::next_deadline_ns(cpu) > now_ns
+        && may_end_slice(cpu, now_ns)
+        && !is_else_due(cpu, thread, process, now_ns, Causes::NONE);
+    if is_alone { end_turn(cpu, thread) } else { Next::Undecided }
+}
+
+/// Whether the timer has interrupted for the end of a slice, and others wait. Where there are other cores, an idle one may be given the thread.
+#[inline(always)]
+fn may_end_slice<M: Machine>(cpu: &Cpu<M>, now_ns: u64) -> bool {
+    cpu.alarm.at_ns() <= now_ns && !ready::is_empty(cpu.own) && !balance::has_peers(cpu)
+}
+
+/// The thread, an ordinary one, goes on if its slice is not over. [`Next::Undecided`]: it is, and the next one is no equal that can go on with its guest at once.
+#[inline(always)]
+fn end_turn<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Next {
+    let now_ns = cputime::charge(cpu, thread);
+    if !realtime::is_slice_over(thread) {
+        note_interrupt(cpu, thread);
+        realtime::go_on(cpu, thread, now_ns);
+        return Next::Nothing;
+    }
+    let Some(follower) = ready::follower(cpu, cpu.own, thread).filter(|next| may_go_on(next)) else {
+        return Next::Undecided;
+    };
+    note_interrupt(cpu, thread);
+    realtime::begin_slice(thread);
+    Next::Guest(follower)
+}
+
+/// What the short ways leave to the general one: all but the ready threads, among which they choose by the scheduler's rules, and shoot-downs, which are
+/// served before any user code runs.
+pub const TO_SCHEDULER: Causes = Causes::ALL.without(Causes::READY).without(Causes::BELOW).without(Causes::SHOOTDOWN);
+
+/// Whether anything else is due, or may be, than timers and the thread's slice, and than `served`: all that `interrupted` looks at.
+#[inline(always)]
+pub fn is_else_due<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &ThreadRecord,
+    process: &ProcessRecord,
+    now_ns: u64,
+    served: Causes,
+) -> bool {
+    cpu.is_due(TO_SCHEDULER.without(served))
+        || is_wanted(thread, process)
+        || thread.needs.get() != 0
+        || cpu.clock.is_to_be_steered(now_ns)
+}
+
+/// Whether something is to be done for a thread before it runs on, or at its next tick.
+#[inline(always)]
+pub fn is_wanted(thread: &ThreadRecord, process: &ProcessRecord) -> bool {
+    thread.attention.load(Ordering::Relaxed) != 0 || limits::limit_of(process, RLIMIT_CPU) != u64::MAX
+}
+
+/// The timer's interrupt is served, as when it is taken otherwise: the guest's call pauses.
+#[inline(always)]
+fn note_interrupt<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    count(&cpu.counters().heartbeat);
+    cpu.due.take_deferred();
+    cpu.alarm.clear();
+    note_pause(thread);
+}
+
+/// Takes the thread out of its wait whose timer is due, if that is in the middle of running a guest, and would take this core from the running one.
+#[inline(always)]
+fn take_more_urgent<M: Machine>(cpu: &Cpu<M>, running: &ThreadRecord, now_ns: u64) -> Option<&'static ThreadRecord> {
+    let taken = Cell::new(None);
+    timer::expire_first(cpu, now_ns, |node| {
+        taken.set(take_waiter(cpu, running, node));
+        taken.get().is_some()
+    });
+    let waiter = taken.get()?;
+    if timer::next_deadline_ns(cpu) <= now_ns {
+        // Another one's is due, too, who may be more urgent still.
+        run_queue::hand_over(cpu, waiter);
+        return None;
+    }
+    cpu.woke(waiter, cpu.id);
+    Some(waiter)
+}
+
+/// Takes the thread out of its wait that a timer ends, if that is in the middle of running a guest, and would take this core from the running one.
+#[inline(always)]
+pub fn take_waiter<M: Machine>(
+    cpu: &Cpu<M>,
+    running: &ThreadRecord,
+    node: &TimerNode,
+) -> Option<&'static ThreadRecord> {
+    waiter(cpu, node).filter(|waiter| {
+        may_go_on(waiter)
+            && realtime::would_take_core(cpu, waiter, running)
+            && run_queue::target_of(cpu, waiter) == cpu.id
+            && wait::take_thread(cpu, waiter, WAKE_TIMEOUT)
+    })
+}
+
+/// The thread whose wait a timer ends.
+fn waiter<M: Machine>(cpu: &Cpu<M>, node: &TimerNode) -> Option<&'static ThreadRecord> {
+    (node.kind.get() == TIMER_WAIT).then(|| cpu.pool.get(PoolAddr(node.owner.get())))?
+}
