@@ -50,8 +50,13 @@ pub fn serve_guests<M: Machine>(
             Next::Guest(follower) => take_turns(cpu, thread, process, Some(follower)),
             Next::Urgent(urgent) => stacked::run(cpu, thread, urgent).unwrap_or_else(|| take_core(cpu, thread, urgent)),
             Next::First => first_guest(cpu)?,
-            Next::Undecided if conclude(cpu, thread, process, result).is_some() => break,
-            Next::Undecided => first_guest(cpu)?,
+            // Where a thread runs, it is this one.
+            Next::Undecided | Next::Thread(..) | Next::Function(_) => {
+                if conclude(cpu, thread, process, result).is_some() {
+                    break;
+                }
+                first_guest(cpu)?
+            }
         };
         (thread, process, first) = (left.thread, left.process, left.trap);
         if first.is_some() {
@@ -149,7 +154,7 @@ fn take_turn<M: Machine>(
     let look = || match next(cpu, Running::AtHand(thread, process)) {
         Next::Guest(follower) => Then::Ends(follower),
         Next::Nothing => Then::GoesOn,
-        Next::Urgent(_) | Next::First | Next::Undecided => Then::Other,
+        Next::Thread(..) | Next::Function(_) | Next::Urgent(_) | Next::First | Next::Undecided => Then::Other,
     };
     held.run_until(thread.charged_at_ns.get(), look).map_err(Some)
 }

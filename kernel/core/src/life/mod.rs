@@ -7,7 +7,7 @@
 //! | `fault` | page faults |
 //! | `stores` | stores to registers of the FPGA, in short |
 //! | `page` | waits for pages that come later |
-//! | `next` | what runs next, after an interrupt |
+//! | `next` | what runs next |
 //! | `guests` | from guest to guest; those of equal threads take turns |
 //! | `stacked` | a guest runs above another one, and the two take turns |
 //! | `nested` | a guest runs above a system call |
@@ -42,15 +42,13 @@ use core::sync::atomic::Ordering;
 
 use motet_abi::registers;
 use motet_hal::{Interrupts, Machine, Trap};
-use motet_layout::{
-    CORE_AWAKE, PoolAddr, ProcessRecord, THREAD_RUNNING, ThreadRecord, handshake::then_look, marks,
-};
-use motet_protocol::{Context, count, run_queue};
+use motet_layout::{CORE_AWAKE, PoolAddr, ProcessRecord, THREAD_RUNNING, ThreadRecord, handshake::then_look, marks};
+use motet_protocol::{Context, count};
 
 use crate::{
     alarm,
     call::cost,
-    cpu::{Causes, Cpu},
+    cpu::Cpu,
     cputime::charge_core,
     crossing::{migration, stop_polling},
     death,
@@ -63,6 +61,7 @@ use fault::serve_fault;
 use guests::serve_guests;
 use idle::idle;
 use interrupt::{interrupted, look};
+use next::{Next, Running, next};
 use resume::{Resume, resume, runs_program};
 
 /// Runs threads on this core for ever.
@@ -75,32 +74,19 @@ pub fn core_loop<M: Machine>(cpu: &Cpu<M>) -> ! {
 
 fn run_threads<M: Machine>(cpu: &Cpu<M>) -> ! {
     loop {
-        if cpu.crossing.migrates() && migration::run(cpu) {
-            continue;
-        }
-        if !cpu.is_due(Causes::WOKEN) && go_on_with_who_came(cpu) {
-            continue;
-        }
-        // Who has been woken may have been called, and answers first.
-        let next = if cpu.is_due(Causes::WOKEN) { None } else { run_queue::next(cpu) };
-        match next {
-            Some(thread) => {
+        match next(cpu, Running::Nobody) {
+            Next::Function(arrival) => migration::run(cpu, arrival),
+            Next::Thread(thread, Some(trap)) => run_thread_from(cpu, thread, Some(trap)),
+            Next::Thread(thread, None) | Next::Guest(thread) | Next::Urgent(thread) => {
                 run_thread(cpu, thread);
                 // Thread after thread may end here, without any user code; and one may wait that has taken interrupts.
                 if cpu.spend(ENDED) || cpu.due.has_deferred() {
                     look(cpu);
                 }
             }
-            None => idle(cpu),
+            Next::First | Next::Nothing | Next::Undecided => idle(cpu),
         }
     }
-}
-
-/// Goes on with a thread that has come home from a hidden hart. `true`: there was one.
-#[inline(always)]
-fn go_on_with_who_came<M: Machine>(cpu: &Cpu<M>) -> bool {
-    let next = extension::hidden::next(cpu);
-    next.map(|(thread, trap)| run_thread_from(cpu, thread, Some(trap))).is_some()
 }
 
 /// What a thread costs that runs only to end.
@@ -171,11 +157,7 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
 
 /// Goes on with a thread that this core has taken, and that is in the middle of running a guest: that needs no address space. Returns the time.
 #[inline(always)]
-pub fn begin_guest<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    process: &'static ProcessRecord,
-) -> u64 {
+pub fn begin_guest<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> u64 {
     M::mark::<{ marks::GUEST_NEXT }>();
     trace::stop(cpu);
     take_over(cpu, thread);

@@ -1,4 +1,4 @@
-//! What a core runs next, after an interrupt: this is the place that decides it.
+//! What a core runs next, when its thread has left it or was interrupted: this is the place that decides it.
 //!
 //! In general an interrupt may be about anything: doorbells, expired timers, signals, threads that have come. Mostly, though, it is the timer's, because a slice is
 //! over, or because an urgent guest's timer is due. If a few words say that nothing else is due ([`Cpu::is_due`] has the list of all causes), the answer is found here,
@@ -11,7 +11,7 @@
 use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_abi::time::RLIMIT_CPU;
-use motet_hal::Machine;
+use motet_hal::{Machine, Trap};
 use motet_layout::{PoolAddr, ProcessRecord, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT};
 use motet_protocol::{Context, count, ready, run_queue, schedule, timer, wait};
 
@@ -19,7 +19,10 @@ use crate::{
     balance,
     call::note_pause,
     cpu::{Causes, Cpu},
-    cputime, handover, realtime,
+    cputime,
+    crossing::migration,
+    extension::hidden,
+    handover, realtime,
     tree::limits,
     vm::{is_timer_alone, may_go_on},
 };
@@ -27,21 +30,27 @@ use crate::{
 /// What a core runs next.
 #[derive(Clone, Copy)]
 pub enum Next {
+    /// This thread, which the core has taken: its program, or the system call that it is in. Or it has stopped at this already, on a hidden hart.
+    Thread(&'static ThreadRecord, Option<Trap>),
+    /// A function that a program has called from another instruction set, as Flick does it. (Of other calls, [`idle`](super::idle) looks who makes one.)
+    Function(migration::Arrival),
     /// The guest of this thread, whose turn it is: the first of the ready ones. The one that runs, whose slice is over, goes behind all.
     Guest(&'static ThreadRecord),
     /// The guest of this thread, which is more urgent than the one that runs, and which this core has taken out of its wait. That one makes way.
     Urgent(&'static ThreadRecord),
     /// The first of the ready ones: the one that ran is among them now.
     First,
-    /// Nothing else: the one that runs goes on.
+    /// Nothing else: the one that runs goes on; without any, the core sleeps.
     Nothing,
     /// Something else is due, which comes first.
     Undecided,
 }
 
-/// What has been interrupted: [`Cpu::due`] has the interrupt.
+/// What a core has been running. If that was interrupted, [`Cpu::due`] has the interrupt.
 #[derive(Clone, Copy)]
 pub enum Running {
+    /// Nothing: its last thread has left it, or it has slept.
+    Nobody,
     /// A guest, whose thread's call pauses.
     Guest(&'static ThreadRecord, &'static ProcessRecord),
     /// A guest that the core has at hand ([`Held`](crate::vm::Held)), by the timer alone: this is about the end of its slice, and nothing else.
@@ -52,9 +61,27 @@ pub enum Running {
 #[inline(always)]
 pub fn next<M: Machine>(cpu: &Cpu<M>, running: Running) -> Next {
     match running {
+        Running::Nobody => after_all(cpu),
         Running::Guest(thread, process) => after_guest(cpu, thread, process),
         Running::AtHand(thread, process) => after_turn(cpu, thread, process),
     }
+}
+
+#[inline(always)]
+fn after_all<M: Machine>(cpu: &Cpu<M>) -> Next {
+    if cpu.crossing.migrates()
+        && let Some(arrival) = migration::arrival(cpu)
+    {
+        return Next::Function(arrival);
+    }
+    // Who has been woken may have been called, and answers first.
+    if cpu.is_due(Causes::WOKEN) {
+        return Next::Undecided;
+    }
+    if let Some((thread, trap)) = hidden::next(cpu) {
+        return Next::Thread(thread, Some(trap));
+    }
+    run_queue::next(cpu).map_or(Next::Nothing, |thread| Next::Thread(thread, None))
 }
 
 #[inline(always)]
@@ -72,15 +99,12 @@ fn after_guest<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process:
     if !may_end_slice(cpu, now_ns) || schedule::of(thread).is_realtime() {
         return Next::Undecided;
     }
-    match end_turn(cpu, thread) {
-        Next::Undecided => {
-            note_interrupt(cpu, thread);
-            realtime::begin_slice(thread);
-            handover::yield_core(cpu, thread);
-            Next::First
-        }
-        next @ (Next::Guest(_) | Next::Urgent(_) | Next::First | Next::Nothing) => next,
-    }
+    end_turn(cpu, thread).unwrap_or_else(|| {
+        note_interrupt(cpu, thread);
+        realtime::begin_slice(thread);
+        handover::yield_core(cpu, thread);
+        Next::First
+    })
 }
 
 #[inline(always)]
@@ -89,7 +113,7 @@ fn after_turn<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
     let is_alone = timer::next_deadline_ns(cpu) > now_ns
         && may_end_slice(cpu, now_ns)
         && !is_else_due(cpu, thread, process, now_ns, Causes::NONE);
-    if is_alone { end_turn(cpu, thread) } else { Next::Undecided }
+    if is_alone { end_turn(cpu, thread).unwrap_or(Next::Undecided) } else { Next::Undecided }
 }
 
 /// Whether the timer has interrupted for the end of a slice, and others wait. Where there are other cores, an idle one may be given the thread.
@@ -98,21 +122,19 @@ fn may_end_slice<M: Machine>(cpu: &Cpu<M>, now_ns: u64) -> bool {
     cpu.alarm.at_ns() <= now_ns && !ready::is_empty(cpu.own) && !balance::has_peers(cpu)
 }
 
-/// The thread, an ordinary one, goes on if its slice is not over. [`Next::Undecided`]: it is, and the next one is no equal that can go on with its guest at once.
+/// The thread, an ordinary one, goes on if its slice is not over. `None`: it is, and the next one is no equal that can go on with its guest at once.
 #[inline(always)]
-fn end_turn<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Next {
+fn end_turn<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<Next> {
     let now_ns = cputime::charge(cpu, thread);
     if !realtime::is_slice_over(thread) {
         note_interrupt(cpu, thread);
         realtime::go_on(cpu, thread, now_ns);
-        return Next::Nothing;
+        return Some(Next::Nothing);
     }
-    let Some(follower) = ready::follower(cpu, cpu.own, thread).filter(|next| may_go_on(next)) else {
-        return Next::Undecided;
-    };
+    let follower = ready::follower(cpu, cpu.own, thread).filter(|next| may_go_on(next))?;
     note_interrupt(cpu, thread);
     realtime::begin_slice(thread);
-    Next::Guest(follower)
+    Some(Next::Guest(follower))
 }
 
 /// What the short ways leave to the general one: all but the ready threads, among which they choose by the scheduler's rules, and shoot-downs, which are

@@ -19,7 +19,7 @@ mod home;
 mod nxp;
 
 pub use home::{come_home, migrate, migrate_back, redirect};
-pub use nxp::{comes_first, is_called, run};
+pub use nxp::{Arrival, arrival, comes_first, is_called, run};
 
 use motet_hal::Machine;
 use motet_layout::{CoreId, DMA_NONE, FatProgram, SpaceRecord, ThreadRecord, sync::Ordering};

@@ -13,7 +13,9 @@ use motet_abi::{
     own, registers,
 };
 use motet_hal::{Access, Interrupts, Machine, Trap};
-use motet_layout::{CoreId, DMA_AWAY, DMA_HOME, Isa, MigrationContext, PoolAddr, SpaceRecord, ThreadRecord};
+use motet_layout::{
+    CoreId, DMA_AWAY, DMA_HOME, Descriptor, Isa, MigrationContext, PoolAddr, SpaceRecord, ThreadRecord,
+};
 use motet_protocol::{Context, dma, memory::alloc_zeroed_frame};
 
 use super::{
@@ -42,9 +44,18 @@ struct Visit {
     space: &'static SpaceRecord,
 }
 
-/// Whether a descriptor waits for this core.
+/// A descriptor that waits for a core, and when it arrives or has arrived.
+pub type Arrival = (&'static Descriptor, u64);
+
+/// The descriptor that waits for this core, if there is one (section IV-B: the scheduler polls the engine's status).
+#[inline(always)]
+pub fn arrival<M: Machine>(cpu: &Cpu<M>) -> Option<Arrival> {
+    dma::arrival(cpu.own, DMA_AWAY)
+}
+
+/// Whether one does.
 pub fn is_called<M: Machine>(cpu: &Cpu<M>) -> bool {
-    dma::arrival(cpu.own, DMA_AWAY).is_some()
+    arrival(cpu).is_some()
 }
 
 /// The same, if this core has nothing else to do first: its doorbell, if one was taken, is for that.
@@ -54,16 +65,14 @@ pub fn comes_first<M: Machine>(cpu: &Cpu<M>) -> bool {
     !is_timer && !is_reclaimer && dma::arrival(cpu.own, DMA_HOME).is_none() && is_called(cpu)
 }
 
-/// Runs a function if a descriptor has come (section IV-B: the scheduler polls the engine's status), until its thread leaves. `false`: none has.
-pub fn run<M: Machine>(cpu: &Cpu<M>) -> bool {
-    let Some((descriptor, arrives_ns)) = dma::arrival(cpu.own, DMA_AWAY) else { return false };
+/// Runs the function that a descriptor is about, until its thread leaves.
+pub fn run<M: Machine>(cpu: &Cpu<M>, (descriptor, arrives_ns): Arrival) {
     let mut arguments = cpu.crossing.arguments().borrow_mut();
     let has_come = cpu.wait_until(arrives_ns);
     let incoming = if has_come { descriptor::read(cpu, descriptor, &mut arguments) } else { None };
     dma::clear(cpu.own, DMA_AWAY);
     let Some(incoming) = incoming else {
-        console::kernel_message(cpu, format_args!("a migration descriptor is damaged, and its thread lost"));
-        return true;
+        return console::kernel_message(cpu, format_args!("a migration descriptor is damaged, and its thread lost"));
     };
     let (thread, space) = (incoming.thread, incoming.space);
     cpu.own.current_thread.store(cpu.raw(thread), Ordering::Release);
@@ -76,7 +85,6 @@ pub fn run<M: Machine>(cpu: &Cpu<M>) -> bool {
     }
     cpu.own.current_thread.store(0, Ordering::Release);
     cpu.crossing.keep_resident(cpu.raw(space));
-    true
 }
 
 /// What has come is what the thread goes on with here.
