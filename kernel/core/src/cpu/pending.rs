@@ -1,9 +1,9 @@
 //! What is due on a core: all causes, and the one place where they are looked at.
 //!
-//! The general ways ([`life::interrupted`](crate::life), [`life::idle`](crate::life)) act on each cause. A short way (from guest to guest, a store that is served
-//! while the program's registers stay in the core, a look instead of a sleep) may be taken only where there is nothing for the general one. So it names the
-//! causes that it serves itself, or that may wait until it ends, and asks for all others. A new cause is a constant and a line of [`Cpu::is_due`] here, and closes every
-//! short way that does not name it.
+//! The general ways ([`life::interrupted`](crate::life), [`life::idle`](crate::life)) act on each cause. A short way (from thread to thread when a slice ends, from
+//! guest to guest, a store that is served while the program's registers stay in the core, a look instead of a sleep) may be taken only where there is nothing for
+//! the general one. So it names the causes that it serves itself, or that may wait until it ends, and asks for all others. A new cause is a constant and a line of
+//! [`Cpu::is_due`] here, and closes every short way that does not name it.
 //!
 //! Three kinds of words tell. Other cores set bits of [`CoreRecord::pending`]. This core sets those of a word of its own ([`DueCore`](super::DueCore)). Of the rest
 //! there is a word already that says it: an inbox that is not empty needs no bit beside it, which each wake-up would have to set.

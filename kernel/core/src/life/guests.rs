@@ -15,6 +15,7 @@ use motet_protocol::{ready, run_queue};
 use super::{
     begin_guest,
     call::{conclude, end_wait},
+    go_on_with_first,
     next::{Next, Running, TO_SCHEDULER, next},
     stacked::{self, Left},
 };
@@ -49,7 +50,10 @@ pub fn serve_guests<M: Machine>(
             Next::Nothing => take_turns(cpu, thread, process, None),
             Next::Guest(follower) => take_turns(cpu, thread, process, Some(follower)),
             Next::Urgent(urgent) => stacked::run(cpu, thread, urgent).unwrap_or_else(|| take_core(cpu, thread, urgent)),
-            Next::First => first_guest(cpu)?,
+            Next::First => match first_guest(cpu) {
+                Some(left) => left,
+                None => return go_on_with_first(cpu),
+            },
             // Where a thread runs, it is this one.
             Next::Undecided | Next::Thread(..) | Next::Function(_) => {
                 if conclude(cpu, thread, process, result).is_some() {

@@ -4,11 +4,11 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::ThreadRecord;
-use motet_protocol::{Context, count, noncoherent, run_queue, timer, trace::Kind};
+use motet_protocol::{Context, count, noncoherent, timer, trace::Kind};
 
-use super::removed;
+use super::{next::end_slice, removed};
 use crate::{
-    alarm, balance,
+    alarm,
     cpu::Cpu,
     crossing::{make_returned_ready, migration},
     death,
@@ -17,8 +17,7 @@ use crate::{
     kinds::{dma, service},
     mm,
     process::limits,
-    realtime::{self, Tick},
-    time, trace,
+    realtime, time, trace,
 };
 
 /// Takes interrupts between two threads.
@@ -57,23 +56,13 @@ pub fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, inte
         return true;
     }
     if interrupts.contains(Interrupts::TIMER) {
-        if extension::end_slice(cpu, thread) {
-            return true;
-        }
-        if run_queue::has_ready(cpu.own) && cpu.own.first_come.get() == 0 {
-            match realtime::end_tick(cpu, thread) {
-                Tick::Yields if balance::share(cpu, thread) => {}
-                Tick::Yields => handover::yield_core(cpu, thread),
-                Tick::GoesOn => return false,
-                Tick::Gone => {}
-            }
-            return true;
-        }
-    } else if extension::gives_way(cpu, thread) {
-        return true;
+        return extension::end_slice(cpu, thread) || end_slice(cpu, thread);
     }
-    alarm::program_timer(cpu, cpu.now_ns());
-    false
+    let is_gone = extension::gives_way(cpu, thread);
+    if !is_gone {
+        alarm::program_timer(cpu, cpu.now_ns());
+    }
+    is_gone
 }
 
 /// Serves an interrupt that came while a function ran that another core had called.

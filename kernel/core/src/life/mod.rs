@@ -43,18 +43,19 @@ use core::sync::atomic::Ordering;
 use motet_abi::registers;
 use motet_hal::{Interrupts, Machine, Trap};
 use motet_layout::{CORE_AWAKE, PoolAddr, ProcessRecord, THREAD_RUNNING, ThreadRecord, handshake::then_look, marks};
-use motet_protocol::{Context, count};
+use motet_protocol::{Context, count, run_queue};
 
 use crate::{
     alarm,
     call::cost,
-    cpu::Cpu,
+    cpu::{Cpu, Follower},
     cputime::charge_core,
     crossing::{migration, stop_polling},
     death,
     due::{self, Below, free_garbage},
     extension, fpga, handover, mm, process, signal, trace,
     tree::process_of,
+    vm::may_go_on,
 };
 use call::{block, pause_outside, serve_syscall};
 use fault::serve_fault;
@@ -100,7 +101,21 @@ pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 /// As [`run_thread`]; `first`: what it has stopped at already, on a hidden hart.
 fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, first: Option<Trap>) {
     stop_polling(cpu);
-    let core = cpu.own;
+    if let Some((process, first)) = start(cpu, thread, first) {
+        run_until_gone(cpu, thread, process, first);
+    }
+    cpu.own.current_thread.store(0, Ordering::Relaxed);
+    fpga::catch_up(cpu);
+    trace::stop(cpu);
+}
+
+/// A thread that this core has taken begins to run: its process, and what it has stopped at already. `None`: it ends instead.
+#[inline(always)]
+fn start<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    first: Option<Trap>,
+) -> Option<(&'static ProcessRecord, Option<Trap>)> {
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     take_over(cpu, thread);
     if first.is_some() {
@@ -108,32 +123,60 @@ fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, firs
     }
     if thread.stage.get().ends() {
         thread.charged_at_ns.set(cpu.now_ns());
-        return process::exit::go_on(cpu, thread, process);
+        process::exit::go_on(cpu, thread, process);
+        return None;
     }
     if registers::frame_isa(&thread.frame) != M::ISA {
-        return death::end_thread(cpu, thread, process);
+        death::end_thread(cpu, thread, process);
+        return None;
     }
     let started_ns = begin(cpu, thread, process);
-    if mm::activate(cpu, mm::space_of(cpu, process)).is_ok() {
-        handover::take_ext(cpu, thread);
-        extension::take(cpu, thread);
-        alarm::program_timer(cpu, started_ns);
-        thread.charged_at_ns.set(started_ns);
-        let first = first.filter(|trap| {
-            // Hidden harts do not have it, either, unless it reads a counter.
-            let is_illegal = matches!(trap, Trap::IllegalInstruction { .. });
-            if is_illegal && !(counters::are_hidden(cpu) && counters::answer(cpu, thread, process, *trap)) {
-                signal::exception(cpu, thread, *trap);
-            }
-            !is_illegal
-        });
-        run_until_gone(cpu, thread, process, first);
-    } else {
+    if mm::activate(cpu, mm::space_of(cpu, process)).is_err() {
         process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
+        return None;
     }
-    core.current_thread.store(0, Ordering::Relaxed);
-    fpga::catch_up(cpu);
+    handover::take_ext(cpu, thread);
+    extension::take(cpu, thread);
+    alarm::program_timer(cpu, started_ns);
+    thread.charged_at_ns.set(started_ns);
+    let first = first.filter(|trap| {
+        // Hidden harts do not have it, either, unless it reads a counter.
+        let is_illegal = matches!(trap, Trap::IllegalInstruction { .. });
+        if is_illegal && !(counters::are_hidden(cpu) && counters::answer(cpu, thread, process, *trap)) {
+            signal::exception(cpu, thread, *trap);
+        }
+        !is_illegal
+    });
+    Some((process, first))
+}
+
+/// Goes on with the first of the ready threads, as nothing else is due: from thread to thread, without the core's loop. `None`: something is due now, or that thread
+/// has ended instead.
+#[inline(never)]
+fn go_on_with_first<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
+    if cpu.due.has_deferred() {
+        return None;
+    }
+    cpu.own.current_thread.store(0, Ordering::Relaxed);
+    let thread = run_queue::next(cpu)?;
+    if may_go_on(thread) {
+        let process = process_of(cpu, thread);
+        begin_guest(cpu, thread, process);
+        return Some((thread, process));
+    }
     trace::stop(cpu);
+    let (process, _) = start(cpu, thread, None)?;
+    Some((thread, process))
+}
+
+/// The thread that follows the one that has left this core, and its process, if that is known before the general way looks for one.
+#[inline(never)]
+fn follow<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
+    match cpu.life.take_follower() {
+        Follower::Any => None,
+        Follower::Handed => handed::wait(cpu),
+        Follower::First => go_on_with_first(cpu),
+    }
 }
 
 /// Records that this core has taken the thread.
@@ -210,8 +253,8 @@ fn run_until_gone<M: Machine>(
             }
         };
         if serve_trap(cpu, thread, process, trap).is_none() {
-            // If it was handed to an idle core, another one mostly comes soon.
-            match handed::next(cpu) {
+            let follower = if cpu.life.has_follower() { follow(cpu) } else { None };
+            match follower {
                 Some(other) => (thread, process) = other,
                 None => return,
             }
@@ -230,13 +273,7 @@ fn serve_trap<M: Machine>(
     match trap {
         Trap::Syscall => serve_syscall(cpu, thread, process),
         Trap::PageFault { address, access } => serve_fault(cpu, thread, process, address, access),
-        Trap::Interrupt(interrupts) => {
-            cpu.due.defer(interrupts);
-            due::run_urgent(cpu, Below::Nothing, cpu.now_ns());
-            let left = cpu.due.take_deferred();
-            let is_done = interrupts != Interrupts::EMPTY && left == Interrupts::EMPTY;
-            (is_done || !interrupted(cpu, thread, left)).then_some(())
-        }
+        Trap::Interrupt(interrupts) => serve_interrupt(cpu, thread, process, interrupts),
         Trap::IllegalInstruction { word } => {
             if extension::goes_again(cpu, thread, process, word) {
                 return None;
@@ -253,5 +290,31 @@ fn serve_trap<M: Machine>(
             Some(())
         }
         Trap::Guest(trap) => unreachable!("a thread that is no guest stopped as one: {trap:?}"),
+    }
+}
+
+/// Serves an interrupt that came while the thread's program ran. `None`: the thread has given up the core.
+#[inline(never)]
+fn serve_interrupt<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    interrupts: Interrupts,
+) -> Option<()> {
+    cpu.due.defer(interrupts);
+    due::run_urgent(cpu, Below::Nothing, cpu.now_ns());
+    if interrupts != Interrupts::EMPTY && !cpu.due.has_deferred() {
+        return Some(());
+    }
+    match next(cpu, Running::Program(thread, process)) {
+        Next::Nothing => Some(()),
+        Next::First => {
+            cpu.life.set_follower(Follower::First);
+            None
+        }
+        // Nobody else is chosen where a program runs.
+        Next::Undecided | Next::Thread(..) | Next::Function(_) | Next::Guest(_) | Next::Urgent(_) => {
+            (!interrupted(cpu, thread, cpu.due.take_deferred())).then_some(())
+        }
     }
 }

@@ -11,18 +11,20 @@
 use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_abi::time::RLIMIT_CPU;
-use motet_hal::{Machine, Trap};
+use motet_hal::{Interrupts, Machine, Trap};
 use motet_layout::{PoolAddr, ProcessRecord, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT};
 use motet_protocol::{Context, count, ready, run_queue, schedule, timer, wait};
 
 use crate::{
+    alarm::{expire_waits, program_timer, with_alarm},
     balance,
     call::note_pause,
     cpu::{Causes, Cpu},
     cputime,
     crossing::migration,
     extension::hidden,
-    handover, realtime,
+    handover,
+    realtime::{self, Tick},
     tree::limits,
     vm::{is_timer_alone, may_go_on},
 };
@@ -38,7 +40,7 @@ pub enum Next {
     Guest(&'static ThreadRecord),
     /// The guest of this thread, which is more urgent than the one that runs, and which this core has taken out of its wait. That one makes way.
     Urgent(&'static ThreadRecord),
-    /// The first of the ready ones: the one that ran is among them now.
+    /// The first of the ready ones: the one that ran is among them now, or has gone to an idle core.
     First,
     /// Nothing else: the one that runs goes on; without any, the core sleeps.
     Nothing,
@@ -51,17 +53,20 @@ pub enum Next {
 pub enum Running {
     /// Nothing: its last thread has left it, or it has slept.
     Nobody,
+    /// A thread's program.
+    Program(&'static ThreadRecord, &'static ProcessRecord),
     /// A guest, whose thread's call pauses.
     Guest(&'static ThreadRecord, &'static ProcessRecord),
     /// A guest that the core has at hand ([`Held`](crate::vm::Held)), by the timer alone: this is about the end of its slice, and nothing else.
     AtHand(&'static ThreadRecord, &'static ProcessRecord),
 }
 
-/// Decides what this core runs next. Unless it is [undecided](Next::Undecided), the running thread has been charged.
+/// Decides what this core runs next. A guest's thread that was interrupted has been charged then, unless this is [undecided](Next::Undecided).
 #[inline(always)]
 pub fn next<M: Machine>(cpu: &Cpu<M>, running: Running) -> Next {
     match running {
         Running::Nobody => after_all(cpu),
+        Running::Program(thread, process) => after_program(cpu, thread, process),
         Running::Guest(thread, process) => after_guest(cpu, thread, process),
         Running::AtHand(thread, process) => after_turn(cpu, thread, process),
     }
@@ -82,6 +87,42 @@ fn after_all<M: Machine>(cpu: &Cpu<M>) -> Next {
         return Next::Thread(thread, Some(trap));
     }
     run_queue::next(cpu).map_or(Next::Nothing, |thread| Next::Thread(thread, None))
+}
+
+#[inline(always)]
+fn after_program<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Next {
+    // Threads that have come are ready ones: whoever follows is taken from both.
+    const SERVED: Causes = Causes::INTERRUPTS.union(Causes::INBOX);
+    let (interrupts, now_ns) = (cpu.due.deferred(), cpu.now_ns());
+    let is_timer = is_timer_alone(cpu, interrupts) && with_alarm(cpu, interrupts, now_ns).contains(Interrupts::TIMER);
+    // A signal comes before the thread's program does, whoever runs first.
+    if !is_timer || is_more_due(cpu, thread, process, now_ns, SERVED) {
+        return Next::Undecided;
+    }
+    if timer::next_deadline_ns(cpu) <= now_ns && cpu.life.before_ready(|| expire_waits(cpu, now_ns)) {
+        // The next timer is a process's.
+        return Next::Undecided;
+    }
+    note_timer(cpu);
+    if realtime::gives_way(cpu, thread) || end_slice(cpu, thread) { Next::First } else { Next::Nothing }
+}
+
+/// The timer has interrupted the running thread: its slice is over if others wait. Otherwise it goes on, and the timer is set. `true`: it no longer belongs to this
+/// core, or is among the ready ones.
+pub fn end_slice<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
+    if !run_queue::has_ready(cpu.own) || cpu.own.first_come.get() != 0 {
+        program_timer(cpu, cpu.now_ns());
+        return false;
+    }
+    match realtime::end_tick(cpu, thread) {
+        Tick::Yields if balance::share(cpu, thread) => true,
+        Tick::Yields => {
+            handover::yield_core(cpu, thread);
+            true
+        }
+        Tick::GoesOn => false,
+        Tick::Gone => true,
+    }
 }
 
 #[inline(always)]
@@ -141,7 +182,8 @@ fn end_turn<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<N
 /// served before any user code runs.
 pub const TO_SCHEDULER: Causes = Causes::ALL.without(Causes::READY).without(Causes::BELOW).without(Causes::SHOOTDOWN);
 
-/// Whether anything else is due, or may be, than timers and the thread's slice, and than `served`: all that `interrupted` looks at.
+/// Whether anything else is due, or may be, than timers and the thread's slice, and than `served`: all that `interrupted` looks at, and what is to be done
+/// for the thread.
 #[inline(always)]
 pub fn is_else_due<M: Machine>(
     cpu: &Cpu<M>,
@@ -150,24 +192,48 @@ pub fn is_else_due<M: Machine>(
     now_ns: u64,
     served: Causes,
 ) -> bool {
+    thread.attention.load(Ordering::Relaxed) != 0 || is_more_due(cpu, thread, process, now_ns, served)
+}
+
+/// As [`is_else_due`], but for what a thread looks at itself before its program goes on.
+#[inline(always)]
+fn is_more_due<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &ThreadRecord,
+    process: &ProcessRecord,
+    now_ns: u64,
+    served: Causes,
+) -> bool {
     cpu.is_due(TO_SCHEDULER.without(served))
-        || is_wanted(thread, process)
+        || is_limited(process)
         || thread.needs.get() != 0
         || cpu.clock.is_to_be_steered(now_ns)
 }
 
-/// Whether something is to be done for a thread before it runs on, or at its next tick.
+/// Whether something is to be done for a guest's thread before its guest runs, or at its next tick.
 #[inline(always)]
 pub fn is_wanted(thread: &ThreadRecord, process: &ProcessRecord) -> bool {
-    thread.attention.load(Ordering::Relaxed) != 0 || limits::limit_of(process, RLIMIT_CPU) != u64::MAX
+    thread.attention.load(Ordering::Relaxed) != 0 || is_limited(process)
 }
 
-/// The timer's interrupt is served, as when it is taken otherwise: the guest's call pauses.
+/// Whether the process's time is limited, which the general way looks at.
 #[inline(always)]
-fn note_interrupt<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+fn is_limited(process: &ProcessRecord) -> bool {
+    limits::limit_of(process, RLIMIT_CPU) != u64::MAX
+}
+
+/// The timer's interrupt is served, as when it is taken otherwise.
+#[inline(always)]
+fn note_timer<M: Machine>(cpu: &Cpu<M>) {
     count(&cpu.counters().heartbeat);
     cpu.due.take_deferred();
     cpu.alarm.clear();
+}
+
+/// The same, where it has interrupted a guest, whose call pauses.
+#[inline(always)]
+fn note_interrupt<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) {
+    note_timer(cpu);
     note_pause(thread);
 }
 
