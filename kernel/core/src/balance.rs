@@ -25,9 +25,7 @@ pub fn share<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
         return false;
     }
     let now_ns = cpu.now_ns();
-    let came_lately = thread.shared.get() != 0 && now_ns.saturating_sub(thread.shared_at_ns.get()) < STAYS_NS;
-    // Who has asked for a core with an extension stays on it (`motet_need`), and Flick's kernels know nothing of this.
-    if came_lately || thread.moves.stays.get() != 0 || cpu.crossing.migrates() {
+    if !may_move(cpu, thread, now_ns) {
         return false;
     }
     let Some(target) = reserve_idle(cpu, thread) else { return false };
@@ -35,6 +33,24 @@ pub fn share<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
     thread.shared.set(thread.shared.get() + 1);
     handover::move_to_reserved(cpu, thread, target);
     true
+}
+
+/// Whether [`share`] would give the running thread away, as far as this core sees.
+#[inline(always)]
+pub fn would_share<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
+    has_peers(cpu) && has_idle_peer(cpu, thread)
+}
+
+#[cold]
+fn has_idle_peer<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
+    may_move(cpu, thread, cpu.now_ns()) && idle_core(cpu, thread).is_some()
+}
+
+/// Whether the thread may be given to another core at `now_ns`: who has come lately stays. So does who has asked for a core with an extension (`motet_need`); and
+/// Flick's kernels know nothing of this.
+fn may_move<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, now_ns: u64) -> bool {
+    let came_lately = thread.shared.get() != 0 && now_ns.saturating_sub(thread.shared_at_ns.get()) < STAYS_NS;
+    !(came_lately || thread.moves.stays.get() != 0 || cpu.crossing.migrates())
 }
 
 /// Whether there are other cores of this instruction set.
@@ -65,18 +81,23 @@ pub fn share_waiting<M: Machine>(cpu: &Cpu<M>) {
 /// A core with nothing to do that a thread may run on, where the thread counts from now on: rather one without anything that other threads
 /// need, of equals one of this island. None where memory that it shares or has yet to copy would be read over a link that is not coherent.
 pub fn reserve_idle<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<Reserved> {
+    loop {
+        let target = idle_core(cpu, thread)?;
+        // Others choose at the same time: each turn that fails is another's thread that has got its place.
+        if let Some(reserved) = run_queue::reserve(cpu, target, 0) {
+            return Some(reserved);
+        }
+    }
+}
+
+/// The same; it is not reserved.
+fn idle_core<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<CoreId> {
     let mask = run_queue::cores_of(thread);
     let is_near = |core: CoreId| core.island() == cpu.island();
     let is_usable = |core: &CoreId| {
         let takes_threads = is_near(*core) || cpu.is_coherent_peer(core.island());
         takes_threads && run_queue::allowed(mask, *core) && run_queue::load(cpu, *core) == 0
     };
-    loop {
-        let idle = all_cores(cpu).filter(is_usable);
-        let target = idle.min_by_key(|&core| (core_record(cpu, core).scarce.get(), !is_near(core)))?;
-        // Others choose at the same time: each turn that fails is another's thread that has got its place.
-        if let Some(reserved) = run_queue::reserve(cpu, target, 0) {
-            return Some(reserved);
-        }
-    }
+    let idle = all_cores(cpu).filter(is_usable);
+    idle.min_by_key(|&core| (core_record(cpu, core).scarce.get(), !is_near(core)))
 }

@@ -19,7 +19,8 @@ pub fn trials() -> Vec<Trial> {
         trial("vm::a_real_time_guest_above_programs_and_system_calls_leaves_their_registers", above_programs),
         trial("vm::a_real_time_guest_above_system_calls_prints", prints_above_calls),
         trial("vm::equal_guests_take_turns_beside_programs", rounds),
-        trial("vm::equal_guests_that_take_turns_change_and_end_at_any_moment_by_another_island", rounds_end),
+        trial("vm::equal_guests_that_take_turns_change_and_end_at_any_moment_by_another_island", || rounds_end(1)),
+        trial("vm::equal_guests_of_two_cores_change_and_end_at_any_moment_by_another_island", || rounds_end(2)),
     ]
 }
 
@@ -115,15 +116,15 @@ fn ends_elsewhere() -> Result<(), String> {
          kill -KILL $a; wait $a; [ $? = 137 ] || echo $a; usleep $((r / 6)); kill -KILL $b; wait $b; [ $? = 137 ] || echo $b; \
          n=$((n + 1)); done 2>/dev/null; vm list | wc -l; vm run --append hello /in/guest"
     );
-    run_from_another_island(seed, &command, "turns\n1\nhello from a guest\n")
+    run_from_another_island(seed, 1, &command, "turns\n1\nhello from a guest\n")
 }
 
-/// Runs a command on an x86-64 core, beside a RISC-V core, which has the guests; what it is to print.
-fn run_from_another_island(seed: u64, command: &str, output: &str) -> Result<(), String> {
+/// Runs a command on an x86-64 core, beside so many RISC-V cores, which have the guests; what it is to print.
+fn run_from_another_island(seed: u64, cores: usize, command: &str, output: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = folder.path().join("machine.toml");
-    let island = |name, isa| format!("[[island]]\nname = \"{name}\"\nisa = \"{isa}\"\ncores = 1\n");
-    let text = format!("[pool]\nsize = \"1GiB\"\n{}{}", island("x86", "x86_64"), island("riscv", "riscv64"));
+    let island = |name, isa, cores| format!("[[island]]\nname = \"{name}\"\nisa = \"{isa}\"\ncores = {cores}\n");
+    let text = format!("[pool]\nsize = \"1GiB\"\n{}{}", island("x86", "x86_64", 1), island("riscv", "riscv64", cores));
     fs::write(&file, text).map_err(|error| error.to_string())?;
     let motet =
         Motet::run(["--quiet".as_ref(), "--machine".as_ref(), file.as_os_str(), "--in".as_ref(), guest().as_os_str()]);
@@ -186,9 +187,9 @@ fn rounds() -> Result<(), String> {
     if are_all { Ok(()) } else { Err(output) }
 }
 
-/// One RISC-V core has three guests that compute. A shell of another island stops them, lets them go on, makes them nicer, real-time and ordinary threads, and
-/// kills them, at random moments.
-fn rounds_end() -> Result<(), String> {
+/// RISC-V cores, one or two, have three guests that compute. A shell of another island stops them, lets them go on, makes them nicer, real-time and ordinary threads,
+/// and kills them, at random moments. Of two cores, one has a turn to give as long as the other one is busy, and a guest to give when that is idle.
+fn rounds_end(cores: usize) -> Result<(), String> {
     let seed = bad_input::seed();
     let (first, rounds) = (seed % 30_000, of_long(5, 12));
     let command = format!(
@@ -200,5 +201,5 @@ fn rounds_end() -> Result<(), String> {
          for p in $b $a $c; do usleep $((r / 2)); kill -KILL $p; wait $p; [ $? = 137 ] || echo $p; done; \
          n=$((n + 1)); done 2>/dev/null; vm list | wc -l; vm run --append hello /in/guest"
     );
-    run_from_another_island(seed, &command, "1\nhello from a guest\n")
+    run_from_another_island(seed, cores, &command, "1\nhello from a guest\n")
 }

@@ -137,7 +137,7 @@ fn after_guest<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process:
         cputime::charge(cpu, thread);
         return Next::Urgent(urgent);
     }
-    if !may_end_slice(cpu, now_ns) || schedule::of(thread).is_realtime() {
+    if !may_end_slice(cpu, thread, now_ns) || schedule::of(thread).is_realtime() {
         return Next::Undecided;
     }
     end_turn(cpu, thread).unwrap_or_else(|| {
@@ -152,15 +152,16 @@ fn after_guest<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process:
 fn after_turn<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Next {
     let now_ns = cpu.now_ns();
     let is_alone = timer::next_deadline_ns(cpu) > now_ns
-        && may_end_slice(cpu, now_ns)
+        && may_end_slice(cpu, thread, now_ns)
         && !is_else_due(cpu, thread, process, now_ns, Causes::NONE);
     if is_alone { end_turn(cpu, thread).unwrap_or(Next::Undecided) } else { Next::Undecided }
 }
 
-/// Whether the timer has interrupted for the end of a slice, and others wait. Where there are other cores, an idle one may be given the thread.
+/// Whether the timer has interrupted for the end of the thread's slice, and others wait. If an idle core is to be given the thread, that is the general way's: here
+/// the core may have the thread's guest at hand.
 #[inline(always)]
-fn may_end_slice<M: Machine>(cpu: &Cpu<M>, now_ns: u64) -> bool {
-    cpu.alarm.at_ns() <= now_ns && !ready::is_empty(cpu.own) && !balance::has_peers(cpu)
+fn may_end_slice<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, now_ns: u64) -> bool {
+    cpu.alarm.at_ns() <= now_ns && !ready::is_empty(cpu.own) && !balance::would_share(cpu, thread)
 }
 
 /// The thread, an ordinary one, goes on if its slice is not over. `None`: it is, and the next one is no equal that can go on with its guest at once.
