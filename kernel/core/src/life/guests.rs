@@ -16,12 +16,12 @@ use super::{
     begin_guest,
     call::{conclude, end_wait},
     go_on_with_first,
-    next::{Next, Running, TO_SCHEDULER, next},
+    next::{Next, Running, next},
     stacked::{self, Left},
 };
 use crate::{
     call::{Call, Stop},
-    cpu::{Causes, Cpu},
+    cpu::Cpu,
     file, fpga, handover, mm, process, realtime, signal,
     tree::process_of,
     vm::{self, Held, Then},
@@ -79,17 +79,10 @@ pub fn serve_guests<M: Machine>(
     Some((thread, process))
 }
 
-/// Takes the first of the ready threads, if that is in the middle of running a guest, and this core has nothing else to do first.
+/// The thread has left the core: the first of the ready ones, if that runs a guest, too, and goes on at once.
 #[inline(always)]
 fn first_guest<M: Machine>(cpu: &Cpu<M>) -> Option<Left> {
-    // What the FPGA has to tell is told here; and who is next is no question of slices, which is what conditions that last are about.
-    const TO_LOOP: Causes = TO_SCHEDULER
-        .without(Causes::FPGA)
-        .without(Causes::FIRST_COME)
-        .without(Causes::HELD)
-        .without(Causes::CALLS)
-        .without(Causes::AWAY);
-    if cpu.is_due(TO_LOOP) || !run_queue::first(cpu).is_some_and(vm::may_go_on) {
+    if !matches!(next(cpu, Running::Gone), Next::First) {
         return None;
     }
     cpu.own.current_thread.store(0, Ordering::Relaxed);

@@ -48,16 +48,18 @@ pub enum Next {
     Undecided,
 }
 
-/// What a core has been running. If that was interrupted, [`Cpu::due`] has the interrupt.
+/// What a core has been running.
 #[derive(Clone, Copy)]
 pub enum Running {
     /// Nothing: its last thread has left it, or it has slept.
     Nobody,
-    /// A thread's program.
+    /// A guest, whose thread has left it: only another guest may follow at once.
+    Gone,
+    /// A thread's program, which was interrupted: [`Cpu::due`] has the interrupt.
     Program(&'static ThreadRecord, &'static ProcessRecord),
-    /// A guest, whose thread's call pauses.
+    /// A guest, whose thread's call pauses; the same.
     Guest(&'static ThreadRecord, &'static ProcessRecord),
-    /// A guest that the core has at hand ([`Held`](crate::vm::Held)), by the timer alone: this is about the end of its slice, and nothing else.
+    /// A guest that the core has at hand ([`Held`](crate::vm::Held)), and that the timer alone has interrupted: only its slice may end.
     AtHand(&'static ThreadRecord, &'static ProcessRecord),
 }
 
@@ -66,6 +68,7 @@ pub enum Running {
 pub fn next<M: Machine>(cpu: &Cpu<M>, running: Running) -> Next {
     match running {
         Running::Nobody => after_all(cpu),
+        Running::Gone => after_gone(cpu),
         Running::Program(thread, process) => after_program(cpu, thread, process),
         Running::Guest(thread, process) => after_guest(cpu, thread, process),
         Running::AtHand(thread, process) => after_turn(cpu, thread, process),
@@ -87,6 +90,19 @@ fn after_all<M: Machine>(cpu: &Cpu<M>) -> Next {
         return Next::Thread(thread, Some(trap));
     }
     run_queue::next(cpu).map_or(Next::Nothing, |thread| Next::Thread(thread, None))
+}
+
+#[inline(always)]
+fn after_gone<M: Machine>(cpu: &Cpu<M>) -> Next {
+    // What the FPGA has to tell is told before anybody runs; and who is next is no question of slices, which is what conditions that last are about.
+    const TO_LOOP: Causes = TO_SCHEDULER
+        .without(Causes::FPGA)
+        .without(Causes::FIRST_COME)
+        .without(Causes::HELD)
+        .without(Causes::CALLS)
+        .without(Causes::AWAY);
+    let is_guest = !cpu.is_due(TO_LOOP) && run_queue::first(cpu).is_some_and(may_go_on);
+    if is_guest { Next::First } else { Next::Undecided }
 }
 
 #[inline(always)]
