@@ -158,14 +158,19 @@ fn go_on_with_first<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, 
         return None;
     }
     cpu.own.current_thread.store(0, Ordering::Relaxed);
+    // The core's loop looks at that now and then, and may not be there for long.
+    if !mm::return_slabs(cpu) {
+        return None;
+    }
     let thread = run_queue::next(cpu)?;
-    if may_go_on(thread) {
+    let process = if may_go_on(thread) {
         let process = process_of(cpu, thread);
         begin_guest(cpu, thread, process);
-        return Some((thread, process));
-    }
-    trace::stop(cpu);
-    let (process, _) = start(cpu, thread, None)?;
+        process
+    } else {
+        trace::stop(cpu);
+        start(cpu, thread, None)?.0
+    };
     Some((thread, process))
 }
 
@@ -302,6 +307,7 @@ fn serve_interrupt<M: Machine>(
     interrupts: Interrupts,
 ) -> Option<()> {
     cpu.due.defer(interrupts);
+    cpu.due.renew_budget(); // user code ran
     due::run_urgent(cpu, Below::Nothing, cpu.now_ns());
     if interrupts != Interrupts::EMPTY && !cpu.due.has_deferred() {
         return Some(());
