@@ -110,7 +110,8 @@ pool_struct! {
         240 pub written_at_ns: AtomicU64,
         /// Timed machines: doorbells rung for it and things written for it. Counted by the simulator.
         248 pub rings_received: AtomicU64,
-        256 _pad9: [Cell32; 2],
+        /// How often it went on with another thread by the short way, as the timer had ended a slice or woken who is more urgent. Written by the core.
+        256 pub short_switches: Cell64,
         /// What it has in hand (`motet_protocol::hand`). This and the next: written by the core, and by others once it has died.
         264 pub hand: [AtomicU64; 6],
         /// Where something in hand goes to, or comes from.

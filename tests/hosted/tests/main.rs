@@ -60,6 +60,8 @@ mod removed_and_dead;
 #[cfg(not(motet_model))]
 mod signals;
 #[cfg(not(motet_model))]
+mod slices;
+#[cfg(not(motet_model))]
 mod tables;
 #[cfg(not(motet_model))]
 mod transfers;

@@ -171,6 +171,8 @@ fn go_on_with_first<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, 
         trace::stop(cpu);
         start(cpu, thread, None)?.0
     };
+    let switches = &cpu.own.short_switches;
+    switches.set(switches.get() + 1);
     Some((thread, process))
 }
 

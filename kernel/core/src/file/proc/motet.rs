@@ -5,7 +5,7 @@ use core::fmt::{Result, Write};
 use motet_layout::sync::{AtomicU64, Ordering};
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, IslandCounters, IslandMemory};
+use motet_layout::{CoreId, CoreRecord, IslandCounters, IslandMemory};
 use motet_protocol::memory::{FAR, NEAR, NEUTRAL};
 
 use super::{
@@ -34,6 +34,14 @@ const COUNTERS: [(&str, Counter); 15] = [
     ("icache_syncs", |counters| &counters.icache_syncs),
     ("clock_steps", |counters| &counters.clock_steps),
     ("clock_step_ns_max", |counters| &counters.clock_step_ns_max),
+];
+
+type OfCore = fn(&CoreRecord) -> u64;
+
+/// What each core counts: an island's cores together.
+const OF_CORES: [(&str, OfCore); 2] = [
+    ("register_stores", |record| record.register_stores.get()),
+    ("short_switches", |record| record.short_switches.get()),
 ];
 
 type Frames = fn(&IslandMemory) -> u32;
@@ -76,10 +84,12 @@ pub fn counters<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
             write!(out, " {:>12}", counter(&record.counters).load(Ordering::Relaxed))?;
         }
     }
-    write!(out, "\n{:<20}", "register_stores")?;
-    for (island, _) in islands(cpu) {
-        let of_island = cores(cpu).filter(|(core, _)| core.island() == island);
-        write!(out, " {:>12}", of_island.map(|(_, record)| record.register_stores.get()).sum::<u64>())?;
+    for (name, of_core) in OF_CORES {
+        write!(out, "\n{name:<20}")?;
+        for (island, _) in islands(cpu) {
+            let of_island = cores(cpu).filter(|(core, _)| core.island() == island);
+            write!(out, " {:>12}", of_island.map(|(_, record)| of_core(record)).sum::<u64>())?;
+        }
     }
     out.write_char('\n')
 }
