@@ -18,7 +18,7 @@ use crate::{
     ability::{self, hidden},
     alarm::reprogram_timer,
     call::end_call,
-    cpu::{Cpu, Follower},
+    cpu::Cpu,
     cputime::{charge, charge_at},
     trace,
 };
@@ -59,7 +59,7 @@ pub fn give<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, target: Cor
     trace::start(cpu, thread, target);
     let is_given = handed::give(cpu, thread, target);
     if is_given {
-        cpu.life.set_follower(Follower::Handed);
+        cpu.handover.has_given(true);
         if target.island() != cpu.island() {
             count_foreign(cpu, target);
         }

@@ -9,6 +9,8 @@ pub struct HandoverCore {
     owner: Cell<(u64, u32)>,
     /// Of a thread's: their number ([`ThreadRecord::ext_version`](motet_layout::ThreadRecord::ext_version)).
     version: Cell<u64>,
+    /// The last thread that ran here has gone to an idle core.
+    has_given: Cell<bool>,
 }
 
 impl HandoverCore {
@@ -35,6 +37,18 @@ impl HandoverCore {
     #[inline(always)]
     pub fn has_stored(&self, version: u64) {
         self.version.set(version);
+    }
+
+    /// The thread that ran here has gone to an idle core, or has not.
+    #[inline(always)]
+    pub fn has_given(&self, has: bool) {
+        self.has_given.set(has);
+    }
+
+    /// Whether it has.
+    #[inline(always)]
+    pub fn is_given(&self) -> bool {
+        self.has_given.get()
     }
 
     /// What it holds is nobody's any more.

@@ -4,22 +4,9 @@ use core::cell::Cell;
 
 use motet_layout::IslandId;
 
-/// Who follows a thread that leaves the core, before the general way looks who does.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum Follower {
-    /// Nobody in particular.
-    #[default]
-    Any,
-    /// One that an idle core hands over, most likely soon: the last one was handed to that.
-    Handed,
-    /// The first of the ready ones, as nothing else is due.
-    First,
-}
-
 /// What a core's life is doing, and whose calls over links it takes first when it wakes.
 #[derive(Default)]
 pub struct LifeCore {
-    follower: Cell<Follower>,
     looks_at_ready: Cell<bool>,
     /// The island whose call was taken last.
     served: Cell<usize>,
@@ -27,24 +14,6 @@ pub struct LifeCore {
 }
 
 impl LifeCore {
-    /// The thread that runs leaves the core: who follows.
-    #[inline(always)]
-    pub fn set_follower(&self, follower: Follower) {
-        self.follower.set(follower);
-    }
-
-    /// Whether anybody in particular does.
-    #[inline(always)]
-    pub fn has_follower(&self) -> bool {
-        self.follower.get() != Follower::Any
-    }
-
-    /// Who does; for the thread after that one, nobody is said to.
-    #[inline(always)]
-    pub fn take_follower(&self) -> Follower {
-        self.follower.take()
-    }
-
     /// This core has been interrupted, and looks at its ready threads next: whoever becomes ready in `act` is seen then.
     #[inline(always)]
     pub fn before_ready<R>(&self, act: impl FnOnce() -> R) -> R {

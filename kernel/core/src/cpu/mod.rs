@@ -40,7 +40,7 @@ pub use fpga::FpgaCore;
 pub use handover::HandoverCore;
 pub use hidden::{HartPlace, HiddenCore};
 pub use islands::{Islands, cores_of_isa};
-pub use life::{Follower, LifeCore};
+pub use life::LifeCore;
 pub use mm::{MmCore, Translation};
 pub use pending::Causes;
 pub use stacked::StackedCore;

@@ -10,7 +10,7 @@ use motet_protocol::{Context, count, hand, timer, trace::End, wait};
 use super::{interrupt::interrupted, page};
 use crate::{
     call::{Call, Stop, SysResult, begin_call, end_call, note_pause},
-    cpu::{Cpu, Follower},
+    cpu::Cpu,
     cputime::charge,
     handover, syscall, trace, turn,
 };
@@ -135,7 +135,7 @@ fn pause_first<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Optio
 pub fn pause_outside<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
     let interrupts = cpu.due.take_deferred();
     if interrupts != Interrupts::EMPTY && interrupted(cpu, thread, interrupts) {
-        cpu.life.set_follower(Follower::Any); // what comes next has its general way
+        cpu.handover.has_given(false); // what comes next has its general way
         return None;
     }
     cpu.pass();

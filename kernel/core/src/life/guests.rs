@@ -10,12 +10,11 @@ use core::sync::atomic::Ordering;
 use motet_abi::registers;
 use motet_hal::{Machine, Trap};
 use motet_layout::{ProcessRecord, ThreadRecord, WAKE_NONE};
-use motet_protocol::{ready, run_queue};
+use motet_protocol::ready;
 
 use super::{
     begin_guest,
     call::{conclude, end_wait},
-    go_on_with_first,
     next::{Next, Running, next},
     stacked::{self, Left},
 };
@@ -50,10 +49,7 @@ pub fn serve_guests<M: Machine>(
             Next::Nothing => take_turns(cpu, thread, process, None),
             Next::Guest(follower) => take_turns(cpu, thread, process, Some(follower)),
             Next::Urgent(urgent) => stacked::run(cpu, thread, urgent).unwrap_or_else(|| take_core(cpu, thread, urgent)),
-            Next::First => match first_guest(cpu) {
-                Some(left) => left,
-                None => return go_on_with_first(cpu),
-            },
+            Next::First => first_guest(cpu)?,
             // Where a thread runs, it is this one.
             Next::Undecided | Next::Thread(..) | Next::Function(_) => {
                 if conclude(cpu, thread, process, result).is_some() {
@@ -82,12 +78,13 @@ pub fn serve_guests<M: Machine>(
 /// The thread has left the core: the first of the ready ones, if that runs a guest, too, and goes on at once.
 #[inline(always)]
 fn first_guest<M: Machine>(cpu: &Cpu<M>) -> Option<Left> {
+    cpu.own.current_thread.store(0, Ordering::Relaxed);
+    fpga::catch_up(cpu); // before: it may wake who comes first
     if !matches!(next(cpu, Running::Gone), Next::First) {
         return None;
     }
-    cpu.own.current_thread.store(0, Ordering::Relaxed);
-    fpga::catch_up(cpu);
-    Some(begin_call(cpu, run_queue::next(cpu)?))
+    // Not from the inbox, where a program may be by now.
+    Some(begin_call(cpu, ready::take(cpu, cpu.own)?))
 }
 
 /// The core goes from a thread to a more urgent one, which it has taken out of its wait.

@@ -22,9 +22,15 @@ use crate::{
 /// What may be there for ever, and concerns no idle core.
 const HARMLESS: Causes = Causes::FIRST_COME;
 
-/// The thread that ran here has been given to an idle core: waits for the next one, if nothing is due. `None`: the general way goes on.
+/// If the thread that ran here has been given to an idle core, and nothing is due: waits for the next one. `None`: the general way goes on.
+#[inline(always)]
+pub fn next<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
+    if cpu.handover.is_given() { wait(cpu) } else { None }
+}
+
 #[inline(never)]
-pub fn wait<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
+fn wait<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
+    cpu.handover.has_given(false);
     let (alarm, deadline_ns) = (&cpu.alarm, timer::next_deadline_ns(cpu));
     let is_limited = alarm.is_right(cpu.clock.offset_ns()) && alarm.is_set() && alarm.at_ns() <= deadline_ns;
     if !is_limited || cpu.is_polling() || cpu.is_due(Causes::ALL.without(HARMLESS)) {

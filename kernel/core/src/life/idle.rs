@@ -17,7 +17,7 @@ use crate::{
 /// Waits until this core has something to do, and executes calls that other cores give it directly.
 pub fn idle<M: Machine>(cpu: &Cpu<M>) {
     fpga::catch_up(cpu);
-    debug_assert!(!cpu.life.has_follower(), "whoever follows was to follow an earlier thread");
+    debug_assert!(!cpu.handover.is_given(), "it was an earlier thread that was given to an idle core");
     if !cpu.is_due(Causes::WOKEN) {
         if cpu.crossing.resident() != cpu.mm.active() {
             mm::deactivate(cpu);

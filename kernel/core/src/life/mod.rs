@@ -43,19 +43,18 @@ use core::sync::atomic::Ordering;
 use motet_abi::registers;
 use motet_hal::{Interrupts, Machine, Trap};
 use motet_layout::{CORE_AWAKE, PoolAddr, ProcessRecord, THREAD_RUNNING, ThreadRecord, handshake::then_look, marks};
-use motet_protocol::{Context, count, run_queue};
+use motet_protocol::{Context, count, slab};
 
 use crate::{
     alarm,
     call::cost,
-    cpu::{Cpu, Follower},
+    cpu::Cpu,
     cputime::charge_core,
     crossing::{migration, stop_polling},
     death,
     due::{self, Below, free_garbage},
     extension, fpga, handover, mm, process, signal, trace,
     tree::process_of,
-    vm::may_go_on,
 };
 use call::{block, pause_outside, serve_syscall};
 use fault::serve_fault;
@@ -80,8 +79,9 @@ fn run_threads<M: Machine>(cpu: &Cpu<M>) -> ! {
             Next::Thread(thread, Some(trap)) => run_thread_from(cpu, thread, Some(trap)),
             Next::Thread(thread, None) | Next::Guest(thread) | Next::Urgent(thread) => {
                 run_thread(cpu, thread);
-                // Thread after thread may end here, without any user code; and one may wait that has taken interrupts.
-                if cpu.spend(ENDED) || cpu.due.has_deferred() {
+                // Thread after thread may end here, without any user code; and one may wait that has taken interrupts. A core that goes from program to program
+                // is idle, and looks otherwise, only now and then.
+                if cpu.spend(ENDED) || cpu.due.has_deferred() || slab::has_retired(cpu) {
                     look(cpu);
                 }
             }
@@ -101,21 +101,7 @@ pub fn run_thread<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 /// As [`run_thread`]; `first`: what it has stopped at already, on a hidden hart.
 fn run_thread_from<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, first: Option<Trap>) {
     stop_polling(cpu);
-    if let Some((process, first)) = start(cpu, thread, first) {
-        run_until_gone(cpu, thread, process, first);
-    }
-    cpu.own.current_thread.store(0, Ordering::Relaxed);
-    fpga::catch_up(cpu);
-    trace::stop(cpu);
-}
-
-/// A thread that this core has taken begins to run: its process, and what it has stopped at already. `None`: it ends instead.
-#[inline(always)]
-fn start<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    first: Option<Trap>,
-) -> Option<(&'static ProcessRecord, Option<Trap>)> {
+    let core = cpu.own;
     let process = cpu.pool.at::<ProcessRecord>(PoolAddr(thread.process.load(Ordering::Relaxed)));
     take_over(cpu, thread);
     if first.is_some() {
@@ -123,67 +109,32 @@ fn start<M: Machine>(
     }
     if thread.stage.get().ends() {
         thread.charged_at_ns.set(cpu.now_ns());
-        process::exit::go_on(cpu, thread, process);
-        return None;
+        return process::exit::go_on(cpu, thread, process);
     }
     if registers::frame_isa(&thread.frame) != M::ISA {
-        death::end_thread(cpu, thread, process);
-        return None;
+        return death::end_thread(cpu, thread, process);
     }
     let started_ns = begin(cpu, thread, process);
-    if mm::activate(cpu, mm::space_of(cpu, process)).is_err() {
-        process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
-        return None;
-    }
-    handover::take_ext(cpu, thread);
-    extension::take(cpu, thread);
-    alarm::program_timer(cpu, started_ns);
-    thread.charged_at_ns.set(started_ns);
-    let first = first.filter(|trap| {
-        // Hidden harts do not have it, either, unless it reads a counter.
-        let is_illegal = matches!(trap, Trap::IllegalInstruction { .. });
-        if is_illegal && !(counters::are_hidden(cpu) && counters::answer(cpu, thread, process, *trap)) {
-            signal::exception(cpu, thread, *trap);
-        }
-        !is_illegal
-    });
-    Some((process, first))
-}
-
-/// Goes on with the first of the ready threads, as nothing else is due: from thread to thread, without the core's loop. `None`: something is due now, or that thread
-/// has ended instead.
-#[inline(never)]
-fn go_on_with_first<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
-    if cpu.due.has_deferred() {
-        return None;
-    }
-    cpu.own.current_thread.store(0, Ordering::Relaxed);
-    // The core's loop looks at that now and then, and may not be there for long.
-    if !mm::return_slabs(cpu) {
-        return None;
-    }
-    let thread = run_queue::next(cpu)?;
-    let process = if may_go_on(thread) {
-        let process = process_of(cpu, thread);
-        begin_guest(cpu, thread, process);
-        process
+    if mm::activate(cpu, mm::space_of(cpu, process)).is_ok() {
+        handover::take_ext(cpu, thread);
+        extension::take(cpu, thread);
+        alarm::program_timer(cpu, started_ns);
+        thread.charged_at_ns.set(started_ns);
+        let first = first.filter(|trap| {
+            // Hidden harts do not have it, either, unless it reads a counter.
+            let is_illegal = matches!(trap, Trap::IllegalInstruction { .. });
+            if is_illegal && !(counters::are_hidden(cpu) && counters::answer(cpu, thread, process, *trap)) {
+                signal::exception(cpu, thread, *trap);
+            }
+            !is_illegal
+        });
+        run_until_gone(cpu, thread, process, first);
     } else {
-        trace::stop(cpu);
-        start(cpu, thread, None)?.0
-    };
-    let switches = &cpu.own.short_switches;
-    switches.set(switches.get() + 1);
-    Some((thread, process))
-}
-
-/// The thread that follows the one that has left this core, and its process, if that is known before the general way looks for one.
-#[inline(never)]
-fn follow<M: Machine>(cpu: &Cpu<M>) -> Option<(&'static ThreadRecord, &'static ProcessRecord)> {
-    match cpu.life.take_follower() {
-        Follower::Any => None,
-        Follower::Handed => handed::wait(cpu),
-        Follower::First => go_on_with_first(cpu),
+        process::exit::exit_group_by_signal(cpu, thread, process, signal::SIGKILL);
     }
+    core.current_thread.store(0, Ordering::Relaxed);
+    fpga::catch_up(cpu);
+    trace::stop(cpu);
 }
 
 /// Records that this core has taken the thread.
@@ -260,8 +211,8 @@ fn run_until_gone<M: Machine>(
             }
         };
         if serve_trap(cpu, thread, process, trap).is_none() {
-            let follower = if cpu.life.has_follower() { follow(cpu) } else { None };
-            match follower {
+            // If it was handed to an idle core, another one mostly comes soon.
+            match handed::next(cpu) {
                 Some(other) => (thread, process) = other,
                 None => return,
             }
@@ -301,6 +252,7 @@ fn serve_trap<M: Machine>(
 }
 
 /// Serves an interrupt that came while the thread's program ran. `None`: the thread has given up the core.
+#[cold]
 #[inline(never)]
 fn serve_interrupt<M: Machine>(
     cpu: &Cpu<M>,
@@ -316,10 +268,7 @@ fn serve_interrupt<M: Machine>(
     }
     match next(cpu, Running::Program(thread, process)) {
         Next::Nothing => Some(()),
-        Next::First => {
-            cpu.life.set_follower(Follower::First);
-            None
-        }
+        Next::First => None,
         // Nobody else is chosen where a program runs.
         Next::Undecided | Next::Thread(..) | Next::Function(_) | Next::Guest(_) | Next::Urgent(_) => {
             (!interrupted(cpu, thread, cpu.due.take_deferred())).then_some(())

@@ -94,13 +94,9 @@ fn after_all<M: Machine>(cpu: &Cpu<M>) -> Next {
 
 #[inline(always)]
 fn after_gone<M: Machine>(cpu: &Cpu<M>) -> Next {
-    // What the FPGA has to tell is told before anybody runs; and who is next is no question of slices, which is what conditions that last are about.
-    const TO_LOOP: Causes = TO_SCHEDULER
-        .without(Causes::FPGA)
-        .without(Causes::FIRST_COME)
-        .without(Causes::HELD)
-        .without(Causes::CALLS)
-        .without(Causes::AWAY);
+    // Who is next is no question of slices, which is what conditions that last are about.
+    const TO_LOOP: Causes =
+        TO_SCHEDULER.without(Causes::FIRST_COME).without(Causes::HELD).without(Causes::CALLS).without(Causes::AWAY);
     let is_guest = !cpu.is_due(TO_LOOP) && run_queue::first(cpu).is_some_and(may_go_on);
     if is_guest { Next::First } else { Next::Undecided }
 }
@@ -120,7 +116,12 @@ fn after_program<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
         return Next::Undecided;
     }
     note_timer(cpu);
-    if realtime::gives_way(cpu, thread) || end_slice(cpu, thread) { Next::First } else { Next::Nothing }
+    if !realtime::gives_way(cpu, thread) && !end_slice(cpu, thread) {
+        return Next::Nothing;
+    }
+    let switches = &cpu.own.short_switches;
+    switches.set(switches.get() + 1);
+    Next::First
 }
 
 /// The timer has interrupted the running thread: its slice is over if others wait. Otherwise it goes on, and the timer is set. `true`: it no longer belongs to this
