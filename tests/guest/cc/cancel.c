@@ -50,7 +50,8 @@ MOTET_ON(ARM) void deeper_on_arm(struct end *end) { expect_on(ARM); deeper(end, 
 MOTET_ON(RISCV) void deeper_on_riscv(struct end *end) { expect_on(RISCV); deeper(end, "riscv"); }
 static void (*const further[])(struct end *) = {deeper_on_x86, deeper_on_arm, deeper_on_riscv};
 static char order[200];
-static void note(void *isa) { strcat(strcat(order, " "), isa); }
+static atomic_int noted;
+static void note(void *isa) { strcat(strcat(order, " "), isa), noted++; }
 static void deeper(struct end *end, const char *isa) {
     pthread_cleanup_push(note, (void *)isa);
     if (end->depth-- > 0)
@@ -110,7 +111,9 @@ int main(void) {
     }
     static struct end ends_itself = {5, 0};
     pthread_t thread;
+    order[0] = noted = 0;
     pthread_create(&thread, 0, begin_detached, &ends_itself);
-    usleep(50000);
+    while (noted != 6) usleep(1000);
+    printf("detached:%s\n", order);
     return 0;
 }

@@ -24,7 +24,7 @@ static long slab_kib(void) {
 /* Memory goes back when cores have time for it. */
 static int goes_back(const char *what, long before, long meanwhile) {
     long after = 0;
-    for (int k = 0; k < 100; k++) {
+    for (int k = 0; k < 1500; k++) {
         after = slab_kib();
         if (after < before + FEW_KIB) break;
         usleep(20000);

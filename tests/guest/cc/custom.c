@@ -10,13 +10,14 @@
 
 static void on_illegal(int signal) {
     (void)signal;
+    int core = sched_getcpu(); /* first: a thread that waits for its slice goes home later */
     char line[64];
     unsigned long moves = 0;
     FILE *file = fopen("/proc/self/migrations", "r");
     while (file && fgets(line, sizeof line, file)) {
         if (strncmp(line, "to_extension", 12) == 0) moves = strtoul(line + 12, NULL, 10);
     }
-    printf("core %d, moves %lu\n", sched_getcpu(), moves);
+    printf("core %d, moves %lu\n", core, moves);
     fflush(stdout);
     _exit(0);
 }

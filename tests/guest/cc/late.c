@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "asleep.h"
 #include "crossing.h"
 #include "expect.h"
 
@@ -347,6 +348,7 @@ static void handlers(void) {
 }
 
 static struct pollfd *entries;
+static _Atomic(int) poller;
 
 /* The thread blocks SIGUSR1, but not while it polls. */
 static void poll_unblocked(void) {
@@ -355,6 +357,7 @@ static void poll_unblocked(void) {
     sigaddset(&set, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &set, 0);
     sigemptyset(&set);
+    poller = syscall(SYS_gettid);
     long polled = ppoll(entries, 1, 0, &set);
     long is_interrupted = polled == -1 && errno == EINTR;
     pthread_sigmask(SIG_BLOCK, 0, &set);
@@ -370,9 +373,10 @@ static void masks(void) {
         EXPECT(pipe(ends), 0);
         entries = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         entries[0] = (struct pollfd){.fd = ends[0], .events = POLLIN};
-        handled = 0;
+        handled = poller = 0;
         pthread_t thread = started(&poll_unblocked_on[isa]);
-        usleep(30000);
+        while (poller == 0) usleep(500);
+        until_asleep(poller);
         device = open("/dev/late", O_RDWR);
         EXPECT(mmap(entries, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, device, 0), entries);
         EXPECT(write(ends[1], "x", 1), 1);

@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "asleep.h"
 #include "crossing.h"
 
 #define PAGE 4096l
@@ -285,15 +286,6 @@ static const char *killed(int number, int is_to_wait) {
     return 0;
 }
 
-static int is_asleep(pid_t process) {
-    char path[40], text[200] = {0};
-    sprintf(path, "/proc/%d/stat", process);
-    int fd = open(path, O_RDONLY);
-    if (fd < 0 || read(fd, text, sizeof text - 1) <= 0) return 1;
-    close(fd);
-    return strstr(text, ") S ") != 0;
-}
-
 /* Has a process be killed in the middle of a call. */
 static void kill_in_call(int number) {
     pid_t child = fork();
@@ -301,7 +293,7 @@ static void kill_in_call(int number) {
         killed(number, 1);
         _exit(0);
     }
-    while (!is_asleep(child)) usleep(500);
+    until_asleep(child);
     kill(child, SIGKILL);
     waitpid(child, 0, 0);
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "asleep.h"
 #include "crossing.h"
 
 struct lock { void *entry; int word; };
@@ -20,7 +21,7 @@ static void end_while_giving_back(void) {
     static struct head head;
     head = (struct head){&head, (char *)&lock->word - (char *)&lock->entry, &lock->entry};
     syscall(SYS_set_robust_list, &head, sizeof head);
-    usleep(200000); /* The parent waits by then. */
+    until_asleep(getppid());
     raise(SIGKILL);
 }
 MOTET_ON(ARM) void end_on_arm(void) { expect_on(ARM); end_while_giving_back(); }

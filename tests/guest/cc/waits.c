@@ -47,6 +47,15 @@ static void ends(const struct how *how) {
            how->ends_later ? "later" : "at once", interrupted, failed, handled, TIMES);
 }
 
+/* The signal comes again and again: the first one may come before the call. */
+#define INTERRUPTED(name, call) do { \
+    ualarm(20000, 20000); \
+    long result = (call); \
+    int error = errno; \
+    ualarm(0, 0); \
+    printf("%s: %s\n", name, result < 0 ? strerror(error) : "?"); \
+} while (0)
+
 /* Nothing comes but the signal. */
 static sem_t never;
 static void alone(const struct how *how) {
@@ -57,17 +66,13 @@ static void alone(const struct how *how) {
     struct timespec left = {0}, long_time = {.tv_sec = 50};
     sigaction(SIGALRM, &action, 0);
     if (pipe(ends) != 0) return;
-    ualarm(20000, 0);
-    printf("read: %s\n", read(ends[0], &letter, 1) < 0 ? strerror(errno) : "?");
-    ualarm(20000, 0);
-    printf("sem_wait: %s\n", sem_wait(&never) < 0 ? strerror(errno) : "?");
-    ualarm(20000, 0);
-    printf("nanosleep: %s\n", nanosleep(&long_time, &left) < 0 ? strerror(errno) : "?");
+    INTERRUPTED("read", read(ends[0], &letter, 1));
+    INTERRUPTED("sem_wait", sem_wait(&never));
+    INTERRUPTED("nanosleep", nanosleep(&long_time, &left));
     printf("left: %ld\n", (long)left.tv_sec);
     pid_t child = fork();
     if (child == 0) for (;;) pause();
-    ualarm(20000, 0);
-    printf("waitpid: %s\n", waitpid(child, 0, 0) < 0 ? strerror(errno) : "?");
+    INTERRUPTED("waitpid", waitpid(child, 0, 0));
     kill(child, SIGKILL);
     while (waitpid(child, 0, 0) < 0)
         ;

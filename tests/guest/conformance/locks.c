@@ -153,7 +153,9 @@ static void waits(void) {
         say(" | twenty times");
     })
     T(fcntl, "a wait that a handler has ended is no reason", {
-        int status;
+        int status, ends[2];
+        char waited;
+        pipe(ends);
         set(RW, F_SETLK, F_WRLCK, 0, 10);
         pid_t child = fork();
         if (child == 0) {
@@ -161,12 +163,13 @@ static void waits(void) {
             sigaction(SIGUSR1, &action, 0);
             set(RW, F_SETLK, F_WRLCK, 20, 10);
             int error = set(RW, F_SETLKW, F_WRLCK, 0, 10) < 0 ? errno : 0;
+            write(ends[1], "w", 1);
             usleep(200000);
             _exit(error);
         }
         until_asleep(child);
         kill(child, SIGUSR1);
-        usleep(50000);
+        read(ends[0], &waited, 1);
         result(set(RW, F_SETLKW, F_WRLCK, 25, 1));
         waitpid(child, &status, 0);
         say(" | %s", errno_name(WEXITSTATUS(status)));

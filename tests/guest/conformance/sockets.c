@@ -98,7 +98,7 @@ static void connections(void) {
         pid_t child = fork();
         if (child == 0)
             _exit(connect(FRESH, (void *)&named, sizeof named) != 0);
-        usleep(100000);
+        until_asleep(child);
         result(listen(fd, 5));
         int status;
         waitpid(child, &status, 0);
@@ -124,7 +124,7 @@ static void connections(void) {
             accept(fd, 0, 0);
             _exit(errno == EINVAL);
         }
-        usleep(100000);
+        until_asleep(child);
         result(shutdown(fd, SHUT_RD));
         int status;
         waitpid(child, &status, 0);

@@ -327,7 +327,7 @@ static void killed(void) {
     IS(join(thread), 1);
     kill(child, 9);
     IS(waitpid(child, NULL, 0), child);
-    for (int tries = 0; tries < 100; tries++) {
+    for (int tries = 0; tries < 3000; tries++) {
         shuffle(words, SOME);
         thread = create("sort", &work);
         int is_device = hthread_ishardware(thread);

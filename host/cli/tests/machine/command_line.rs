@@ -270,14 +270,14 @@ fn shell_on_a_terminal() -> Result<(), String> {
     shell.expect("33 77\n")?;
     shell.type_line("on riscv64 uname -m | on aarch64 sed 's/^/it is /'")?;
     shell.expect("it is riscv64\n")?;
-    shell.type_line("on aarch64 sleep 1000")?;
-    std::thread::sleep(Duration::from_secs(2));
+    shell.type_line("on aarch64 sh -c 'echo be\"\"gun; exec sleep 1000'")?;
+    shell.expect("begun\n")?;
     shell.type_bytes(b"\x03")?;
     shell.type_line("echo status=$?")?;
     shell.expect("status=130\n")?;
     // The end of the input, and a line that is corrected before it is sent.
-    shell.type_line("on riscv64 cat > /tmp/typed")?;
-    std::thread::sleep(Duration::from_secs(2));
+    shell.type_line("on riscv64 sh -c 'echo be\"\"gun >&2; exec cat' > /tmp/typed")?;
+    shell.expect("begun\n")?;
     shell.type_bytes(b"wrongg\x7f\n\x04")?;
     shell.type_line("rev /tmp/typed")?;
     shell.expect("gnorw\n")?;
@@ -315,7 +315,7 @@ fn pasted(shell: &mut Session) -> Result<(), String> {
 /// A read waits for the next byte for as long as is said, and output for whoever has stopped it.
 fn slowly(shell: &mut Session) -> Result<(), String> {
     let slow =
-        "stty -icanon -echo min 9 time 20; echo re''ady; dd bs=99 count=1 2> /dev/null | wc -c; stty icanon echo";
+        "stty -icanon -echo min 9 time 100; echo re''ady; dd bs=99 count=1 2> /dev/null | wc -c; stty icanon echo";
     shell.type_line(slow)?;
     shell.expect("ready\n")?;
     for byte in [b"a", b"b", b"c"] {
@@ -332,7 +332,7 @@ fn slowly(shell: &mut Session) -> Result<(), String> {
     )?;
     shell.expect("ready\n")?;
     shell.type_bytes(b"\x13")?;
-    std::thread::sleep(Duration::from_secs(6));
+    std::thread::sleep(Duration::from_secs(9));
     shell.type_bytes(b"\x11")?;
     shell.expect("stopped\n1\n")
 }
