@@ -34,7 +34,7 @@ documents that are now different are listed at the end; ./motet bench quotes
 
 const QUOTE_EXAMPLES: &str = "\
 Examples:
-  ./motet bench quotes           list them, with file and line
+  ./motet bench quotes           list them, with file and line, and figures of old commits
   ./motet bench quotes --write   put the recorded numbers in; read the sentences
                                  around them afterwards";
 
@@ -59,10 +59,10 @@ pub struct QuoteOptions {
     write: bool,
 }
 
-/// Lists quotes that are not the recorded figures, or puts them right.
+/// Lists quotes that are not the recorded figures, or puts them right, and lists figures that are too old to be quoted.
 ///
 /// # Errors
-/// Some are not right, or a file cannot be read or written.
+/// Some are not right or too old, or a file cannot be read or written.
 pub fn quotes(options: &QuoteOptions) -> Result<()> {
     let project = Project::find()?;
     let all = figures::load_all(&project.root.join("docs/figures"))?;
@@ -70,10 +70,15 @@ pub fn quotes(options: &QuoteOptions) -> Result<()> {
     mended.iter().for_each(|change| eprintln!("motet: {change}"));
     let wrong = figures::differences(&project.root, &all)?;
     wrong.iter().for_each(|difference| eprintln!("motet: {difference}"));
-    if wrong.is_empty() {
-        return Ok(());
+    let old = figures::old_figures(&project.root, &all)?;
+    old.iter().for_each(|line| eprintln!("motet: {line}"));
+    if !wrong.is_empty() {
+        return Err(Error::new(ErrorKind::Data, format!("{} quotes are not the recorded figures", wrong.len())));
     }
-    Err(Error::new(ErrorKind::Data, format!("{} quotes are not the recorded figures", wrong.len())))
+    if !old.is_empty() {
+        return Err(Error::new(ErrorKind::Data, format!("figures of {} runs are no evidence any more", old.len())));
+    }
+    Ok(())
 }
 
 /// Runs the experiments and records what they measured. Of one that fails, nothing is recorded; the others still run.

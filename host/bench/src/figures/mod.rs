@@ -3,6 +3,7 @@
 //! `motet bench all` writes the files and the page docs/figures.md; a test fails when a document quotes a figure that is not the
 //! recorded one, or a page is not that of the files.
 
+mod age;
 mod page;
 mod quotes;
 
@@ -13,7 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::project::file_error;
 
-pub use self::quotes::{differences, requote};
+pub use self::{
+    age::old_figures,
+    quotes::{differences, requote},
+};
 
 /// What one experiment measured, in one run or in several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -173,7 +177,7 @@ pub mod tests {
         Figure { metric: text(metric), value, unit, machine, reference: Some(18.3), target: Some(12.0), source, run: 0 }
     }
 
-    fn project() -> PathBuf {
+    pub fn project() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
     }
 
