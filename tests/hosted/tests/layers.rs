@@ -68,7 +68,7 @@ const KNOWN: [(&str, &[Arrow]); 2] = [
             ("vm", "run", "sbi"),
         ],
     ),
-    (PROTOCOLS, &[("fpga", "clients", "guest")]),
+    (PROTOCOLS, &[]),
 ];
 
 fn root() -> PathBuf {
