@@ -40,9 +40,6 @@ const KNOWN: [(&str, &[Arrow]); 2] = [
     (
         KERNEL,
         &[
-            ("ability", "area", "length"),
-            ("ability", "length", "place"),
-            ("ability", "values", "place"),
             ("crossing", "back", "call"),
             ("crossing", "back", "callee"),
             ("crossing", "caller", "back"),
