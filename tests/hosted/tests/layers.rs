@@ -58,7 +58,6 @@ const KNOWN: [(&str, &[Arrow]); 2] = [
             ("mm", "vma", "space"),
             ("mm", "calls", "pieces"),
             ("mm", "fault", "place"),
-            ("process", "fat", "load"),
             ("vm", "memory", "accelerators"),
             ("vm", "run", "accelerators"),
             ("vm", "run", "psci"),

@@ -14,8 +14,8 @@ use motet_layout::{
 use motet_protocol::{Context, fs, lock::lock, run_queue, slab, threads, wait};
 
 use super::{
+    executable::{Executable, INTERPRETER_MAX, NO_HEADERS},
     exit::kill_other_threads,
-    load::{Executable, INTERPRETER_MAX, NO_HEADERS},
     places::Places,
     refusal::Refusal,
     stack::{self, Image, StackBuilder},
