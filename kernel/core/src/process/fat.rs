@@ -53,7 +53,7 @@ pub fn node_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Res
             Some(island).filter(|island| island.index() < cpu.pool.header().island_count.get() as usize)
         }
     };
-    Ok(island.map_or(0, mm::place::node_of))
+    Ok(island.map_or(0, mm::node_of))
 }
 
 impl Fat {
