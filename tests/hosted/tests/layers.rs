@@ -52,10 +52,6 @@ const KNOWN: [(&str, &[Arrow]); 2] = [
             // A node is of one of the file systems that a list names, and what they look up are nodes.
             ("file", "path", "proc"),
             ("file/path", "file_system", "node"),
-            ("vm", "memory", "accelerators"),
-            ("vm", "run", "accelerators"),
-            ("vm", "run", "psci"),
-            ("vm", "run", "sbi"),
         ],
     ),
     (PROTOCOLS, &[]),
