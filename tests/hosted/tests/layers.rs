@@ -40,15 +40,6 @@ const KNOWN: [(&str, &[Arrow]); 2] = [
     (
         KERNEL,
         &[
-            ("crossing", "back", "call"),
-            ("crossing", "back", "callee"),
-            ("crossing", "caller", "back"),
-            ("crossing", "caller", "damaged"),
-            ("crossing", "choose", "call"),
-            ("crossing", "choose", "migration"),
-            ("crossing", "gate", "long"),
-            ("crossing", "message", "callee"),
-            ("crossing", "message", "request"),
             // A node is of one of the file systems that a list names, and what they look up are nodes.
             ("file", "path", "proc"),
             ("file/path", "file_system", "node"),
