@@ -2,7 +2,7 @@
 
 use motet_layout::{Fpga, Frame, Pool, sync::Ordering};
 use motet_protocol::{
-    fpga::{self, Fault, InterfaceId, Job, Logic, Section, State, Step, clients, guest},
+    fpga::{self, Fault, InterfaceId, Job, Logic, Section, State, Step, frames, guest},
     memory::frame_record,
 };
 
@@ -23,8 +23,8 @@ impl PoolLogic {
     }
 
     fn memory_frames(&self, id: InterfaceId) -> impl Iterator<Item = Frame> {
-        let pages = (0..).map_while(move |page| clients::data_frame(self.fpga, id, page));
-        std::iter::once(clients::registers_frame(self.fpga, id)).chain(pages)
+        let pages = (0..).map_while(move |page| frames::data_frame(self.fpga, id, page));
+        std::iter::once(frames::registers_frame(self.fpga, id)).chain(pages)
     }
 }
 

@@ -40,35 +40,12 @@ const KNOWN: [(&str, &[Arrow]); 2] = [
     (
         KERNEL,
         &[
-            ("ability", "area", "length"),
-            ("ability", "length", "place"),
-            ("ability", "values", "place"),
-            ("crossing", "back", "call"),
-            ("crossing", "back", "callee"),
-            ("crossing", "caller", "back"),
-            ("crossing", "caller", "damaged"),
-            ("crossing", "choose", "call"),
-            ("crossing", "choose", "migration"),
-            ("crossing", "gate", "long"),
-            ("crossing", "message", "callee"),
-            ("crossing", "message", "request"),
             // A node is of one of the file systems that a list names, and what they look up are nodes.
             ("file", "path", "proc"),
             ("file/path", "file_system", "node"),
-            ("life", "interrupt", "removed"),
-            ("life", "call", "page"),
-            ("mm", "limits", "vma"),
-            ("mm", "vma", "space"),
-            ("mm", "calls", "pieces"),
-            ("mm", "fault", "place"),
-            ("process", "fat", "load"),
-            ("vm", "memory", "accelerators"),
-            ("vm", "run", "accelerators"),
-            ("vm", "run", "psci"),
-            ("vm", "run", "sbi"),
         ],
     ),
-    (PROTOCOLS, &[("fpga", "clients", "guest")]),
+    (PROTOCOLS, &[]),
 ];
 
 fn root() -> PathBuf {

@@ -14,7 +14,7 @@ use motet_layout::{
 };
 use motet_paging::{PhysMap, Stage2, Table};
 
-use super::{Fault, InterfaceId, clients};
+use super::{Fault, InterfaceId, frames};
 use crate::Context;
 
 /// A bit of [`FpgaInterface::wants`]: the FPGA asks kernels for the page.
@@ -92,7 +92,7 @@ impl Transfer<'_> {
         };
         // Registers do not count as memory, whether they are connected or not. All other pages may be written.
         let is_memory =
-            clients::of_registers(self.fpga, at.frame()).is_none() && (!stores || table.writable(page).is_some());
+            frames::of_registers(self.fpga, at.frame()).is_none() && (!stores || table.writable(page).is_some());
         if is_memory { Ok(at) } else { Err(Fault::Address) }
     }
 

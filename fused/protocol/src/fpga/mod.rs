@@ -12,6 +12,7 @@
 //! Protocol page: `docs/protocols/fpga.md`.
 
 pub mod clients;
+pub mod frames;
 pub mod guest;
 pub mod history;
 mod manager;

@@ -2,6 +2,7 @@
 //! vector registers. `extension` decides what happens to a thread whose core lacks an instruction.
 
 mod area;
+mod choice;
 pub mod hidden;
 mod length;
 mod place;
@@ -11,14 +12,12 @@ mod values;
 mod version;
 
 pub use area::{copy as copy_area, for_registers, is_ready as is_area_ready, release as release_area};
-pub use length::{
-    begin as begin_with_length, choose_length, for_program, has_length, length_of, longest_vectors, need_length,
-    told_length,
-};
+pub use choice::{begin as begin_with_length, choose_length, for_program, longest_vectors, need_length, told_length};
+pub use length::{has_length, length_of};
 pub use place::{
     PATIENCE_SLICES, able_cores, affinity, before_load, core_for, find_common, find_scarce, fits, forget,
-    has_common_vectors, has_used_vectors, inherit, is_able, is_somewhere, keep_way, least_loaded, need_nothing,
-    needs_again, open, reserve_least_loaded, set_needs, try_needs,
+    has_used_vectors, inherit, is_able, is_somewhere, keep_way, least_loaded, need_nothing, needs_again, open,
+    reserve_least_loaded, set_needs, try_needs,
 };
 pub use promise::{keep_promise, promise};
 pub use show::{Migrations, all_have, announce, cpuinfo, hwcap, hwprobe, of_any_core};
@@ -27,11 +26,17 @@ pub use version::{begin_ext, change_ext};
 
 use motet_abi::extension::{AArch64, Extension, ExtensionSet, RiscV64, X86_64};
 use motet_hal::Machine;
-use motet_layout::{CoreRecord, Isa, ThreadRecord};
+use motet_layout::{AT_LOAD_OPEN, CoreRecord, Isa, ThreadRecord};
 
 /// The extensions that a core of this ISA has.
 pub fn of_core<M: Machine>(record: &CoreRecord) -> ExtensionSet {
     ExtensionSet::from_bits(M::ISA, record.capabilities.get())
+}
+
+/// Whether every core of a core's instruction set has vector registers, as long as its own.
+#[inline(always)]
+pub fn has_common_vectors(core: &CoreRecord) -> bool {
+    core.at_load.get() & AT_LOAD_OPEN != 0
 }
 
 /// The extensions that a thread needs, beyond those of all cores of this ISA. While it runs a function of another ISA, these are the ones that it needed at home.

@@ -149,12 +149,6 @@ pub fn find_common<M: Machine>(cpu: &Cpu<M>) -> Result<(), (IslandId, &'static s
     Ok(())
 }
 
-/// Whether every core of a core's instruction set has vector registers, as long as its own.
-#[inline(always)]
-pub fn has_common_vectors(core: &CoreRecord) -> bool {
-    core.at_load.get() & AT_LOAD_OPEN != 0
-}
-
 /// Before this core's extended registers are loaded.
 #[inline(always)]
 pub fn before_load<M: Machine>(cpu: &Cpu<M>) {

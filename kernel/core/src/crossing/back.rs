@@ -3,12 +3,11 @@
 //!
 //! A call back is an answer to the caller's core, which goes on with the thread as if the thread had called that function itself. The answer has all that the
 //! first function needs to go on, so no core waits for it; and the thread's record, which lies near the caller's core, never
-//! becomes the callee's. When the second function returns, the callee is called again, to go on with the first.
-
-use motet_layout::sync::Ordering;
+//! becomes the callee's. When the second function returns, the callee is called again, to go on with the first
+//! ([`super::returns`]).
 
 use motet_abi::{
-    convention::{self, Arguments, Entry, Results},
+    convention::{self, Arguments, Entry},
     fat::Signature,
     registers,
 };
@@ -20,13 +19,10 @@ use motet_protocol::{
 };
 
 use super::{
-    Fetch,
-    call::wait,
-    callee::OnBehalf,
-    caller::{claim, give, release, take_back},
+    caller::{release, take_back},
     gate,
-    message::{RESULT_SHIFT, RESUMES, WORDS_MAX, fits, resume},
-    records::{end, free_spare, innermost, nest, new_record, outer_of, signature_of, spare_record},
+    message::{OnBehalf, WORDS_MAX, fits},
+    records::{innermost, nest, new_record, spare_record},
     report,
     request::{count_call, thread_pointer},
     stack,
@@ -36,9 +32,6 @@ use crate::{cpu::Cpu, mm, signal, tree::process_of};
 
 /// Words of a call back at least: of the call 3, of its caller 8 and the registers that every ISA preserves, and `answer`.
 const CALL_BACK_WORDS: u32 = 20;
-/// Words of the call that lets such a one go on, and the request.
-const GO_BACK_WORDS: u32 = 12;
-
 /// Whether the thread, an ordinary one here, calls back one of `isa`, from where its process is: it moves there, the long way, because its
 /// record is near there; its function is called to go on here.
 #[cold]
@@ -168,69 +161,7 @@ pub fn take_call<M: Machine>(
     true
 }
 
-/// Lets the caller in `record`, which has called back a function that has returned `results`, go on with its registers on `target`, if
-/// that sleeps. As [`super::call::make`].
-pub fn go_back<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    space: &'static SpaceRecord,
-    record: &'static CrossingRecord,
-    target: CoreId,
-    results: &Results,
-) -> Option<Fetch> {
-    match cpu.crossing.reach() {
-        Reach::Noncoherent => go_back_at(cpu, thread, space, record, target, results, Reach::Noncoherent),
-        Reach::Engine => go_back_at(cpu, thread, space, record, target, results, Reach::Engine),
-        Reach::Coherent => None,
-    }
-}
-
-#[inline(always)]
-fn go_back_at<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    space: &'static SpaceRecord,
-    record: &'static CrossingRecord,
-    target: CoreId,
-    results: &Results,
-    reach: Reach,
-) -> Option<Fetch> {
-    let outer = outer_of(cpu, thread, record).filter(|_| record.is_local.get() == 0)?;
-    // That one gets this core's answer when it returns.
-    if outer.caller_core.get() != u32::from(cpu.id.0) {
-        return None;
-    }
-    let isa = Isa::from_raw(record.caller_isa.get())?;
-    if signature_of(record).has_floats() || thread.attention.load(Ordering::Relaxed) != 0 {
-        return None;
-    }
-    if cpu.crossing.takes_long_way(cpu.raw(thread)) {
-        return None;
-    }
-    let mut claim = claim(cpu, target, reach)?;
-    if reach.has_engine() && cpu.crossing.engine_copies(target, GO_BACK_WORDS) {
-        claim = claim.by_engine(cpu);
-    }
-    let message = claim.message(cpu);
-    // The called core has the registers still if it has run nothing else. If it has, it reads them here, where the thread keeps the record.
-    free_spare(cpu, thread);
-    message.words[resume::PC].set(record.return_pc.get());
-    message.words[resume::SP].set(record.caller_sp.get());
-    message.words[resume::TLS].set(record.caller_tls.get());
-    message.words[resume::RESULT].set(record.result.get());
-    message.words[resume::FRAME].set(record.frame.get());
-    let first = cpu.raw(thread) | (outer.result.get() & 0xfff) << RESULT_SHIFT | RESUMES;
-    let words = [first, cpu.raw(space), outer.callee_sp.get(), results.words[1], cpu.raw(record), results.words[0]];
-    for (slot, word) in message.message.iter().zip(words) {
-        slot.set(word);
-    }
-    outer.callee_core.set(u32::from(target.0));
-    let made = give(cpu, thread, space, target, claim, || end(cpu, thread, record, isa))?;
-    cpu.crossing.set_resumes(true);
-    Some(wait(cpu, thread, outer, made, reach))
-}
-
-/// Nobody has let the function in the call in `outer` go on ([`go_back`]): the thread is again before the gate, which it passes once more
+/// Nobody has let the function in the call in `outer` go on ([`super::returns`]): the thread is again before the gate, which it passes once more
 /// with the same results, and tells its caller in another way. `None`: the record is damaged.
 pub fn undo<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, outer: &'static CrossingRecord) -> Option<()> {
     let record = spare_record(cpu, thread)?;

@@ -28,8 +28,8 @@
 //!        back: the thread goes on, with the results or in the function that was called back
 //! ```
 //!
-//! [`call`] is the left side, [`run_called`] the right one. A core that had something else to do while the function ran finds the
-//! answer later ([`super::caller::first_returned`]), and does the same with it.
+//! [`call`] is the left side, [`run_called`] the right one; `fetch` and `choose` come before both. A core that had something else to do while the function ran finds the
+//! answer later ([`super::answers::first_returned`]), and does the same with it.
 //!
 //! Each step is inlined, once for coherent islands and once for others ([`Reach`]): a call is made of few and large functions that keep
 //! values in registers.
@@ -49,11 +49,11 @@ use motet_protocol::{
 };
 
 use super::{
-    Awake as _, Fetch, back,
+    Awake as _, Fetch, answers, back,
     callee::{self, Begun, Step},
     caller::{self, Made},
-    choose::{choose, last_callee},
-    gate, long,
+    cores::last_callee,
+    long,
     message::{self, Spread, fits},
     records::{new_record, spare_record},
     request::{Ready, Request, below_caller},
@@ -61,44 +61,6 @@ use super::{
     state::LONG_WAY_NS,
 };
 use crate::{alarm, cpu::Cpu, mm};
-
-/// Handles a fetch from an address that this island may not execute: a call, a return, or neither.
-pub fn fetch<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    process: &'static ProcessRecord,
-    address: u64,
-) -> Fetch {
-    let space = mm::space_of(cpu, process);
-    let called = match cpu.crossing.reach() {
-        Reach::Coherent => call_again(cpu, thread, process, space, Reach::Coherent),
-        // It knows no function where there is an engine.
-        Reach::Noncoherent | Reach::Engine => call_noncoherent(cpu, thread, process, space),
-    };
-    called.unwrap_or_else(|| first_fetch(cpu, thread, process, space, address))
-}
-
-/// As [`fetch`], when it is no call that has been made before.
-#[cold]
-#[inline(never)]
-fn first_fetch<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    process: &'static ProcessRecord,
-    space: &'static SpaceRecord,
-    address: u64,
-) -> Fetch {
-    if cpu.crossing.reach().has_engine()
-        && let Some(fetch) = call_by_engine(cpu, thread, process, space)
-    {
-        return fetch;
-    }
-    if gate::is_missed::<M>(&thread.frame, address) {
-        gate::pass(cpu, space, &thread.frame);
-        return long::come_back(cpu, thread, process);
-    }
-    choose(cpu, thread, process, space, address)
-}
 
 /// As [`call_again`], over a link.
 pub fn call_again_noncoherent<M: Machine>(
@@ -117,7 +79,7 @@ pub fn call_again_noncoherent<M: Machine>(
 /// As [`call_again`], where an engine may carry the call.
 #[cold]
 #[inline(never)]
-fn call_by_engine<M: Machine>(
+pub fn call_by_engine<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
@@ -128,7 +90,7 @@ fn call_by_engine<M: Machine>(
 
 /// As [`call_again`]: apart from it, so that the other one has more registers.
 #[inline(never)]
-fn call_noncoherent<M: Machine>(
+pub fn call_noncoherent<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
@@ -139,7 +101,7 @@ fn call_noncoherent<M: Machine>(
 
 /// Calls a function that this core knows on the core that the thread has called last.
 #[inline(always)]
-fn call_again<M: Machine>(
+pub fn call_again<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
@@ -214,7 +176,7 @@ fn call<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, reach: Reach) -> Option<Fetc
 #[cold]
 #[inline(never)]
 fn call_spread<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, reach: Reach) -> Option<Fetch> {
-    let spread = ready.request.spread(cpu, ready.thread, ready.space)?;
+    let spread = Spread::of(cpu, ready.thread, ready.space, ready.request)?;
     place(cpu, ready, Some(&spread), reach)
 }
 
@@ -262,7 +224,7 @@ pub fn wait<M: Machine>(
         return Fetch::Gone;
     }
     let mut wake = cpu.doze();
-    let is_long = reach.is_noncoherent() && wake == Wake::Look && caller::waits_on(cpu);
+    let is_long = reach.is_noncoherent() && wake == Wake::Look && answers::waits_on(cpu);
     if is_long {
         wake = cpu.doze();
     }
@@ -278,7 +240,7 @@ pub fn wait<M: Machine>(
             return Fetch::Gone;
         }
     };
-    caller::go_on(cpu, thread, &made, has_new_ext);
+    answers::go_on(cpu, thread, &made, has_new_ext);
     if is_long {
         alarm::reprogram_timer(cpu);
     }
@@ -319,7 +281,7 @@ fn called_by_engine<M: Machine>(cpu: &Cpu<M>) -> bool {
 /// The callee's side, as [`called`].
 #[inline(always)]
 fn run_called<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> bool {
-    caller::stop_polling(cpu);
+    answers::stop_polling(cpu);
     let Some(begun) = callee::begin(cpu, reach) else { return false };
     loop {
         // Without another thread here, nobody needs a time slice.

@@ -9,7 +9,7 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{convention, registers};
 use motet_hal::{Access, Machine, Trap};
-use motet_layout::{CALL_RETURNED, CoreId, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord, UserFrame};
+use motet_layout::{CALL_RETURNED, CoreId, PoolAddr, ProcessRecord, ThreadRecord, UserFrame};
 use motet_protocol::{
     Context, count,
     direct::{self, Message, Reach, Reply},
@@ -21,22 +21,11 @@ use super::{
     back::call_back,
     damaged::end_damaged,
     gate,
-    message::{CALLED, Given, resume},
+    message::{CALLED, Given, OnBehalf, resume},
     records::innermost,
     report, stack,
 };
 use crate::{ability, cpu::Cpu, cputime, mm, process::exit, signal};
-
-/// Whose function a core runs.
-#[derive(Clone, Copy)]
-pub struct OnBehalf {
-    /// The thread that has called it.
-    pub thread: &'static ThreadRecord,
-    /// The thread's address space.
-    pub space: &'static SpaceRecord,
-    /// As in [`Given`].
-    pub caller: Option<CoreId>,
-}
 
 /// A function that this core has begun to run.
 pub struct Begun {

@@ -10,18 +10,16 @@ use motet_abi::{
     registers,
 };
 use motet_hal::Machine;
-use motet_layout::{
-    CoreId, CrossingRecord, FatProgram, ISLAND_JOINED, Isa, IslandId, ProcessRecord, SpaceRecord, ThreadRecord,
-};
+use motet_layout::{CoreId, FatProgram, ISLAND_JOINED, Isa, IslandId, ProcessRecord, SpaceRecord, ThreadRecord};
 use motet_protocol::{Context, direct::is_about_to_sleep, noncoherent, run_queue};
 
 use super::{
-    Fetch, back,
+    Fetch,
+    answers::make_returned_ready,
+    back,
     call::{call_again_noncoherent, make},
-    caller::make_returned_ready,
-    migration,
-    records::spare_record,
-    report,
+    cores::{core_of, island_of},
+    migration, report,
     request::{Request, thread_pointer},
     state::Pinned,
 };
@@ -33,7 +31,7 @@ use crate::{
     signal,
 };
 
-/// As [`fetch`], when the core that the thread has called last is not to run the function.
+/// As [`super::fetch()`], when the core that the thread has called last is not to run the function.
 #[cold]
 pub fn choose<M: Machine>(
     cpu: &Cpu<M>,
@@ -267,33 +265,4 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
         Fetch::Gone => Err(Stop::Gone),
         Fetch::Run | Fetch::Fault => Err(Stop::Replaced),
     }
-}
-
-/// The record that the thread has kept, and the core of an ISA that its last call went to, if it may be called there without
-/// knowing whether it is busy: most likely it sleeps again, and holds what the function needs.
-#[inline(always)]
-pub fn last_callee<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    process: &ProcessRecord,
-    isa: Isa,
-) -> Option<(&'static CrossingRecord, CoreId)> {
-    let record = spare_record(cpu, thread)?;
-    let core = CoreId::from_raw(record.callee_core.get()).filter(|_| record.callee_isa.get() == isa as u32)?;
-    let policies = CrossingPolicies::from_raw(process.crossing_policy.load(Ordering::Relaxed));
-    (may_run(thread, core) && policies.busy == CrossingPolicy::Wait).then_some((record, core))
-}
-
-/// The least loaded core of an ISA; `None` if no island of the ISA is there.
-pub fn island_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, isa: Isa) -> Option<CoreId> {
-    cpu.islands_of(isa).map(|island| core_of(cpu, thread, island)).min_by_key(|&core| run_queue::load(cpu, core))
-}
-
-pub fn core_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, island: IslandId) -> CoreId {
-    run_queue::least_loaded(cpu, island, run_queue::cores_of(thread))
-}
-
-#[inline(always)]
-pub fn may_run(thread: &ThreadRecord, core: CoreId) -> bool {
-    run_queue::allowed(run_queue::cores_of(thread), core)
 }

@@ -7,12 +7,7 @@ use motet_abi::{registers, stubs};
 use motet_hal::{Access, Machine, Trap};
 use motet_layout::{Isa, SpaceRecord, UserFrame};
 
-use super::{Fetch, long};
-use crate::{
-    call::{Call, Stop, SysResult},
-    cpu::Cpu,
-    mm,
-};
+use crate::{call::Call, cpu::Cpu, mm};
 
 /// The return address of functions of an ISA.
 #[inline(always)]
@@ -55,12 +50,4 @@ pub fn passed<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, frame: &Use
 /// Whether a system call is the gate's.
 pub fn is_return<M: Machine>(call: &Call<M>) -> bool {
     is_passed::<M>(&call.thread.frame)
-}
-
-/// `call_return()`, of the gate: the function that was called has returned.
-pub fn call_return<M: Machine>(call: &Call<M>) -> SysResult {
-    match long::come_back(call.cpu, call.thread, call.process) {
-        Fetch::Run => Err(Stop::Replaced),
-        Fetch::Gone | Fetch::Fault => Err(Stop::Gone),
-    }
 }

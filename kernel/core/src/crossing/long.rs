@@ -5,17 +5,16 @@ use motet_layout::sync::Ordering;
 use motet_abi::{
     Errno,
     convention::{self, Arguments, Entry},
-    registers,
 };
 use motet_hal::Machine;
 use motet_layout::{CoreId, CrossingRecord, ISLAND_JOINED, Isa, PoolAddr, ProcessRecord, ThreadRecord, is_canonical};
 use motet_protocol::{Context, run_queue::is_online};
 
 use super::{
-    Fetch, back,
-    choose::{core_of, may_run},
+    Fetch,
+    cores::{core_of, may_run},
     gate,
-    records::{end, innermost, signature_of},
+    records::{end, signature_of},
     report,
     request::Ready,
     stack,
@@ -51,41 +50,6 @@ pub fn make<M: Machine>(cpu: &Cpu<M>, ready: Ready<'_>, arguments: &Arguments) -
     }
     handover::hand_to(cpu, thread, target);
     Ok(Fetch::Gone)
-}
-
-/// Returns a thread whose function has passed the gate to its caller, on the caller's core.
-pub fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Fetch {
-    let Some(record) = innermost(cpu, thread) else {
-        let what = match thread.crossing.get() {
-            0 => format_args!("it returns from a call that it has not made"),
-            _ => format_args!("the record of its call is damaged"),
-        };
-        return report::kill(cpu, thread, process, what);
-    };
-    if record.callee_isa.get() != M::ISA as u32 || record.callee_sp.get() != registers::sp(&thread.frame) {
-        let what = format_args!("it returns through a frame that is not its last call's (longjmp over a crossing?)");
-        return report::kill(cpu, thread, process, what);
-    }
-    let Some(core) = caller_core(cpu, record) else {
-        return report::kill(cpu, thread, process, format_args!("the record of its call is damaged"));
-    };
-    let signature = signature_of(record);
-    if signature.has_floats() {
-        handover::save_ext(cpu, thread);
-    }
-    let results = motet_abi::gate::results(M::ISA, &thread.frame, &signature);
-    if may_run(thread, core)
-        && let Some(fetch) = back::go_back(cpu, thread, mm::space_of(cpu, process), record, core, &results)
-    {
-        return fetch;
-    }
-    let target = match target(cpu, thread, process, core) {
-        Ok(target) => target,
-        Err(fetch) => return fetch,
-    };
-    pop(cpu, thread, record, &results);
-    handover::hand_to(cpu, thread, target);
-    Fetch::Gone
 }
 
 /// The core that the caller in a record ran on. `None`: the record is damaged.

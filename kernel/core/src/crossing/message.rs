@@ -20,7 +20,7 @@
 use motet_layout::sync::Ordering;
 
 use motet_abi::{
-    convention::{self, Entry, Results, StackWords},
+    convention::{self, Arguments, Entry, Results, StackWords},
     fat::Signature,
     registers,
 };
@@ -33,12 +33,12 @@ use motet_protocol::{
 };
 
 use super::{
-    callee::OnBehalf,
     gate,
     records::{record_at, signature_of_result},
     request::Request,
+    stack,
 };
-use crate::cpu::Cpu;
+use crate::{cpu::Cpu, mm};
 
 /// Arguments that every call's message has room for, as every ISA has registers for them.
 pub const WORDS_MAX: usize = 6;
@@ -75,6 +75,28 @@ pub struct Spread {
     pub stack: u64,
     /// Argument words from [`WORDS_MAX`] on, as the function's registers hold them.
     pub words: [u64; REGISTERS_MAX - WORDS_MAX],
+}
+
+impl Spread {
+    /// Writes what the function expects on its stack, of more arguments than a message has room for. `None`: the caller's stack cannot
+    /// be read, or that of the function not written.
+    #[cold]
+    pub fn of<M: Machine>(
+        cpu: &Cpu<M>,
+        thread: &ThreadRecord,
+        space: &'static SpaceRecord,
+        request: &Request,
+    ) -> Option<Self> {
+        let mut arguments = Arguments::default();
+        let read = |address| mm::read_word(cpu, space, address).ok();
+        convention::arguments(M::ISA, &thread.frame, &request.signature, read, &mut arguments)?;
+        let (words, stack) = convention::arguments_on_stack(request.isa, request.stack, &request.signature, &arguments);
+        let word = |index: usize| {
+            let word = arguments.words[WORDS_MAX + index];
+            request.signature.word_for(request.isa, WORDS_MAX + index, word)
+        };
+        stack::push(cpu, space, &words).then(|| Self { stack, words: core::array::from_fn(word) })
+    }
 }
 
 /// Writes a call into a message. `false`: the thread pointer is not an address.
@@ -151,6 +173,17 @@ pub fn read_results(message: &[Cell64; 6], kinds: u64) -> Results {
         }
     }
     results
+}
+
+/// Whose function a core runs.
+#[derive(Clone, Copy)]
+pub struct OnBehalf {
+    /// The thread that has called it.
+    pub thread: &'static ThreadRecord,
+    /// The thread's address space.
+    pub space: &'static SpaceRecord,
+    /// As in [`Given`].
+    pub caller: Option<CoreId>,
 }
 
 /// A call that this core was given.

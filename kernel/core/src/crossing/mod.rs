@@ -10,24 +10,30 @@
 //!
 //! | file | |
 //! |---|---|
+//! | `fetch` | where a call begins |
 //! | `request` | a call that a thread is about to make |
 //! | `choose` | which core is to run it, by the process's policy |
+//! | `cores` | which cores may |
 //! | `caller`, `callee` | the steps of the short way, by core |
+//! | `answers` | answers that come when the caller's core does something else |
 //! | `message` | what lies in a call's message, and in its answer |
 //! | `back` | calls back, where islands do not cache each other's memory |
 //! | `gate` | where functions return to |
+//! | `returns` | a function has returned: its caller goes on |
 //! | `jump` | ends of calls by jumps (`longjmp`) and exceptions |
 //! | `long` | the long way: through run queues |
 //! | `migration` | as Flick does, for comparison |
 //! | `damaged`, `report` | what goes wrong, and what is said of it |
 
+mod answers;
 mod back;
 mod call;
 mod callee;
 mod caller;
 mod choose;
-
+mod cores;
 mod damaged;
+mod fetch;
 mod gate;
 mod jump;
 mod long;
@@ -35,14 +41,17 @@ mod message;
 pub mod migration;
 mod report;
 mod request;
+mod returns;
 
-pub use call::{called, called_from_noncoherent, fetch};
-pub use caller::{
+pub use answers::{
     first_returned, has_outcome, look_again, look_no_longer, make_returned_ready, stop_polling, stop_polling_calls,
 };
+pub use call::{called, called_from_noncoherent};
 pub use choose::{call_on, set_policy};
-pub use gate::{call_return, is_return};
+pub use fetch::fetch;
+pub use gate::is_return;
 pub use jump::{jump, leave};
+pub use returns::call_return;
 
 use motet_hal::{Interrupts, Machine, Trap};
 use motet_layout::{ThreadRecord, UserFrame};

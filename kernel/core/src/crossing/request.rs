@@ -2,22 +2,12 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{
-    Errno,
-    convention::{self, Arguments},
-    fat::Signature,
-    registers,
-};
+use motet_abi::{Errno, convention, fat::Signature, registers};
 use motet_hal::Machine;
 use motet_layout::{BY_SYSTEM_CALL, CoreId, CrossingRecord, FatProgram, Isa, SpaceRecord, ThreadRecord, is_canonical};
 use motet_protocol::Context;
 
-use super::{
-    message::{Spread, WORDS_MAX},
-    records::nest,
-    stack,
-    state::Pinned,
-};
+use super::{records::nest, stack, state::Pinned};
 use crate::{cpu::Cpu, handover, mm, tree::process_of};
 
 /// A call that is to be made.
@@ -98,26 +88,6 @@ impl Request {
         let (isa, program) = (pin.isa, Some(pin.program));
         let stack = if pin.one_stack { below_caller(cpu, thread, space, sp)? } else { stack::top(thread, isa) };
         Ok(Self { function, signature, isa, first, pc, sp, stack, program, is_local: false, by_system_call: false })
-    }
-
-    /// Writes what the function expects on its stack, of more arguments than a message has room for. `None`: the caller's stack cannot
-    /// be read, or that of the function not written.
-    #[cold]
-    pub fn spread<M: Machine>(
-        &self,
-        cpu: &Cpu<M>,
-        thread: &ThreadRecord,
-        space: &'static SpaceRecord,
-    ) -> Option<Spread> {
-        let mut arguments = Arguments::default();
-        let read = |address| mm::read_word(cpu, space, address).ok();
-        convention::arguments(M::ISA, &thread.frame, &self.signature, read, &mut arguments)?;
-        let (words, stack) = convention::arguments_on_stack(self.isa, self.stack, &self.signature, &arguments);
-        let word = |index: usize| {
-            let word = arguments.words[WORDS_MAX + index];
-            self.signature.word_for(self.isa, WORDS_MAX + index, word)
-        };
-        stack::push(cpu, space, &words).then(|| Spread { stack, words: core::array::from_fn(word) })
     }
 
     /// The function's thread pointer, as [`thread_pointer`].

@@ -1,18 +1,15 @@
 //! System calls: they begin, wait or pause, and end.
 
-use core::sync::atomic::Ordering;
-
 use motet_abi::registers;
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{ProcessRecord, Stage, TIMER_WAIT, ThreadRecord, handshake::then_look};
-use motet_protocol::{Context, count, hand, timer, trace::End, wait};
+use motet_layout::{ProcessRecord, ThreadRecord};
+use motet_protocol::{Context, count, hand};
 
-use super::{interrupt::interrupted, page};
+use super::{block::block, page, preempt::interrupted};
 use crate::{
     call::{Call, Stop, SysResult, begin_call, end_call, note_pause},
     cpu::Cpu,
-    cputime::charge,
-    handover, syscall, trace, turn,
+    syscall, trace, turn,
 };
 
 /// Dispatches the system call the thread is in. `None`: the thread no longer belongs to this core.
@@ -33,13 +30,6 @@ pub fn serve_syscall<M: Machine>(
     let result = syscall::dispatch(&call, registers::syscall_number_of(M::ISA, &thread.frame));
     assert!(!cfg!(motet_model) || hand::is_empty(cpu), "a system call has left a reference in hand");
     end_dispatch(cpu, thread, process, result, pause_first)
-}
-
-/// Ends the thread's wait, if it waited.
-#[inline(always)]
-pub fn end_wait<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    wait::finish(cpu, thread);
-    timer::disarm(cpu, &thread.timer);
 }
 
 /// Ends a dispatch of a system call, by its result. If its work is not done, the core does what else is due first. `None`: the thread no longer
@@ -81,36 +71,6 @@ fn end_dispatch<M: Machine>(
     };
     registers::set_result_of(M::ISA, &thread.frame, result);
     end_call(thread);
-    Some(())
-}
-
-/// Blocks the thread, which has prepared to wait; `stage`: in the middle of what. `None`: it is blocked, and may already run elsewhere.
-pub fn block<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, stage: Stage) -> Option<()> {
-    thread.stage.set(stage);
-    handover::save_ext(cpu, thread);
-    charge(cpu, thread);
-    if thread.deadline_ns.get() != 0 {
-        thread.timer.kind.set(TIMER_WAIT);
-        thread.timer.owner.set(cpu.raw(thread));
-        timer::arm(cpu, &thread.timer, thread.deadline_ns.get());
-    }
-    leave(cpu, thread)
-}
-
-/// Takes the thread, which has prepared to wait and whose registers are saved, off this core. `None`: it is blocked, and may already run elsewhere.
-#[inline(always)]
-pub fn leave<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<()> {
-    // A signal sent before the thread prepared did not wake it; one sent after does.
-    if thread.attention.load(Ordering::SeqCst) != 0 {
-        return Some(());
-    }
-    cpu.own.current_thread.store(0, Ordering::Release);
-    if wait::commit(thread) {
-        cpu.tracer.will_end(End::Blocked);
-        return None;
-    }
-    cpu.own.current_thread.store(cpu.raw(thread), Ordering::Release);
-    then_look(); // at the attention word
     Some(())
 }
 

@@ -6,7 +6,8 @@ use motet_layout::{ProcessRecord, Stage, ThreadRecord};
 use motet_protocol::fpga::InterfaceId;
 
 use super::{
-    call::{block, pause_outside},
+    block::block,
+    call::pause_outside,
     page,
     scarce::{Scarce, make_room},
     stores::look_for_program,

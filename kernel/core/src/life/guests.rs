@@ -14,7 +14,8 @@ use motet_protocol::ready;
 
 use super::{
     begin_guest,
-    call::{conclude, end_wait},
+    block::end_wait,
+    call::conclude,
     next::{Next, Running, next},
     stacked::{self, Left},
 };

@@ -1,23 +1,19 @@
-//! Interrupts, and how each is served: timers, the host's input, engines and devices, other islands, the next thread.
+//! Interrupts, and how each is served: timers, the host's input, engines and devices, other islands.
 
 use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
-use motet_layout::ThreadRecord;
 use motet_protocol::{Context, count, noncoherent, timer, trace::Kind};
 
-use super::{next::end_slice, removed};
 use crate::{
     alarm,
     cpu::Cpu,
     crossing::{make_returned_ready, migration},
     death,
     due::{begin_budget, poll},
-    extension, file, fpga, handover, hotplug,
+    extension, file, fpga, hotplug,
     kinds::{dma, service},
-    mm,
-    process::limits,
-    realtime, time, trace,
+    mm, time, trace,
 };
 
 /// Takes interrupts between two threads.
@@ -32,37 +28,6 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
         take_interrupts(cpu, cpu.due.take_deferred());
     }
     cpu.pass();
-}
-
-/// Serves an interrupt that came while the thread ran. `true`: the thread has given up the core.
-pub fn interrupted<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrupts: Interrupts) -> bool {
-    let interrupts = cpu.life.before_ready(|| take_interrupts(cpu, interrupts));
-    if interrupts.contains(Interrupts::TIMER) {
-        limits::check_cpu_time(cpu, thread);
-    }
-    if hotplug::is_asked(cpu) {
-        removed::leave_thread(cpu, thread);
-        return true;
-    }
-    if extension::hidden::has_come(cpu) {
-        if interrupts.contains(Interrupts::TIMER) && cpu.own.first_come.get() == 0 {
-            handover::yield_core(cpu, thread);
-        } else {
-            handover::make_way(cpu, thread);
-        }
-        return true;
-    }
-    if realtime::gives_way(cpu, thread) {
-        return true;
-    }
-    if interrupts.contains(Interrupts::TIMER) {
-        return extension::end_slice(cpu, thread) || end_slice(cpu, thread);
-    }
-    let is_gone = extension::gives_way(cpu, thread);
-    if !is_gone {
-        alarm::program_timer(cpu, cpu.now_ns());
-    }
-    is_gone
 }
 
 /// Serves an interrupt that came while a function ran that another core had called.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `resume` | what a thread goes on with |
 //! | `call` | system calls begin, wait, and end |
+//! | `block` | threads wait, off the core |
 //! | `fault` | page faults |
 //! | `stores` | stores to registers of the FPGA, in short |
 //! | `page` | waits for pages that come later |
@@ -13,6 +14,7 @@
 //! | `nested` | a guest runs above a system call |
 //! | `scarce` | memory is used up |
 //! | `interrupt` | interrupts, and how each is served |
+//! | `preempt` | a thread that was interrupted gives up the core |
 //! | `idle` | nothing to run |
 //! | `handed` | from thread to thread, where one goes to an idle core and comes back |
 //! | `removed` | out of use |
@@ -20,6 +22,7 @@
 //! | `context` | traits by which `motet_protocol` and lower rooms call up |
 //! | `boot` | joining the machine |
 
+mod block;
 pub mod boot;
 mod call;
 mod context;
@@ -32,6 +35,7 @@ mod interrupt;
 mod nested;
 mod next;
 mod page;
+mod preempt;
 mod removed;
 mod resume;
 mod scarce;
@@ -56,12 +60,14 @@ use crate::{
     extension, fpga, handover, mm, process, signal, trace,
     tree::process_of,
 };
-use call::{block, pause_outside, serve_syscall};
+use block::block;
+use call::{pause_outside, serve_syscall};
 use fault::serve_fault;
 use guests::serve_guests;
 use idle::idle;
-use interrupt::{interrupted, look};
+use interrupt::look;
 use next::{Next, Running, next};
+use preempt::interrupted;
 use resume::{Resume, resume, runs_program};
 
 /// Runs threads on this core for ever.

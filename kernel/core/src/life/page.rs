@@ -8,7 +8,7 @@ use motet_hal::Machine;
 use motet_layout::{ProcessRecord, Stage, ThreadRecord};
 use motet_protocol::wait;
 
-use super::call::leave;
+use super::block::leave;
 use crate::{
     attend,
     call::{Stop, is_made_anew, note_pause},

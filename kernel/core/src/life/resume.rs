@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use motet_hal::{Machine, Trap};
 use motet_layout::{ProcessRecord, Stage, ThreadRecord, WAKE_EVENT, WAKE_TOLD};
 
-use super::call::end_wait;
+use super::block::end_wait;
 use crate::{
     attend::{self, Attention},
     cpu::Cpu,

@@ -15,7 +15,7 @@ use motet_hal::{GuestTrap, Machine, Trap};
 use motet_layout::{ProcessRecord, Stage, THREAD_READY, TIMER_WAIT, ThreadRecord, WAKE_NONE};
 use motet_protocol::{Context, count, ready, run_queue, stacked, timer, trace::End, wait};
 
-use super::{begin_guest, call::end_wait, next::is_else_due};
+use super::{begin_guest, block::end_wait, next::is_else_due};
 use crate::{
     balance,
     cpu::{Causes, Cpu},

@@ -15,10 +15,7 @@ use motet_protocol::{
     residency::{self, Home},
 };
 
-use super::{
-    calls::{forget_pages, page_range},
-    limits, pieces, space_of, view, vma,
-};
+use super::{calls::forget_pages, limits, pieces, range::page_range, space_of, view, vma};
 use crate::{
     call::{BUDGET, Call, Stop, SysResult, cost},
     cpu::Cpu,

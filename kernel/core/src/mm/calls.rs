@@ -13,7 +13,11 @@ use motet_layout::{
 };
 use motet_protocol::{Context, fs, lock::lock, residency};
 
-use super::{View, VmaSpec, fault::attr_of, limits, pieces, space_of, view, vma};
+use super::{
+    View, VmaSpec, limits, pieces,
+    range::{LEN_MAX, LOWEST, fixed_range, page_range, unmap_locked},
+    space_of, view, vma,
+};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
@@ -40,12 +44,6 @@ const PROT_SEM: u64 = 8;
 const PROT_GROWSDOWN: u64 = 0x100_0000;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 
-/// Longest heap and mapping, in bytes; keeps sums of addresses from overflowing.
-pub(super) const LEN_MAX: u64 = USER_END;
-/// Nothing is mapped below this, so that a null pointer leads nowhere (Linux `mmap_min_addr`; here the superuser is no
-/// exception).
-pub const LOWEST: u64 = 65_536;
-
 /// `brk(address)`: moves the end of the heap; returns where it is.
 pub fn brk<M: Machine>(call: &Call<M>) -> SysResult {
     let space = space_of(call.cpu, call.process);
@@ -62,7 +60,7 @@ pub fn brk<M: Machine>(call: &Call<M>) -> SysResult {
     if new_end > old_end {
         let free = vma::first_ending_after(call.cpu, space, old_end).is_none_or(|vma| vma.start.get() >= new_end)
             && limits::check(call, space, new_end - old_end, VMA_READ | VMA_WRITE | VMA_HEAP).is_ok();
-        let spec = anonymous(old_end, new_end, VMA_READ | VMA_WRITE | VMA_HEAP);
+        let spec = VmaSpec::anonymous(old_end, new_end, VMA_READ | VMA_WRITE | VMA_HEAP);
         if !free || vma::insert(call.cpu, space, &spec).is_err() {
             return Ok(old);
         }
@@ -238,88 +236,6 @@ pub fn mprotect<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-/// Changes the protection of a range of a space whose lock is held.
-///
-/// # Errors
-/// `ENOMEM` when part of the range is not mapped, `EACCES` when part of it may never be written (the part before it is
-/// changed).
-pub fn protect<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &'static SpaceRecord,
-    start: u64,
-    end: u64,
-    flags: u32,
-) -> Result<(), Errno> {
-    let changed = protect_vmas(cpu, space, start, end, flags);
-    protect_pages(cpu, space, start, changed.end, changed.is_new_code);
-    changed.result
-}
-
-/// What [`protect_vmas`] has done.
-pub(super) struct Changed {
-    /// First address that it has not come to.
-    pub end: u64,
-    /// Some of it may be executed that could not be before.
-    pub is_new_code: bool,
-    /// Why it has not come further.
-    pub result: Result<(), Errno>,
-}
-
-/// Gives VMAs a new protection, as far as that is possible. Their pages keep their rights until [`protect_pages`]; faults
-/// use the VMA, so they give no more than the new protection allows. Errors are those of [`protect`].
-pub(super) fn protect_vmas<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &'static SpaceRecord,
-    start: u64,
-    end: u64,
-    flags: u32,
-) -> Changed {
-    let mut covered = start;
-    let mut is_new_code = false;
-    let result = vma::for_each_within(cpu, space, start, end, |vma| {
-        if vma.start.get() > covered {
-            return Err(Errno::ENOMEM);
-        }
-        let old = vma.flags.get();
-        if flags & VMA_WRITE != 0 && old & VMA_NEVER_WRITE != 0 {
-            return Err(Errno::EACCES);
-        }
-        covered = vma.end.get();
-        vma::set_flags(cpu, space, vma, old & !(VMA_READ | VMA_WRITE | VMA_EXECUTE) | flags);
-        is_new_code |= flags & VMA_EXECUTE & !old != 0;
-        Ok(())
-    });
-    vma::join_within(cpu, space, start, end);
-    let result = if covered < end { result.and(Err(Errno::ENOMEM)) } else { result };
-    Changed { end: covered, is_new_code, result }
-}
-
-/// Reduces the rights of a range's resident pages to what their VMAs allow, and waits until no core uses more.
-pub(super) fn protect_pages<M: Machine>(
-    cpu: &Cpu<M>,
-    space: &'static SpaceRecord,
-    start: u64,
-    end: u64,
-    is_new_code: bool,
-) {
-    let parts = vma::within(cpu, space, start..end)
-        .map(|vma| residency::Part { range: vma.start.get().max(start)..vma.end.get().min(end), access: attr_of(vma) });
-    residency::protect(cpu, space, parts, is_new_code);
-}
-
-/// Unmaps `[start, end)` of a space whose lock is held.
-///
-/// # Errors
-/// `ENOMEM`.
-pub fn unmap_locked<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) -> Result<(), Errno> {
-    if start >= end {
-        return Ok(());
-    }
-    vma::unmap(cpu, space, start, end)?;
-    residency::unmap(cpu, space, start..end);
-    Ok(())
-}
-
 /// Unmaps pages that a file no longer has from all spaces that map it, if any may have them mapped. `is_cut`: it has become shorter.
 pub fn forget_pages<M: Machine>(cpu: &Cpu<M>, inode: &'static InodeRecord, pages: Option<Range<u64>>, is_cut: bool) {
     let Some(pages) = pages else { return };
@@ -380,26 +296,6 @@ fn choose_address<M: Machine>(
         return Ok(hint);
     }
     vma::find_free(cpu, space, len, space.mmap_top.get()).ok_or(Errno::ENOMEM)
-}
-
-/// The range of a mapping whose address is given.
-pub(super) fn fixed_range(address: u64, len: u64) -> Result<(u64, u64), Errno> {
-    let (start, end) = page_range(address, len, Errno::EINVAL)?;
-    if start < LOWEST { Err(Errno::EPERM) } else { Ok((start, end)) }
-}
-
-/// The page range of an address (which must be page-aligned) and a length.
-pub(super) fn page_range(address: u64, len: u64, overflow: Errno) -> Result<(u64, u64), Errno> {
-    if address % PAGE_SIZE != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let len = len.checked_next_multiple_of(PAGE_SIZE).ok_or(overflow)?;
-    let end = address.checked_add(len).filter(|&end| end <= USER_END).ok_or(overflow)?;
-    Ok((address, end))
-}
-
-pub(super) fn anonymous(start: u64, end: u64, flags: u32) -> VmaSpec {
-    VmaSpec { start, end, flags, inode: None, offset: 0, file_len: 0, node: 0, view: View::default() }
 }
 
 /// `VMA_*` of Linux `PROT_*`.

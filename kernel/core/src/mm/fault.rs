@@ -3,8 +3,8 @@
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    Fpga, Frame, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_VIEW,
-    VMA_WRITE, VmaRecord,
+    Fpga, Frame, InodeRecord, PAGE_SIZE, SpaceRecord, ThreadRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_STACK,
+    VMA_VIEW, VMA_WRITE, VmaRecord,
     sync::{AtomicU64, Ordering},
 };
 use motet_paging::{Attr, Leaf, OutOfFrames};
@@ -17,7 +17,10 @@ use motet_protocol::{
     residency::{self, Home, Kind},
 };
 
-use super::{place::island_for, view, vma};
+use super::{
+    limits, view,
+    vma::{self, attr_of, island_for},
+};
 use crate::{
     call::{Stop, cost},
     cpu::Cpu,
@@ -37,7 +40,7 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     let _guard = lock(cpu, &space.lock);
     count(&cpu.counters().page_faults);
     let vma = vma::find(cpu, space, address)
-        .or_else(|| vma::find_or_grow(cpu, space, address))
+        .or_else(|| find_or_grow(cpu, space, address))
         .filter(|vma| vma.flags.get() & needed(access) != 0)
         .ok_or(Errno::EFAULT)?;
     let no_memory = |_: OutOfFrames| Errno::ENOMEM;
@@ -75,6 +78,22 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     let attr = if executes { leaf.attr.union(Attr::EXECUTE) } else { leaf.attr };
     residency::fill(cpu, space, &home, page, Leaf { frame: leaf.frame, attr }, executes).map_err(no_memory)?;
     Ok(())
+}
+
+/// As [`vma::find`]; grows the stack downwards when `address` is just below it.
+fn find_or_grow<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Option<&'static VmaRecord> {
+    let vma = vma::first_ending_after(cpu, space, address)?;
+    if vma.start.get() <= address {
+        return Some(vma);
+    }
+    let page = address & !(PAGE_SIZE - 1);
+    let below = vma::last_starting_before(cpu, space, vma.start.get());
+    let floor = below.map_or(vma::FLOOR, |below| below.end.get() + PAGE_SIZE * 256);
+    if vma.flags.get() & VMA_STACK == 0 || page < floor || !limits::may_grow_stack(cpu, space, vma, page) {
+        return None;
+    }
+    vma::resize(cpu, space, vma, page, vma.end.get()).ok()?;
+    Some(vma)
 }
 
 /// A page of a file is first stored to through a shared mapping: that changes the file. (Later stores make no fault.)
@@ -384,16 +403,4 @@ fn map_around<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, home: &Home, vma: &
         }
         due::spend_locked(cpu, cost::PAGE);
     }
-}
-
-/// What the VMA allows, as page attributes.
-pub fn attr_of(vma: &VmaRecord) -> Attr {
-    let flags = vma.flags.get();
-    let mut attr = Attr::NONE;
-    for (flag, bit) in [(VMA_READ, Attr::READ), (VMA_WRITE, Attr::WRITE), (VMA_EXECUTE, Attr::EXECUTE)] {
-        if flags & flag != 0 {
-            attr = attr.union(bit);
-        }
-    }
-    attr.normalised()
 }

@@ -5,11 +5,13 @@
 
 pub mod advice;
 pub mod calls;
+mod epoch;
 mod fault;
 mod limits;
 pub mod mremap;
 mod pieces;
 pub mod place;
+mod range;
 mod space;
 mod user;
 mod view;
@@ -26,17 +28,21 @@ use motet_protocol::{
     residency::{self, Kind, Mmu},
 };
 
-pub use calls::{LOWEST, Mappable, forget_pages, is_sealed, protect, protect_file_pages, unmap_locked as unmap};
+pub use calls::{Mappable, forget_pages, is_sealed, protect_file_pages};
+pub use epoch::epoch;
 pub use fault::{ToRegisters, lacks_page, serve as serve_fault, serve_store_to_registers, store_to_registers};
 pub use limits::may_write_file;
 pub use pieces::{give_up, sync};
+pub use range::{LOWEST, protect, unmap_locked as unmap};
 pub use space::{
-    activate, create, create_for, deactivate, epoch, fork, keep_active, leave_before_waiting, leave_if_unused,
+    activate, create, create_for, deactivate, fork, keep_active, leave_before_waiting, leave_if_unused,
     may_stay_active, recover, release, return_slabs, share,
 };
 pub use user::{has_late_pages, instruction_at};
 pub use view::{begin_local_call, end_local_call, extend_view, go_on_locally, pin_at, run_locally};
-pub use vma::{View, VmaSpec, area_at, find_free, for_each as for_each_vma, insert, is_mapped, within as vmas_within};
+pub use vma::{
+    View, VmaSpec, area_at, find_free, for_each as for_each_vma, insert, is_mapped, node_of, within as vmas_within,
+};
 
 use crate::{
     call::Stop,

@@ -14,9 +14,9 @@ use motet_protocol::{
 };
 
 use super::{
-    View, VmaSpec,
-    calls::{LEN_MAX, fixed_range, page_range, unmap_locked},
-    limits, pieces, space_of, vma,
+    View, VmaSpec, limits, pieces,
+    range::{LEN_MAX, fixed_range, page_range, unmap_locked},
+    space_of, vma,
 };
 use crate::{
     call::{BUDGET, Call, Stop, SysResult},

@@ -17,7 +17,7 @@ use motet_protocol::{
     residency::{self, Home},
 };
 
-use super::{calls, view, vma};
+use super::{VmaSpec, range, view, vma};
 use crate::{
     call::{BUDGET, Call, Stop},
     cpu::Cpu,
@@ -113,7 +113,7 @@ fn each<M: Machine>(
 /// # Errors
 /// `ENOMEM`; [`Stop::Again`].
 pub fn unmap<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, start: u64, end: u64) -> Result<(), Stop> {
-    of(call, space, start, end, |start, end| calls::unmap_locked(call.cpu, space, start, end))
+    of(call, space, start, end, |start, end| range::unmap_locked(call.cpu, space, start, end))
 }
 
 /// Makes what is left to unmap of a range one piece, without making any of it free.
@@ -134,15 +134,15 @@ pub fn make_replaceable<M: Machine>(
         if stop == end {
             return Ok(());
         }
-        calls::unmap_locked(call.cpu, space, start, stop)?;
-        vma::insert(call.cpu, space, &calls::anonymous(start, stop, 0))
+        range::unmap_locked(call.cpu, space, start, stop)?;
+        vma::insert(call.cpu, space, &VmaSpec::anonymous(start, stop, 0))
     })
 }
 
 /// Changes the protection of a range.
 ///
 /// # Errors
-/// As for [`calls::protect`]; [`Stop::Again`].
+/// As for [`range::protect`]; [`Stop::Again`].
 pub fn protect<M: Machine>(
     call: &Call<M>,
     space: &'static SpaceRecord,
@@ -155,7 +155,7 @@ pub fn protect<M: Machine>(
     if call.thread.progress.get() & IS_AT_PAGES == 0 {
         while at < end && failure.get() == 0 {
             let guard = lock(call.cpu, &space.lock);
-            let changed = calls::protect_vmas(call.cpu, space, at, end_of_vmas(call.cpu, space, at, end), flags);
+            let changed = range::protect_vmas(call.cpu, space, at, end_of_vmas(call.cpu, space, at, end), flags);
             at = changed.end;
             changed_end.set(at);
             failure.set(changed.result.map_or_else(|errno| errno.result().unsigned_abs(), |()| 0));
@@ -186,7 +186,7 @@ fn protect_pages<M: Machine>(
     while at < end.get() {
         let guard = lock(call.cpu, &space.lock);
         let stop = end_of_piece(call.cpu, space, at, end.get());
-        calls::protect_pages(call.cpu, space, at, stop, is_new_code);
+        range::protect_pages(call.cpu, space, at, stop, is_new_code);
         drop(guard);
         at = stop;
         if at < end.get() {
@@ -229,7 +229,7 @@ pub fn give_up<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, is_due: im
         let Some(vma) = vma::within(cpu, space, 0..USER_END).find(|vma| !is_text(vma)) else { return true };
         let start = vma.start.get();
         let stop = Home::of(cpu, space).end_of_piece(start..vma.end.get(), ENTRIES);
-        if calls::unmap_locked(cpu, space, start, stop).is_err() {
+        if range::unmap_locked(cpu, space, start, stop).is_err() {
             return true; // without memory for a split, the release does it in one go
         }
         drop(guard);

@@ -2,10 +2,10 @@
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{IslandId, PAGE_SIZE, SpaceRecord, VmaRecord};
-use motet_protocol::{Context, lock::lock, memory::island_near, residency::Home};
+use motet_layout::{PAGE_SIZE, SpaceRecord};
+use motet_protocol::{lock::lock, memory::island_near, residency::Home};
 
-use super::{calls::page_range, pieces, space_of, view, vma};
+use super::{pieces, range::page_range, space_of, view, vma};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
@@ -23,16 +23,6 @@ const MPOL_PREFERRED_MANY: u64 = 5;
 const MPOL_F_STATIC_NODES: u64 = 1 << 15;
 /// Longest node mask, in bits.
 const MASK_BITS_MAX: u64 = PAGE_SIZE * 8;
-
-/// [`VmaRecord::node`] for memory near to an island.
-pub fn node_of(island: IslandId) -> u32 {
-    island.index() as u32 + 1
-}
-
-/// The island (an index) whose memory a VMA's new frames should be.
-pub fn island_for<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord) -> usize {
-    vma.node.get().checked_sub(1).map_or(cpu.memory_index(), |island| island as usize)
-}
 
 /// `mbind(address, length, mode, nodes, max_node, flags)`: frames that the range gets from now on are near to the first of
 /// the nodes, as far as there is memory (`MPOL_BIND` too). Pages that are there already stay where they are, so there are

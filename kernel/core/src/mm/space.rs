@@ -6,17 +6,20 @@ use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_DONT_FORK,
-    VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord, handshake::then_look,
+    VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord,
 };
 use motet_paging::OutOfFrames;
 use motet_protocol::{
     Context,
-    cores::{core_record, is_dead},
+    cores::is_dead,
     lock::{Guard, lock},
     residency, run_queue, slab,
 };
 
-use super::{view, vma};
+use super::{
+    epoch::{epoch, tell_cores},
+    view, vma,
+};
 use crate::{
     ability::hidden,
     call::{BUDGET, cost},
@@ -153,37 +156,6 @@ pub fn leave_if_unused<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     let raw = cpu.raw(space);
     if cpu.mm.active() != raw && !hidden::has_away(cpu, raw) {
         space.active[cpu.island().index()].fetch_and(!own_bit(cpu), Ordering::SeqCst);
-    }
-}
-
-/// The epoch of the space that this core has active.
-#[inline(always)]
-pub fn epoch<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> u64 {
-    if !cpu.islands.are_uncached() {
-        return space.epoch.load(Ordering::Acquire);
-    }
-    // The space may be far away: others tell this core when it changes.
-    let changed = &cpu.own.space_changed;
-    if cpu.mm.epoch() == 0 || changed.load(Ordering::Acquire) != 0 {
-        changed.store(0, Ordering::Release);
-        then_look();
-        cpu.mm.learn_epoch(space.epoch.load(Ordering::SeqCst));
-    }
-    cpu.mm.epoch()
-}
-
-/// Tells the cores that have a space active that it is not what it was, or that nobody uses it any more.
-pub fn tell_cores<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
-    if !cpu.islands.are_uncached() {
-        return;
-    }
-    // Who makes it active from now on reads what has changed.
-    then_look();
-    for (island, active) in (0..).map_while(IslandId::from_raw).zip(&space.active) {
-        let active = active.load(Ordering::SeqCst);
-        for index in (0..CORES_PER_ISLAND_MAX).filter(|index| active >> index & 1 != 0) {
-            core_record(cpu, CoreId::new(island, index)).space_changed.store(1, Ordering::Release);
-        }
     }
 }
 

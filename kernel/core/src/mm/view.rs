@@ -13,7 +13,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, lock::lock, residency, slab};
 
-use super::vma;
+use super::{epoch::changed, vma};
 use crate::cpu::Cpu;
 
 /// Returns the address at which the store of an ISA has what a view shows at `address`.
@@ -46,7 +46,7 @@ pub fn run_locally<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, addres
 
 fn make_local<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord) -> u64 {
     vma.flags.set(vma.flags.get() | VMA_LOCAL);
-    vma::changed(cpu, space);
+    changed(cpu, space);
     (vma.end.get() - vma.start.get()) / PAGE_SIZE
 }
 
@@ -64,7 +64,7 @@ pub fn begin_local_call<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, a
     if let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.pin.get() != 0) {
         vma.local_calls.set(vma.local_calls.get() + 1);
         vma.flags.set(vma.flags.get() | VMA_RAN_LOCALLY);
-        vma::changed(cpu, space);
+        changed(cpu, space);
     }
 }
 
@@ -73,7 +73,7 @@ pub fn end_local_call<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, add
     let _guard = lock(cpu, &space.lock);
     let Some(vma) = vma::find(cpu, space, address).filter(|vma| vma.local_calls.get() != 0) else { return };
     vma.local_calls.set(vma.local_calls.get() - 1);
-    vma::changed(cpu, space);
+    changed(cpu, space);
     if vma.local_calls.get() == 0 && vma.flags.get() & VMA_LOCAL == 0 {
         let islands = &cpu.pool.header().islands;
         let is_other = |island: IslandId| islands[island.index()].isa.get() != vma.pin.get();
@@ -90,7 +90,7 @@ pub fn extend_view<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, en
     if vma::resize(cpu, space, vma, vma.start.get(), end).is_err() {
         return false;
     }
-    vma::changed(cpu, space);
+    changed(cpu, space);
     true
 }
 

@@ -8,9 +8,10 @@ use core::{ops::Range, sync::atomic::Ordering};
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, Isa, PAGE_SIZE, PoolAddr, SpaceRecord, VMA_SHARED, VMA_STACK, VMA_STORE, VMA_VIEW, VmaRecord,
-    handshake::then_look, in_order,
+    InodeRecord, Isa, IslandId, PAGE_SIZE, PoolAddr, SpaceRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_STACK,
+    VMA_STORE, VMA_VIEW, VMA_WRITE, VmaRecord, handshake::then_look, in_order,
 };
+use motet_paging::Attr;
 use motet_protocol::{
     Context, fs,
     lock::lock,
@@ -18,7 +19,7 @@ use motet_protocol::{
     slab,
 };
 
-use super::{limits, space::tell_cores};
+use super::epoch::changed;
 use crate::{call::cost, cpu::Cpu, due, registers::fpga};
 
 /// What a new VMA is.
@@ -43,6 +44,11 @@ pub struct VmaSpec {
 }
 
 impl VmaSpec {
+    /// Memory that belongs to no file.
+    pub fn anonymous(start: u64, end: u64, flags: u32) -> Self {
+        Self { start, end, flags, inode: None, offset: 0, file_len: 0, node: 0, view: View::default() }
+    }
+
     /// The contents of a VMA, decoded.
     pub fn of<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord) -> Self {
         Self {
@@ -114,6 +120,28 @@ impl View {
     }
 }
 
+/// What the VMA allows, as page attributes.
+pub fn attr_of(vma: &VmaRecord) -> Attr {
+    let flags = vma.flags.get();
+    let mut attr = Attr::NONE;
+    for (flag, bit) in [(VMA_READ, Attr::READ), (VMA_WRITE, Attr::WRITE), (VMA_EXECUTE, Attr::EXECUTE)] {
+        if flags & flag != 0 {
+            attr = attr.union(bit);
+        }
+    }
+    attr.normalised()
+}
+
+/// [`VmaRecord::node`] for memory near to an island.
+pub fn node_of(island: IslandId) -> u32 {
+    island.index() as u32 + 1
+}
+
+/// The island (an index) whose memory a VMA's new frames should be.
+pub fn island_for<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord) -> usize {
+    vma.node.get().checked_sub(1).map_or(cpu.memory_index(), |island| island as usize)
+}
+
 /// Most VMAs that a program may have (Linux's default of `vm.max_map_count`): nobody fills the pool with them.
 pub const COUNT_MAX: u32 = 65_530;
 
@@ -121,7 +149,7 @@ pub const COUNT_MAX: u32 = 65_530;
 const FOUND: u64 = 100;
 
 /// The lowest address that is given to who does not ask for one.
-const FLOOR: u64 = PAGE_SIZE * 16;
+pub const FLOOR: u64 = PAGE_SIZE * 16;
 
 /// The VMA that contains `address`. The space's lock is held.
 pub fn find<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Option<&'static VmaRecord> {
@@ -148,28 +176,13 @@ pub fn area_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> R
     find(cpu, space, address).map_or(0..0, |vma| vma.start.get()..vma.end.get())
 }
 
-/// As [`find`]; grows the stack downwards when `address` is just below it.
-pub fn find_or_grow<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Option<&'static VmaRecord> {
-    let vma = first_ending_after(cpu, space, address)?;
-    if vma.start.get() <= address {
-        return Some(vma);
-    }
-    let page = address & !(PAGE_SIZE - 1);
-    let below = last_starting_before(cpu, space, vma.start.get());
-    let floor = below.map_or(FLOOR, |below| below.end.get() + PAGE_SIZE * 256);
-    if vma.flags.get() & VMA_STACK == 0 || page < floor || !limits::may_grow_stack(cpu, space, vma, page) {
-        return None;
-    }
-    resize(cpu, space, vma, page, vma.end.get()).ok()?;
-    Some(vma)
-}
-
 /// The first VMA whose end is above `address`.
 pub fn first_ending_after<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Option<&'static VmaRecord> {
     record_of(cpu, range_tree::first_ending_after(cpu, &space.vma_root, address)?)
 }
 
-fn last_starting_before<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Option<&'static VmaRecord> {
+/// The last VMA whose start is below `address`.
+pub fn last_starting_before<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Option<&'static VmaRecord> {
     record_of(cpu, range_tree::last_starting_before(cpu, &space.vma_root, address)?)
 }
 
@@ -358,13 +371,6 @@ pub fn resize<M: Machine>(
     resized.map_err(|_| Errno::ENOMEM)?;
     space.mapped_len.set(space.mapped_len.get() - (old_end - old_start) + (end - start));
     Ok(())
-}
-
-/// Invalidates what cores have cached of the space, because a VMA was added, removed or changed.
-/// The space's lock is held.
-pub fn changed<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
-    space.epoch.store(space.epoch.load(Ordering::Relaxed) + 1, Ordering::Release);
-    tell_cores(cpu, space);
 }
 
 /// A VMA allows something else from now on. The space's lock is held.

@@ -14,8 +14,8 @@ use motet_layout::{
 use motet_protocol::{Context, fs, lock::lock, run_queue, slab, threads, wait};
 
 use super::{
+    executable::{Executable, INTERPRETER_MAX, NO_HEADERS},
     exit::kill_other_threads,
-    load::{Executable, INTERPRETER_MAX, NO_HEADERS},
     places::Places,
     refusal::Refusal,
     stack::{self, Image, StackBuilder},
@@ -288,7 +288,7 @@ fn fill<M: Machine>(
     space.brk[0].set(heap);
     space.brk[1].set(heap);
     // What is written here is read there; later pages of the stack are whoever's that runs then.
-    let node = mm::place::node_of(island);
+    let node = mm::node_of(island);
     mm::insert(cpu, space, &mm::VmaSpec { node, ..stack::spec(call.process, places.stack_top) })?;
     call.serve_due(BUDGET);
     let builder = StackBuilder { call, space, isa: executable.isa, identity, name, top: places.stack_top };

@@ -2,7 +2,7 @@
 //!
 //! As with all executables, the file is an allegation.
 
-use core::{fmt, ops::Range};
+use core::ops::Range;
 
 use elf::{
     abi::{PF_W, PF_X, PT_LOAD, PT_NOTE},
@@ -16,7 +16,7 @@ use motet_hal::Machine;
 use motet_layout::{FatProgram, InodeRecord, Isa, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_READ, VMA_STORE, VMA_VIEW};
 use motet_protocol::{Context, fs, slab};
 
-use super::load::Executable;
+use super::{executable::Executable, refusal::FatRefusal};
 use crate::{
     cpu::Cpu,
     mm::{self, View, VmaSpec},
@@ -40,27 +40,12 @@ pub struct Fat {
     texts: [Option<(u64, u64)>; ISAS],
 }
 
-/// What is wrong with a file.
-#[derive(Clone, Copy, Debug)]
-pub enum Refusal {
-    /// The note is no note of ours.
-    Note(BadNote),
-    /// It has texts of several ISAs and no note, or the other way round.
-    Incomplete,
-    /// It has no text of its own ISA, or several, or one that can be written.
-    Text,
-    /// An ISA's text is not where the primary's is, or not in the file.
-    Misplaced(Isa),
-    /// The note is of another ISA than the file.
-    Primary(Isa),
-}
-
 /// [`VmaSpec::node`](crate::mm::VmaSpec::node) of a segment of a program for several ISAs: where the file says that its
 /// pages should lie, if the machine has such an island.
 ///
 /// # Errors
 /// The file says what cannot be.
-pub fn node_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Result<u32, Refusal> {
+pub fn node_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Result<u32, FatRefusal> {
     let island = match Near::of_flags(segment.p_flags)? {
         None => None,
         Some(Near::Isa(isa)) => cpu.islands_of(isa).next(),
@@ -68,38 +53,7 @@ pub fn node_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Res
             Some(island).filter(|island| island.index() < cpu.pool.header().island_count.get() as usize)
         }
     };
-    Ok(island.map_or(0, mm::place::node_of))
-}
-
-/// The ISA that a program starts on: the one that the process has `wished` for if the file has its text, otherwise the program's own,
-/// or if the machine has no island of it, another one of which the file has the text.
-pub fn start_isa<M: Machine>(cpu: &Cpu<M>, executable: &Executable<'_>, wished: Option<Isa>) -> Isa {
-    let has_island = |isa: &Isa| cpu.islands_of(*isa).next().is_some();
-    let texts = || {
-        let others = executable.segments().filter(|segment| segment.p_type == PT_TEXT);
-        let others = others.filter_map(|segment| fat::isa_of_flags(segment.p_flags));
-        core::iter::once(executable.header_isa).chain(others)
-    };
-    let wished = wished.into_iter().filter(|wished| texts().any(|isa| isa == *wished));
-    wished.chain(texts()).find(has_island).unwrap_or(executable.header_isa)
-}
-
-impl From<BadNote> for Refusal {
-    fn from(bad: BadNote) -> Self {
-        Self::Note(bad)
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Note(bad) => bad.fmt(f),
-            Self::Incomplete => f.write_str("it needs both a Motet note and the text of another instruction set"),
-            Self::Text => f.write_str("it needs exactly one executable segment, which is not writable"),
-            Self::Misplaced(isa) => write!(f, "its text for {} does not match its own", isa.name()),
-            Self::Primary(isa) => write!(f, "its note says that it is for {}", isa.name()),
-        }
-    }
+    Ok(island.map_or(0, mm::node_of))
 }
 
 impl Fat {
@@ -111,14 +65,14 @@ impl Fat {
         cpu: &Cpu<M>,
         executable: &Executable<'_>,
         inode: &'static InodeRecord,
-    ) -> Result<Option<Self>, Refusal> {
+    ) -> Result<Option<Self>, FatRefusal> {
         let note = executable.segments().filter(|segment| segment.p_type == PT_NOTE);
         let note = note.filter_map(|segment| find_note(cpu, inode, &segment)).next();
         let has_texts = executable.is_fat();
         match note {
             None if !has_texts => Ok(None),
             Some(at) if has_texts && executable.is_fixed() => Self::read(cpu, executable, inode, at).map(Some),
-            None | Some(_) => Err(Refusal::Incomplete),
+            None | Some(_) => Err(FatRefusal::Incomplete),
         }
     }
 
@@ -127,7 +81,7 @@ impl Fat {
         executable: &Executable<'_>,
         inode: &'static InodeRecord,
         (note_at, note_len): (u64, u64),
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, FatRefusal> {
         let mut bytes = [0; Header::SIZE];
         if fs::read_bytes(cpu, inode, note_at, &mut bytes) < bytes.len() {
             return Err(BadNote::Truncated.into());
@@ -138,20 +92,20 @@ impl Fat {
             return Err(BadNote::Truncated.into());
         }
         if header.primary != executable.header_isa {
-            return Err(Refusal::Primary(header.primary));
+            return Err(FatRefusal::Primary(header.primary));
         }
         let mut code = executable.segments().filter(|segment| segment.p_type == PT_LOAD && segment.p_flags & PF_X != 0);
-        let text = code.next().filter(|text| text.p_flags & PF_W == 0).ok_or(Refusal::Text)?;
+        let text = code.next().filter(|text| text.p_flags & PF_W == 0).ok_or(FatRefusal::Text)?;
         if code.next().is_some() || text.p_memsz == 0 || text.p_memsz > STORE_SPAN / 2 {
-            return Err(Refusal::Text);
+            return Err(FatRefusal::Text);
         }
         let start = text.p_vaddr & !(PAGE_SIZE - 1);
         let lead = text.p_vaddr - start;
         let end = text.p_vaddr.checked_add(text.p_memsz).and_then(|end| end.checked_next_multiple_of(PAGE_SIZE));
-        let end = end.ok_or(Refusal::Text)?;
+        let end = end.ok_or(FatRefusal::Text)?;
         let mut texts = [None; ISAS];
         texts[header.primary as usize - 1] =
-            Some((text.p_offset.checked_sub(lead).ok_or(Refusal::Text)?, text.p_filesz + lead));
+            Some((text.p_offset.checked_sub(lead).ok_or(FatRefusal::Text)?, text.p_filesz + lead));
         let mut fat = Self { header, pins_at: note_at + Header::SIZE as u64, start, end, texts };
         let file_len = inode.size.load(motet_layout::sync::Ordering::Relaxed);
         for other in executable.segments().filter(|segment| segment.p_type == PT_TEXT) {
@@ -161,7 +115,7 @@ impl Fat {
         Ok(fat)
     }
 
-    fn add_text(&mut self, segment: &ProgramHeader, file_len: u64) -> Result<(), Refusal> {
+    fn add_text(&mut self, segment: &ProgramHeader, file_len: u64) -> Result<(), FatRefusal> {
         let code = segment.p_flags >> 20 & 0xff;
         let isa = fat::isa_of_flags(segment.p_flags).ok_or(BadNote::Isa(code))?;
         let in_file = segment.p_offset.checked_add(segment.p_filesz).is_some_and(|end| end <= file_len);
@@ -173,14 +127,14 @@ impl Fat {
             || segment.p_vaddr != self.start
             || segment.p_memsz != self.end - self.start
         {
-            return Err(Refusal::Misplaced(isa));
+            return Err(FatRefusal::Misplaced(isa));
         }
         *place = Some((segment.p_offset, segment.p_filesz));
         Ok(())
     }
 
     /// Pins are in order, in the text, and do not share pages with pins of other ISAs or of another strictness.
-    fn check_pins<M: Machine>(&self, cpu: &Cpu<M>, inode: &'static InodeRecord) -> Result<(), Refusal> {
+    fn check_pins<M: Machine>(&self, cpu: &Cpu<M>, inode: &'static InodeRecord) -> Result<(), FatRefusal> {
         let mut before: Option<Pin> = None;
         for index in 0..self.header.pins {
             let pin = read_pin(cpu, inode, self.pins_at, index)?;

@@ -2,6 +2,7 @@
 
 pub mod cores;
 pub mod exec;
+mod executable;
 pub mod exit;
 pub mod fat;
 pub mod fork;

@@ -6,12 +6,11 @@
 
 use core::fmt::{self, Write as _};
 
-use motet_abi::Errno;
+use motet_abi::{Errno, fat::BadNote};
 use motet_hal::Machine;
 use motet_layout::{InodeRecord, Isa};
 use motet_protocol::fs;
 
-use super::fat;
 use crate::{call::Stop, console, cpu::Cpu};
 
 /// Bytes of a file that tell what it is (Linux: `BINPRM_BUF_SIZE`).
@@ -54,7 +53,22 @@ pub enum Refusal {
     /// It needs this level of the x86-64 psABI, and cores do not have what it would not notice to lack.
     Level(u32),
     /// A program for several instruction sets whose parts do not fit together.
-    Fat(fat::Refusal),
+    Fat(FatRefusal),
+}
+
+/// What is wrong with a program for several instruction sets.
+#[derive(Clone, Copy, Debug)]
+pub enum FatRefusal {
+    /// The note is no note of ours.
+    Note(BadNote),
+    /// It has texts of several ISAs and no note, or the other way round.
+    Incomplete,
+    /// It has no text of its own ISA, or several, or one that can be written.
+    Text,
+    /// An ISA's text is not where the primary's is, or not in the file.
+    Misplaced(Isa),
+    /// The note is of another ISA than the file.
+    Primary(Isa),
 }
 
 impl From<Errno> for Refusal {
@@ -69,9 +83,27 @@ impl From<Stop> for Refusal {
     }
 }
 
-impl From<fat::Refusal> for Refusal {
-    fn from(refusal: fat::Refusal) -> Self {
+impl From<FatRefusal> for Refusal {
+    fn from(refusal: FatRefusal) -> Self {
         Self::Fat(refusal)
+    }
+}
+
+impl From<BadNote> for FatRefusal {
+    fn from(bad: BadNote) -> Self {
+        Self::Note(bad)
+    }
+}
+
+impl fmt::Display for FatRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Note(bad) => bad.fmt(f),
+            Self::Incomplete => f.write_str("it needs both a Motet note and the text of another instruction set"),
+            Self::Text => f.write_str("it needs exactly one executable segment, which is not writable"),
+            Self::Misplaced(isa) => write!(f, "its text for {} does not match its own", isa.name()),
+            Self::Primary(isa) => write!(f, "its note says that it is for {}", isa.name()),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use motet_hal::Machine;
 use motet_layout::{Fpga, FpgaInterface, Frame, InodeRecord, SpaceRecord, ThreadRecord, VmaRecord, sync::AtomicU64};
 use motet_protocol::{
     Context,
-    fpga::{self, InterfaceId, clients},
+    fpga::{self, InterfaceId, clients, frames},
     memory::share_frame,
     residency, schedule,
 };
@@ -52,7 +52,7 @@ pub fn registers_at<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, page: u64) -> Opt
 /// # Errors
 /// `ENXIO`: there is no FPGA.
 pub fn registers_frame<M: Machine>(cpu: &Cpu<M>, id: InterfaceId) -> Result<Frame, Errno> {
-    let frame = clients::registers_frame(fpga::of(cpu.pool).ok_or(Errno::ENXIO)?, id);
+    let frame = frames::registers_frame(fpga::of(cpu.pool).ok_or(Errno::ENXIO)?, id);
     share_frame(cpu, frame);
     Ok(frame)
 }
@@ -87,7 +87,7 @@ pub fn granted<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64) -> Opti
 
 /// The interface whose registers a frame has, if it has any.
 pub fn interface_of_frame<M: Machine>(cpu: &Cpu<M>, frame: Frame) -> Option<InterfaceId> {
-    clients::of_registers(fpga::of(cpu.pool)?, frame)
+    frames::of_registers(fpga::of(cpu.pool)?, frame)
 }
 
 /// A store to registers that are not connected is a request. This core looks itself what becomes of it ([`look`](super::look::look)): it has nothing else to do, and
@@ -108,7 +108,7 @@ pub fn ask_and_look<M: Machine>(cpu: &Cpu<M>, fpga: &Fpga, thread: &ThreadRecord
 pub fn data_frame<M: Machine>(cpu: &Cpu<M>, pages: &InodeRecord, index: u64) -> Result<Frame, Errno> {
     let fpga = fpga::of(cpu.pool).ok_or(Errno::ENXIO)?;
     let id = InterfaceId::from_link(pages.fpga.get()).ok_or(Errno::ENXIO)?;
-    let frame = index.checked_sub(1).and_then(|page| clients::data_frame(fpga, id, page)).ok_or(Errno::ENXIO)?;
+    let frame = index.checked_sub(1).and_then(|page| frames::data_frame(fpga, id, page)).ok_or(Errno::ENXIO)?;
     share_frame(cpu, frame);
     Ok(frame)
 }

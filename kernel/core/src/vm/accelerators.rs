@@ -18,17 +18,8 @@ use motet_protocol::{
     shootdown, wait,
 };
 
-use super::{
-    memory::{self, Found},
-    run::{Next, Running},
-};
-use crate::{
-    cpu::Cpu,
-    registers::{
-        fpga as interfaces,
-        look::{Looked, look, take_signals},
-    },
-};
+use super::tables::{self, Found};
+use crate::{cpu::Cpu, registers::fpga as interfaces};
 
 /// First address past what the registers of an accelerator can name: they have 32 bits.
 const ADDRESS_END: u64 = 1 << 32;
@@ -79,10 +70,10 @@ pub fn end_transfers<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord) {
 /// dismantled.
 pub fn fetch<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, page: u64) -> guest::Answer {
     let _guard = lock(cpu, &vm.space.lock);
-    let Some(region) = memory::region_at(vm, page) else { return guest::Answer::Outside };
+    let Some(region) = tables::region_at(vm, page) else { return guest::Answer::Outside };
     // Of whichever island: transfers look into all.
-    let Some(table) = memory::tables(cpu, vm).next() else { return guest::Answer::Exhausted };
-    if memory::tables(cpu, vm).any(|table| table.lookup(page).is_some()) {
+    let Some(table) = tables::tables(cpu, vm).next() else { return guest::Answer::Exhausted };
+    if tables::tables(cpu, vm).any(|table| table.lookup(page).is_some()) {
         return guest::Answer::Found;
     }
     let pages = cpu.pool.at::<InodeRecord>(PoolAddr(region.inode.get()));
@@ -95,7 +86,7 @@ pub fn fetch<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, page: u64) -> gues
         fs::page_or_allocate(cpu, pages, (region.offset.get() + page - region.start.get()) / PAGE_SIZE).ok()
     };
     // Not to be executed before a core of the island has synchronised its fetches with it.
-    let is_entered = |frame| memory::enter(cpu, vm, &table, (page, frame), Attr::READ.union(Attr::WRITE));
+    let is_entered = |frame| tables::enter(cpu, vm, &table, (page, frame), Attr::READ.union(Attr::WRITE));
     if frame.is_some_and(is_entered) { guest::Answer::Found } else { guest::Answer::Exhausted }
 }
 
@@ -137,7 +128,7 @@ pub fn serve_fault<M: Machine>(
     let Ok(frame) = frame else { return Found::Refused };
     match known {
         Some(_) => widen(cpu, table, (page, frame), allow),
-        None if !memory::enter(cpu, vm, table, (page, frame), allow) => return Found::Exhausted,
+        None if !tables::enter(cpu, vm, table, (page, frame), allow) => return Found::Exhausted,
         None => {}
     }
     if is_request && !may_write { Found::Unconnected(id) } else { Found::Memory }
@@ -178,41 +169,6 @@ fn drop_translations<M: Machine>(cpu: &Cpu<M>) {
     cpu.machine.flush_guests();
 }
 
-impl<M: Machine> Running<'_, M> {
-    /// The guest's store to registers that are not connected is a request. If nothing else is ready on this core, the core looks for
-    /// the decision, as it does for a program.
-    #[inline(never)]
-    pub fn ask_for_registers(&self, access: Access, address: u64, id: InterfaceId) -> Next {
-        let (cpu, looked) = (self.cpu, self.look(id));
-        let has_signals = fpga::of(cpu.pool).is_some_and(|fpga| take_signals(cpu, &fpga.interfaces[id.index()]));
-        match looked {
-            // Should they have been taken away meanwhile, the store is a request once more.
-            Looked::Decided => match memory::serve_fault(cpu, self.vm, self.table, address, access) {
-                Found::Refused => self.refuse_access(access),
-                Found::Memory | Found::Nothing | Found::Exhausted | Found::Unconnected(_) if has_signals => Next::Pause,
-                Found::Memory | Found::Nothing | Found::Exhausted | Found::Unconnected(_) => Next::Run,
-            },
-            Looked::Due => Next::Pause,
-            Looked::Long => Next::Connect(id),
-        }
-    }
-
-    /// To other cores, this one executes its guest meanwhile, so the guest's interrupts end the look.
-    fn look(&self, id: InterfaceId) -> Looked {
-        let (cpu, thread) = (self.cpu, self.thread);
-        let Some(fpga) = fpga::of(cpu.pool) else { return Looked::Long };
-        self.enter();
-        let looked = match self.next_interrupt() {
-            Err(timer_ns) if interfaces::ask_and_look(cpu, fpga, thread, id) => {
-                look(cpu, thread, id, if timer_ns == 0 { u64::MAX } else { timer_ns })
-            }
-            Ok(()) | Err(_) => Looked::Long,
-        };
-        self.vcpu.in_guest.store(0, Ordering::Release);
-        looked
-    }
-}
-
 /// Makes the request for registers that the guest stores to, and lets the preparing thread wait for them. `true`: they are connected, or will not be.
 pub fn ask<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, id: InterfaceId) -> bool {
     let Some(fpga) = fpga::of(cpu.pool) else { return true };
@@ -230,14 +186,14 @@ pub fn ask<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, id: Interfac
 pub fn protect<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, interface: &FpgaInterface) {
     let _guard = lock(cpu, &vm.space.lock);
     let is_its = |region: &&VmRegion| region.inode.get() == interface.inode.get();
-    let Some(region) = memory::regions(vm).iter().find(is_its) else { return };
+    let Some(region) = tables::regions(vm).iter().find(is_its) else { return };
     let page = region.start.get();
     shootdown::narrow(
         cpu,
         &vm.space,
         || cpu.flush_user(),
         |narrowing| {
-            for table in memory::tables(cpu, vm) {
+            for table in tables::tables(cpu, vm) {
                 table.narrow(page..page + PAGE_SIZE, narrowing, |_, leaf| leaf.attr.without(Attr::WRITE));
             }
             cpu.machine.page_table_fence();

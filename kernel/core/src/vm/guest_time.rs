@@ -5,7 +5,7 @@
 use motet_hal::{Machine, SystemRegister};
 use motet_layout::aarch64_guest::{TIMER_CONTROL, TIMER_DEADLINE};
 
-use super::run::Running;
+use super::running::Running;
 
 /// Registers, as instructions encode them: op0, op1, CRn, CRm, op2.
 const fn number(crm: u16, op2: u16) -> u16 {

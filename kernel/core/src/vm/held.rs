@@ -5,8 +5,10 @@ use motet_hal::{GuestTrap, Machine, Trap};
 use motet_layout::{PoolAddr, ThreadRecord, VCPU_STARTED, VcpuRecord, VmRecord, sync::Ordering};
 
 use super::{
-    is_timer_alone, memory,
-    run::{Counted, Dispatch, Running},
+    is_timer_alone,
+    run::Dispatch,
+    running::{Counted, Running},
+    tables,
 };
 use crate::{call::Stop, cpu::Cpu};
 
@@ -34,7 +36,7 @@ impl<'a, M: Machine> Held<'a, M> {
         let vm = cpu.pool.at::<VmRecord>(PoolAddr(vcpu.vm.get()));
         let format = cpu.machine.guest_format()?;
         let is_simple = vcpu.state.load(Ordering::SeqCst) == VCPU_STARTED && vcpu.awaits.get() == 0;
-        let root = is_simple.then(|| memory::root(cpu, vm, format).ok())??;
+        let root = is_simple.then(|| tables::root(cpu, vm, format).ok())??;
         let dispatch = Dispatch::take(vcpu, thread)?;
         let running = Running::new(cpu, vm, vcpu, thread, (root, format), 0);
         Some(Self { running, _dispatch: dispatch })

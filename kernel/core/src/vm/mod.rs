@@ -12,9 +12,11 @@ mod memory;
 mod psci;
 mod quick;
 mod run;
+mod running;
 mod sbi;
 mod show;
 mod stores;
+mod tables;
 mod vgic;
 
 use core::fmt::{self, Write};

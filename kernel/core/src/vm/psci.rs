@@ -9,7 +9,7 @@ use motet_layout::{VCPU_STARTED, VCPU_STOPPED, VcpuRecord, aarch64_guest::AFFINI
 
 use super::{
     begin,
-    run::{Next, Running},
+    running::{Next, Running},
     vcpu,
 };
 

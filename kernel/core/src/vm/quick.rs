@@ -8,7 +8,7 @@ use motet_hal::{Access, GuestInterrupts, GuestTrap, Interrupts, Machine, ServeTr
 use motet_layout::{Isa, sync::Ordering};
 
 use super::{
-    run::{Counted, Running},
+    running::{Counted, Running},
     sbi,
 };
 use crate::{console, cpu::Cpu};

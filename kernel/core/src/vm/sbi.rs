@@ -10,7 +10,7 @@ use motet_protocol::{Context, cores::is_dead};
 
 use super::{
     begin, raise,
-    run::{AWAITS_CALL, Next, Running},
+    running::{AWAITS_CALL, Next, Running},
     vcpu, vcpus, where_in_guest,
 };
 

@@ -8,7 +8,7 @@ use motet_hal::Machine;
 use motet_layout::{VM_EXITS, VmRecord};
 use motet_protocol::{Context, lock::lock};
 
-use super::memory;
+use super::tables;
 use crate::cpu::Cpu;
 
 /// Names of what is counted, in the order of `Counted`.
@@ -66,7 +66,7 @@ fn next<M: Machine>(cpu: &Cpu<M>, after: u32) -> Option<Summary> {
         pid: vm.pid.get(),
         user: vm.user.get(),
         vcpus: vm.vcpu_count.load(Ordering::Relaxed),
-        bytes: memory::bytes(vm),
+        bytes: tables::bytes(vm),
         resident: vm.space.resident.load(Ordering::Relaxed),
         ran_ns: vm.ran_ns.load(Ordering::Relaxed),
         exits: core::array::from_fn(|kind| vm.exits[kind].load(Ordering::Relaxed)),

@@ -12,7 +12,7 @@ use motet_protocol::{
 
 use super::{
     disturb,
-    run::{Running, low},
+    running::{Running, low},
     vcpu,
 };
 use crate::cpu::Cpu;

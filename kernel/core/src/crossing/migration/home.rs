@@ -23,7 +23,7 @@ use crate::{
     cputime,
     crossing::{
         Fetch,
-        choose::island_of,
+        cores::island_of,
         report,
         request::{count_call, thread_pointer},
         stack,
