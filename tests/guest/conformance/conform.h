@@ -139,6 +139,7 @@ void times_and_timers(void);
 void sockets(void);
 void packets(void);
 void inet(void);
+void interfaces(void);
 void endings(void);
 void waiting(void);
 void locks(void);

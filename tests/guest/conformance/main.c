@@ -378,6 +378,7 @@ int main(int argc, char **argv) {
     sockets();
     packets();
     inet();
+    interfaces();
     endings();
     waiting();
     locks();

@@ -3,7 +3,7 @@
 //! Who adds a family writes its file, in which a type implements [`Family`], and adds a row here. All that calls ask of a socket goes through this match, so no
 //! other code asks which family a socket is of.
 
-use motet_abi::Errno;
+use motet_abi::{Errno, terminal::TIOCOUTQ};
 use motet_hal::Machine;
 use motet_layout::SocketRecord;
 
@@ -192,6 +192,16 @@ pub fn arrivals<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> [Opt
 /// [`Family::bytes_ready`].
 pub fn bytes_ready<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Result<u64, Errno> {
     of_socket!(socket, it => it.bytes_ready(cpu))
+}
+
+/// [`Family::ioctl`], and `SIOCOUTQ`.
+pub fn ioctl<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, request: (u32, u64)) -> SysResult {
+    if request.0 == TIOCOUTQ {
+        let bytes = of_socket!(socket, it => it.bytes_unsent(call.cpu))?;
+        call.write_user(request.1, &(bytes as u32).to_le_bytes())?;
+        return Ok(0);
+    }
+    of_socket!(socket, it => it.ioctl(call, request))
 }
 
 /// [`Family::outlet`].

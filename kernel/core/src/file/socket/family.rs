@@ -279,6 +279,22 @@ pub trait Family: Copy {
         Ok(0)
     }
 
+    /// Bytes that were sent and that have not come to their receiver (`SIOCOUTQ`).
+    ///
+    /// # Errors
+    /// `EINVAL`: it listens.
+    fn bytes_unsent<M: Machine>(self, _cpu: &Cpu<M>) -> Result<u64, Errno> {
+        Ok(0)
+    }
+
+    /// An `ioctl` that is the family's own.
+    ///
+    /// # Errors
+    /// `ENOTTY`: it is another one.
+    fn ioctl<M: Machine>(self, _call: &Call<M>, _request: (u32, u64)) -> SysResult {
+        Err(Errno::ENOTTY.into())
+    }
+
     /// Where bytes that `sendfile` sends to it go.
     ///
     /// # Errors

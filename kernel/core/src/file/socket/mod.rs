@@ -8,6 +8,7 @@ mod families;
 mod family;
 mod flags;
 mod inet;
+mod interface;
 mod listening;
 mod message;
 mod name;
@@ -21,9 +22,13 @@ use core::fmt::{self, Write};
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, file::*, terminal::POLLWRBAND};
+use motet_abi::{
+    Errno,
+    file::*,
+    terminal::{FIONREAD, POLLWRBAND},
+};
 use motet_hal::Machine;
-use motet_layout::{CoreId, FILE_SOCKET, FileRecord, ISLAND_RECLAIMING, IslandId, SocketRecord, in_order};
+use motet_layout::{CoreId, FILE_SOCKET, FileRecord, ISLAND_RECLAIMING, InodeRecord, IslandId, SocketRecord, in_order};
 use motet_protocol::{Context, lock::lock, slab};
 
 use super::descriptor::{description::OpenFile, table};
@@ -33,7 +38,7 @@ use crate::{
     cursor::Cursor,
     description::{
         self, Parts,
-        kind::{Facts, Kind, OUTPUT, Outlet, Queues, Transfer},
+        kind::{Facts, Kind, OUTPUT, Outlet, Queues, Transfer, answer_ioctl},
     },
 };
 
@@ -201,6 +206,20 @@ impl Kind for Socket {
 
     fn arrivals<M: Machine>(self, cpu: &Cpu<M>) -> [Option<u64>; 2] {
         families::arrivals(cpu, self.0)
+    }
+
+    fn ioctl<M: Machine>(
+        self,
+        call: &Call<M>,
+        file: &FileRecord,
+        (request, argument): (u32, u64),
+        _memory: impl FnOnce(i32, (u64, u64)) -> Result<&'static InodeRecord, Errno>,
+    ) -> SysResult {
+        let asked = (request, argument);
+        match request {
+            FIONREAD => answer_ioctl(self, call, file, asked),
+            _ => interface::ioctl(call, asked).unwrap_or_else(|| families::ioctl(call, self.0, asked)),
+        }
     }
 
     fn bytes_ready<M: Machine>(self, cpu: &Cpu<M>, _file: &FileRecord) -> Result<u64, Errno> {

@@ -6,6 +6,7 @@
 //! Locks: as for `AF_UNIX`.
 
 mod endpoint;
+mod interface;
 mod options;
 mod port;
 mod tcp;
@@ -20,7 +21,7 @@ use super::{
     SHUT_READ, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM, connection,
     connection::{pipes, take_reset},
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending, one_queue},
-    flags::MSG_ERRQUEUE,
+    flags::{MSG_ERRQUEUE, SIOCATMARK},
     listening,
     name::Name,
     packet::{self, Source},
@@ -221,6 +222,20 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
             return Ok(pipe::packet::with_first(cpu, incoming, |first, _| first.len.get()).unwrap_or(0).into());
         }
         Ok(pipe::used(incoming) as u64)
+    }
+
+    /// What was sent has come: to whoever reads it, or to nobody.
+    fn bytes_unsent<M: Machine>(self, _cpu: &Cpu<M>) -> Result<u64, Errno> {
+        if self.0.state.load(Ordering::Acquire) == SOCKET_LISTENING { Err(Errno::EINVAL) } else { Ok(0) }
+    }
+
+    fn ioctl<M: Machine>(self, call: &Call<M>, (request, at): (u32, u64)) -> SysResult {
+        if request == SIOCATMARK && !self.is_of_datagrams() {
+            // There is never anything urgent.
+            call.write_user(at, &0u32.to_le_bytes())?;
+            return Ok(0);
+        }
+        interface::ioctl(call, Self::VERSION, (request, at))
     }
 
     fn outlet<M: Machine>(self, call: &Call<M>) -> Result<Outlet, Errno> {
