@@ -379,6 +379,7 @@ int main(int argc, char **argv) {
     packets();
     inet();
     interfaces();
+    lists();
     endings();
     waiting();
     locks();

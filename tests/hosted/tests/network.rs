@@ -1,17 +1,23 @@
-//! What is told of the network: the loopback device, which nobody changes.
+//! What is told of the network: the loopback device, which nobody changes, and how many sockets there are.
 
+use motet_hal_hosted::Driver;
 use motet_layout::Isa;
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{Scenario, everywhere};
+use motet_tests_hosted::{ROUGH, Scenario, everywhere, under};
 
 const AF_INET: u64 = 2;
+const AF_INET6: u64 = 10;
+const STREAM: u64 = 1;
 const DATAGRAM: u64 = 2;
 /// `EOPNOTSUPP`, as a call's result.
 const REFUSED: u64 = (-95_i64).cast_unsigned();
 /// A `struct ifreq`, and what it asks or is told.
 const REQUEST: u64 = DATA + 0x800;
 const VALUE: u64 = REQUEST + 16;
+/// An address.
+const ADDRESS: u64 = DATA + 0x840;
+const ROOM: u64 = DATA + 0x1000;
 
 fn v4(bytes: [u8; 4]) -> u64 {
     AF_INET | u64::from(u32::from_le_bytes(bytes)) << 32
@@ -57,4 +63,48 @@ fn the_loopback_device_is_not_changed_by_anybody() {
     });
     let scenario = Scenario { files: vec![("first", first)], command: vec!["/first"], ..Scenario::default() };
     everywhere(1, &scenario, 0, "");
+}
+
+/// A socket, bound to a port of its kind.
+fn bound(program: &mut Program, kind: u64) {
+    let [fd, ..] = program.asm.roles.saved;
+    program.store_at(ADDRESS, v4([127, 0, 0, 1]) | 0x1f90 << 16);
+    program.store_at(ADDRESS + 8, 0);
+    program.call(Sys::Socket, &[AF_INET, kind, 0]);
+    program.or_exit(1);
+    program.result_to(fd);
+    program.arg_from(0, fd);
+    program.arg(1, ADDRESS);
+    program.arg(2, 16);
+    program.call_as_is(Sys::Bind);
+    program.or_exit(2);
+}
+
+/// Those that listen, or have a port; counting goes on where it has given way to other work.
+#[test]
+fn sockets_are_counted_by_protocol() {
+    let told = "sockets: used 4\nTCP: inuse 1 orphan 0 tw 0 alloc 2 mem 0\nUDP: inuse 1 mem 0\n";
+    let first = Program::build(Isa::RiscV64, |program| {
+        bound(program, STREAM);
+        program.call(Sys::Listen, &[3, 1]);
+        program.or_exit(3);
+        program.call(Sys::Socket, &[AF_INET6, STREAM, 0]);
+        bound(program, DATAGRAM);
+        program.call(Sys::Socket, &[AF_INET, DATAGRAM, 0]);
+        program.arg(0, (-100_i64).cast_unsigned());
+        program.arg_string(1, "/proc/net/sockstat");
+        program.arg(2, 0);
+        program.call_as_is(Sys::Openat);
+        program.or_exit(4);
+        for place in [0, 20] {
+            program.call(Sys::Pread64, &[7, ROOM + place, told.len() as u64 - place, place]);
+            program.or_exit_unless(told.len() as u64 - place, 5);
+        }
+        program.call(Sys::Write, &[1, ROOM, told.len() as u64]);
+        program.exit(0);
+    });
+    let scenario = Scenario { files: vec![("first", first)], command: vec!["/first"], ..Scenario::default() };
+    everywhere(3, &scenario, 0, told);
+    let ended = under(Driver::Seeded(7), ROUGH, &scenario).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!((ended.status, ended.output.as_str()), (0, told));
 }

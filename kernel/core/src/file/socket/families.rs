@@ -10,6 +10,7 @@ use motet_layout::SocketRecord;
 use super::{
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending},
     inet::Inet,
+    listed::Row,
     unix::Unix,
 };
 use crate::{
@@ -192,6 +193,11 @@ pub fn arrivals<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> [Opt
 /// [`Family::bytes_ready`].
 pub fn bytes_ready<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Result<u64, Errno> {
     of_socket!(socket, it => it.bytes_ready(cpu))
+}
+
+/// [`Family::listed`]; one that is being made may be of no family yet.
+pub fn listed<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Option<Row> {
+    of_family!(socket.family.get(), F => F::of(socket).listed(cpu), else None)
 }
 
 /// [`Family::ioctl`], and `SIOCOUTQ`.

@@ -8,7 +8,8 @@ mod families;
 mod family;
 mod flags;
 mod inet;
-mod interface;
+pub mod interface;
+pub mod listed;
 mod listening;
 mod message;
 mod name;
@@ -29,7 +30,11 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{CoreId, FILE_SOCKET, FileRecord, ISLAND_RECLAIMING, InodeRecord, IslandId, SocketRecord, in_order};
-use motet_protocol::{Context, lock::lock, slab};
+use motet_protocol::{
+    Context,
+    lock::lock,
+    slab::{self, SlabObject},
+};
 
 use super::descriptor::{description::OpenFile, table};
 use crate::{
@@ -48,6 +53,7 @@ pub use options::{getsockopt, setsockopt};
 pub use rights::recover as recover_rights;
 
 use family::{Address, Received, Receiving, Sending};
+use listed::Row;
 
 /// [`SocketRecord::shut`]: it reads no more.
 const SHUT_READ: u32 = 1;
@@ -133,6 +139,16 @@ fn accepted_by_dead<M: Machine>(cpu: &Cpu<M>) -> impl Iterator<Item = &'static S
         let acceptor = socket.acceptor.load(Ordering::Acquire).checked_sub(1).and_then(CoreId::from_raw);
         acceptor.is_some_and(|core| state_of(core.island()) == ISLAND_RECLAIMING)
     })
+}
+
+/// How many sockets there are, accepted or not.
+pub fn count<M: Machine>(cpu: &Cpu<M>) -> u32 {
+    cpu.pool.header().slabs[SocketRecord::CLASS].in_use.get()
+}
+
+/// What is told of the next socket that is wanted, from a place on (0: of the first one), if one is near; and the place to go on from, `None`: there are no more.
+pub fn next_listed<M: Machine>(cpu: &Cpu<M>, from: u64, wanted: impl Fn(&Row) -> bool) -> (Option<Row>, Option<u64>) {
+    slab::look_from(cpu, from, |socket| families::listed(cpu, socket).filter(&wanted))
 }
 
 /// Whether a call must not wait, or not any longer: as its file or its flags say (`nonblocking`), or because the socket's time for that is over.
