@@ -32,6 +32,9 @@ pub const RETURNED_IN_BETWEEN: u32 = if cfg!(motet_model) { 2 } else { 512 };
 /// Frames that go back while the class is locked once.
 pub const RELEASED_AT_ONCE: u32 = 16;
 
+/// Frames of the pool that are looked at before others may come, by who looks for objects that are in use.
+const LOOKED_AT_ONCE: u64 = 64;
+
 /// A type with a cache of its own.
 pub trait SlabObject: PoolSafe {
     /// Index of its cache in the header; distinct for each type.
@@ -183,6 +186,39 @@ pub fn all<T: SlabObject>(context: &impl Context) -> impl Iterator<Item = &'stat
         .flat_map(move |frame| (0..PAGE_SIZE / size).map(move |index| pool.at(frame.addr().add(index * size))))
 }
 
+/// Objects of a type that are in use, from a place among all objects on (0: from the first one): what `look` finds first in one of them, and the place right behind it,
+/// `None`: there are no more. A few frames are looked at, so there may be nothing, and a place to go on from. Nobody takes or gives back objects of the type
+/// while `look` has one, which takes no locks. A new one may still have the words of its predecessor.
+pub fn look_from<T: SlabObject, R>(
+    context: &impl Context,
+    from: u64,
+    mut look: impl FnMut(&'static T) -> Option<R>,
+) -> (Option<R>, Option<u64>) {
+    let (pool, per_frame, size) = (context.pool(), u64::from(per_frame::<T>()), size_of::<T>() as u64);
+    let frames = pool.len() / PAGE_SIZE;
+    let first = (from / per_frame).min(frames);
+    let last = (first + LOOKED_AT_ONCE).min(frames);
+    let class_of =
+        |frame: u64| frame_record(pool, Frame(frame as u32)).synced.load(Ordering::Relaxed) & (SLAB_FRAME | CLASS);
+    let Some(found) = (first..last).find(|&frame| class_of(frame) == mark::<T>()) else {
+        return (None, (last < frames).then_some(last * per_frame));
+    };
+    let behind = (found + 1 < frames).then_some((found + 1) * per_frame);
+    let _guard = lock(context, &pool.header().slabs[T::CLASS].lock);
+    if class_of(found) != mark::<T>() {
+        return (None, behind); // it has just been given back
+    }
+    let frame = Frame(found as u32);
+    let free = listed_free(pool, frame, size as u32);
+    for index in (if found == first { from % per_frame } else { 0 })..per_frame {
+        let is_free = free >> index & 1 != 0;
+        if !is_free && let Some(told) = look(pool.at(frame.addr().add(index * size))) {
+            return (Some(told), Some(found * per_frame + index + 1));
+        }
+    }
+    (None, behind)
+}
+
 /// The frames that are cut into objects of a class.
 fn frames_of(pool: Pool, mark: u32) -> impl Iterator<Item = Frame> {
     let is_of_class =
@@ -198,6 +234,11 @@ pub fn free_in(pool: Pool, class: usize, frame: Frame) -> Option<u32> {
 
 /// How many different objects of `size` bytes the list of a frame's free ones has: as many as [`free_in`] says, unless one was given back twice.
 pub fn listed_in(pool: Pool, frame: Frame, size: u32) -> u32 {
+    listed_free(pool, frame, size).count_ones()
+}
+
+/// A bit for each object of a frame that the list of its free ones has.
+fn listed_free(pool: Pool, frame: Frame, size: u32) -> u64 {
     let per_frame = (PAGE_SIZE as u32).checked_div(size).unwrap_or(0);
     let cut = Cut::of(frame_record(pool, frame).synced.load(Ordering::Relaxed));
     let (mut seen, mut at) = (0_u64, cut.first);
@@ -208,7 +249,7 @@ pub fn listed_in(pool: Pool, frame: Frame, size: u32) -> u32 {
         seen |= 1 << at;
         at = pool.at::<Cell64>(frame.addr().add(u64::from(at * size))).get() as u32 & NUMBER;
     }
-    seen.count_ones()
+    seen
 }
 
 /// What the record of a frame says that is cut into objects of a type.

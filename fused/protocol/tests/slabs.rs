@@ -41,6 +41,37 @@ fn all_go_back<T: SlabObject>(frames: usize, order: impl Fn(usize, usize) -> usi
     assert_eq!(actor.frames_in_use(), 0);
 }
 
+/// Who goes through all objects that are in use, in pieces, finds each of them once, and nothing else, also between others' frames.
+#[test]
+fn all_that_is_in_use_is_found_in_pieces() {
+    let actor = Actor::new(POOL);
+    let make = |_| {
+        let _between: &EntryRecord = alloc(&actor).unwrap();
+        alloc::<InodeRecord>(&actor).unwrap()
+    };
+    let all: Vec<_> = (0..1000).map(make).collect();
+    let (mut wanted, mut steps) = (Vec::new(), 0);
+    for (index, inode) in all.into_iter().enumerate() {
+        match index % 7 {
+            0 | 3 => free(&actor, inode),
+            _ => wanted.push(actor.raw(inode)),
+        }
+    }
+    let (mut found, mut at) = (Vec::new(), Some(0));
+    while let Some(from) = at {
+        let (one, next) = slab::look_from::<InodeRecord, u64>(&actor, from, |inode| Some(actor.raw(inode)));
+        assert!(next.is_none_or(|next| next > from), "it goes on");
+        found.extend(one);
+        (at, steps) = (next, steps + 1);
+    }
+    found.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(found, wanted);
+    assert!(steps > found.len(), "what is between them is looked at in pieces, too: {steps}");
+    let (none, _) = slab::look_from::<RangeRecord, u64>(&actor, 0, |range| Some(actor.raw(range)));
+    assert_eq!(none, None);
+}
+
 #[test]
 fn what_many_objects_took_goes_back_in_any_order() {
     // As they came, the other way round, and one of each frame after the other.

@@ -139,6 +139,8 @@ void times_and_timers(void);
 void sockets(void);
 void packets(void);
 void inet(void);
+void interfaces(void);
+void lists(void);
 void endings(void);
 void waiting(void);
 void locks(void);

@@ -378,6 +378,8 @@ int main(int argc, char **argv) {
     sockets();
     packets();
     inet();
+    interfaces();
+    lists();
     endings();
     waiting();
     locks();

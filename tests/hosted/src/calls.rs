@@ -105,6 +105,8 @@ calls! {
     Mmap 9 222;
     /// `mbind`
     Mbind 237 235;
+    /// `ioctl`
+    Ioctl 16 29;
     /// `openat`
     Openat 257 56;
     /// `mprotect`

@@ -284,7 +284,7 @@ pub trait Kind: Copy {
 
     /// Its number as a file without an inode (`st_ino`).
     fn number<M: Machine>(self, cpu: &Cpu<M>, file: &'static FileRecord) -> u64 {
-        cpu.raw(file) >> 6
+        number_of(cpu.raw(file))
     }
 
     /// The device that it is (`st_rdev`).
@@ -297,6 +297,11 @@ pub trait Kind: Copy {
 
     /// The open file is closed: gives back what it refers to, except the inode of its name.
     fn close<M: Machine>(self, _cpu: &Cpu<M>, _file: &'static FileRecord) {}
+}
+
+/// The number of an open file as a file without an inode, by its pool address; 0 of none.
+pub fn number_of(raw: u64) -> u64 {
+    raw >> 6
 }
 
 /// The `ioctl` of a kind that has none of its own: `FIONREAD`.

@@ -5,6 +5,7 @@ mod cores;
 mod machine;
 mod motet;
 mod mounts;
+mod net;
 mod open;
 mod process;
 mod system;
@@ -237,6 +238,8 @@ pub fn link_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) ->
         E::SelfLink => write!(line, "{pid}"),
         E::ThreadSelf => write!(line, "{pid}/task/{tid}"),
         E::MountsLink => write!(line, "self/mounts"),
+        E::NetLink => write!(line, "self/net"),
+        E::ClassLoopback => write!(line, "../../devices/virtual/net/lo"),
         _ => return target_text(call, link, into),
     };
     written.map_err(|_| Errno::ENAMETOOLONG)?;
@@ -275,6 +278,7 @@ fn read<M: Machine>(
         E::ProcessCmdline => return process::read_memory(call, node.id, position, into, |p| &p.arguments),
         E::ProcessEnviron => return process::read_memory(call, node.id, position, into, |p| &p.environment),
         E::ProcessVectors => return vectors::read(call, node.id, position, into),
+        E::NetSockstat => return net::sockstat(call, position, into),
         _ => {}
     }
     let mut text = Text::new(into, position).been_at(LineStart::of(file));
@@ -388,7 +392,23 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         }
         E::ProcessMounts => mounts::mounts(call, node.id, out),
         E::ProcessMountinfo => mounts::mountinfo(call, node.id, out),
-        E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink => Ok(()),
+        E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink | E::NetLink => Ok(()),
+        E::NetDev
+        | E::NetTcp
+        | E::NetTcp6
+        | E::NetUdp
+        | E::NetUdp6
+        | E::NetUnix
+        | E::NetRaw
+        | E::NetRoute
+        | E::NetArp
+        | E::NetInterfaces6
+        | E::LoopbackAddress
+        | E::LoopbackMtu
+        | E::LoopbackState
+        | E::LoopbackFlags
+        | E::LoopbackIndex
+        | E::LoopbackType => net::show(call, node.entry, out),
         E::CoresOnline => cores::write_set(call.cpu, cores::Kind::Core, Some(true), out),
         E::CoresOffline => cores::write_set(call.cpu, cores::Kind::Core, Some(false), out),
         E::CoresPresent | E::CoresPossible => cores::write_set(call.cpu, cores::Kind::Core, None, out),
@@ -413,10 +433,17 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         | E::Core
         | E::HiddenHarts
         | E::HiddenHart
-        | E::Topology => Ok(()),
+        | E::Topology
+        | E::DevicesVirtual
+        | E::VirtualNet
+        | E::Loopback
+        | E::Class
+        | E::ClassNet
+        | E::ClassLoopback => Ok(()),
         E::Sys | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs => Ok(()),
         E::Process | E::ProcessCmdline | E::ProcessEnviron | E::ProcessExe | E::ProcessCwd | E::ProcessRoot => Ok(()),
         E::ProcessVectors | E::ProcessFd | E::ProcessFdLink | E::ProcessTask => Ok(()),
+        E::ProcessNet | E::NetSockstat => Ok(()),
     }
 }
 

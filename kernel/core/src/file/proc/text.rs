@@ -109,6 +109,34 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
         !self.gives_way
     }
 
+    /// A line begins of something that may go while the reader has a part of the line: unlike [`begin_line`](Self::begin_line), it begins here for the next read
+    /// as well only if the reader gets all before it. `false` also if the reader has got something and a line of `len_max` bytes may not fit: it gets whole lines.
+    pub fn begin_whole_line(&mut self, key: u64, len_max: u64) -> bool {
+        let buffered = self.len;
+        let before = self.cursor.done();
+        let is_full = self.flush().is_err();
+        let has_all = self.cursor.done() - before == buffered as u64;
+        if has_all {
+            self.place = LineStart { position: self.made, key };
+        }
+        let fits = self.cursor.done() == 0 || self.cursor.remaining() >= len_max;
+        !is_full && fits && !self.gives_way
+    }
+
+    /// Whether the reader has a part already of the line at which the text begins.
+    pub fn is_within_line(&self) -> bool {
+        self.skip > 0
+    }
+
+    /// What that line was of has gone: it ends here.
+    ///
+    /// # Errors
+    /// The reader's buffer is full, or bad.
+    pub fn end_lost_line(&mut self) -> fmt::Result {
+        self.made += core::mem::take(&mut self.skip);
+        self.write_bytes(b"\n")
+    }
+
     /// Copies the rest; the bytes that reached user memory.
     pub fn finish(mut self) -> SysResult {
         // What went wrong is in `failed`.
@@ -137,15 +165,24 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
     }
 }
 
-impl<M: Machine> fmt::Write for Text<'_, '_, '_, M> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
+impl<M: Machine> Text<'_, '_, '_, M> {
+    /// Adds the cost of looking for what the next line is of.
+    pub fn looked(&mut self, cost: u64) {
+        self.gives_way |= self.cursor.call().pauses(cost);
+    }
+
+    /// Writes bytes that need not be characters.
+    ///
+    /// # Errors
+    /// The reader's buffer is full, or bad.
+    pub fn write_bytes(&mut self, text: &[u8]) -> fmt::Result {
         let cost = PIECE_COST + BYTE_COST * text.len() as u64;
         if self.has_lines {
             self.gives_way |= self.cursor.call().pauses(cost);
         } else {
             self.cursor.call().serve_due(cost);
         }
-        let mut bytes = text.as_bytes();
+        let mut bytes = text;
         self.made += bytes.len() as u64;
         let skipped = self.skip.min(bytes.len() as u64);
         self.skip -= skipped;
@@ -160,5 +197,11 @@ impl<M: Machine> fmt::Write for Text<'_, '_, '_, M> {
             }
         }
         Ok(())
+    }
+}
+
+impl<M: Machine> fmt::Write for Text<'_, '_, '_, M> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.write_bytes(text.as_bytes())
     }
 }

@@ -4,6 +4,8 @@ use motet_abi::file::*;
 use motet_layout::FILES_MAX;
 use motet_protocol::threads;
 
+use super::super::socket::interface;
+
 /// What a node is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -12,6 +14,7 @@ pub(super) enum Entry {
     SelfLink,
     ThreadSelf,
     MountsLink,
+    NetLink,
     Cpuinfo,
     Meminfo,
     Uptime,
@@ -66,6 +69,18 @@ pub(super) enum Entry {
     ProcessFd,
     ProcessFdLink,
     ProcessTask,
+    ProcessNet,
+    NetDev,
+    NetTcp,
+    NetTcp6,
+    NetUdp,
+    NetUdp6,
+    NetUnix,
+    NetRaw,
+    NetRoute,
+    NetArp,
+    NetInterfaces6,
+    NetSockstat,
     SysfsRoot,
     Devices,
     SystemDevices,
@@ -97,6 +112,18 @@ pub(super) enum Entry {
     HiddenPresent,
     HiddenHart,
     HiddenHartOnline,
+    DevicesVirtual,
+    VirtualNet,
+    Loopback,
+    LoopbackAddress,
+    LoopbackMtu,
+    LoopbackState,
+    LoopbackFlags,
+    LoopbackIndex,
+    LoopbackType,
+    Class,
+    ClassNet,
+    ClassLoopback,
 }
 
 use Entry as E;
@@ -113,6 +140,7 @@ pub(super) const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Root, "self", E::SelfLink, LINK),
     (E::Root, "thread-self", E::ThreadSelf, LINK),
     (E::Root, "mounts", E::MountsLink, LINK),
+    (E::Root, "net", E::NetLink, LINK),
     (E::Root, "cpuinfo", E::Cpuinfo, FILE),
     (E::Root, "meminfo", E::Meminfo, FILE),
     (E::Root, "uptime", E::Uptime, FILE),
@@ -165,6 +193,18 @@ pub(super) const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Process, "root", E::ProcessRoot, LINK),
     (E::Process, "fd", E::ProcessFd, PRIVATE_DIRECTORY),
     (E::Process, "task", E::ProcessTask, DIRECTORY),
+    (E::Process, "net", E::ProcessNet, DIRECTORY),
+    (E::ProcessNet, "dev", E::NetDev, FILE),
+    (E::ProcessNet, "tcp", E::NetTcp, FILE),
+    (E::ProcessNet, "tcp6", E::NetTcp6, FILE),
+    (E::ProcessNet, "udp", E::NetUdp, FILE),
+    (E::ProcessNet, "udp6", E::NetUdp6, FILE),
+    (E::ProcessNet, "unix", E::NetUnix, FILE),
+    (E::ProcessNet, "raw", E::NetRaw, FILE),
+    (E::ProcessNet, "route", E::NetRoute, FILE),
+    (E::ProcessNet, "arp", E::NetArp, FILE),
+    (E::ProcessNet, "if_inet6", E::NetInterfaces6, FILE),
+    (E::ProcessNet, "sockstat", E::NetSockstat, FILE),
     (E::SysfsRoot, "devices", E::Devices, DIRECTORY),
     (E::Devices, "system", E::SystemDevices, DIRECTORY),
     (E::SystemDevices, "cpu", E::Cores, DIRECTORY),
@@ -193,6 +233,18 @@ pub(super) const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::HiddenHarts, "offline", E::HiddenOffline, FILE),
     (E::HiddenHarts, "present", E::HiddenPresent, FILE),
     (E::HiddenHart, "online", E::HiddenHartOnline, WRITABLE),
+    (E::Devices, "virtual", E::DevicesVirtual, DIRECTORY),
+    (E::DevicesVirtual, "net", E::VirtualNet, DIRECTORY),
+    (E::VirtualNet, interface::NAME, E::Loopback, DIRECTORY),
+    (E::Loopback, "address", E::LoopbackAddress, FILE),
+    (E::Loopback, "mtu", E::LoopbackMtu, FILE),
+    (E::Loopback, "operstate", E::LoopbackState, FILE),
+    (E::Loopback, "flags", E::LoopbackFlags, FILE),
+    (E::Loopback, "ifindex", E::LoopbackIndex, FILE),
+    (E::Loopback, "type", E::LoopbackType, FILE),
+    (E::SysfsRoot, "class", E::Class, DIRECTORY),
+    (E::Class, "net", E::ClassNet, DIRECTORY),
+    (E::ClassNet, interface::NAME, E::ClassLoopback, LINK),
 ];
 
 /// A node: what it is, of which process or thread, and which descriptor.

@@ -31,6 +31,11 @@ fn own_pipes<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<[&'stati
     Some([&socket.incoming, &socket.outgoing].map(|pipe| cpu.pool.at(PoolAddr(pipe.load(Ordering::Relaxed)))))
 }
 
+/// The same of a socket that may be half made or half gone, each as far as it is there.
+pub fn seen_pipes<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> [Option<&'static PipeRecord>; 2] {
+    [&socket.incoming, &socket.outgoing].map(|pipe| cpu.pool.get(PoolAddr(pipe.load(Ordering::Acquire))))
+}
+
 /// Gives two sockets that nobody else knows yet, or whose locks are held, what connects them. They are not [connected](set_connected) yet.
 ///
 /// # Errors

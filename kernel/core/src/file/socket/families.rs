@@ -3,13 +3,14 @@
 //! Who adds a family writes its file, in which a type implements [`Family`], and adds a row here. All that calls ask of a socket goes through this match, so no
 //! other code asks which family a socket is of.
 
-use motet_abi::Errno;
+use motet_abi::{Errno, terminal::TIOCOUTQ};
 use motet_hal::Machine;
 use motet_layout::SocketRecord;
 
 use super::{
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending},
     inet::Inet,
+    listed::Row,
     unix::Unix,
 };
 use crate::{
@@ -192,6 +193,21 @@ pub fn arrivals<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> [Opt
 /// [`Family::bytes_ready`].
 pub fn bytes_ready<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Result<u64, Errno> {
     of_socket!(socket, it => it.bytes_ready(cpu))
+}
+
+/// [`Family::listed`]; one that is being made may be of no family yet.
+pub fn listed<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Option<Row> {
+    of_family!(socket.family.get(), F => F::of(socket).listed(cpu), else None)
+}
+
+/// [`Family::ioctl`], and `SIOCOUTQ`.
+pub fn ioctl<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, request: (u32, u64)) -> SysResult {
+    if request.0 == TIOCOUTQ {
+        let bytes = of_socket!(socket, it => it.bytes_unsent(call.cpu))?;
+        call.write_user(request.1, &(bytes as u32).to_le_bytes())?;
+        return Ok(0);
+    }
+    of_socket!(socket, it => it.ioctl(call, request))
 }
 
 /// [`Family::outlet`].

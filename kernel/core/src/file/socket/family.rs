@@ -8,7 +8,7 @@ use motet_hal::Machine;
 use motet_layout::{SocketRecord, WaitQueue};
 use motet_protocol::pipe::packet::Credentials;
 
-use super::{control::Ancillary, rights::Packet};
+use super::{control::Ancillary, listed::Row, rights::Packet};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
@@ -277,6 +277,27 @@ pub trait Family: Copy {
     /// `EINVAL`: it listens.
     fn bytes_ready<M: Machine>(self, _cpu: &Cpu<M>) -> Result<u64, Errno> {
         Ok(0)
+    }
+
+    /// Bytes that were sent and that have not come to their receiver (`SIOCOUTQ`).
+    ///
+    /// # Errors
+    /// `EINVAL`: it listens.
+    fn bytes_unsent<M: Machine>(self, _cpu: &Cpu<M>) -> Result<u64, Errno> {
+        Ok(0)
+    }
+
+    /// What lists of all sockets tell of it, `None`: nothing. It may be half made, or half gone: nothing of it is changed, and no lock is taken.
+    fn listed<M: Machine>(self, _cpu: &Cpu<M>) -> Option<Row> {
+        None
+    }
+
+    /// An `ioctl` that is the family's own.
+    ///
+    /// # Errors
+    /// `ENOTTY`: it is another one.
+    fn ioctl<M: Machine>(self, _call: &Call<M>, _request: (u32, u64)) -> SysResult {
+        Err(Errno::ENOTTY.into())
     }
 
     /// Where bytes that `sendfile` sends to it go.

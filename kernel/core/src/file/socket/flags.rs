@@ -40,6 +40,9 @@ pub const SO_PASSCRED: u32 = 16;
 /// Whom a socket is connected to.
 pub const SO_PEERCRED: u32 = 17;
 
+/// `ioctl`: whether what is read next is an urgent byte.
+pub const SIOCATMARK: u32 = 0x8905;
+
 /// What a socket's buffers have at first, and half of what they may be given (Linux `net.core.wmem_max` and `rmem_max`).
 pub const BUFFER: u32 = 212_992;
 /// What they have at least, for sending and for receiving.

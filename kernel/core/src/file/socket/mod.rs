@@ -8,6 +8,8 @@ mod families;
 mod family;
 mod flags;
 mod inet;
+pub mod interface;
+pub mod listed;
 mod listening;
 mod message;
 mod name;
@@ -21,10 +23,18 @@ use core::fmt::{self, Write};
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, file::*, terminal::POLLWRBAND};
+use motet_abi::{
+    Errno,
+    file::*,
+    terminal::{FIONREAD, POLLWRBAND},
+};
 use motet_hal::Machine;
-use motet_layout::{CoreId, FILE_SOCKET, FileRecord, ISLAND_RECLAIMING, IslandId, SocketRecord, in_order};
-use motet_protocol::{Context, lock::lock, slab};
+use motet_layout::{CoreId, FILE_SOCKET, FileRecord, ISLAND_RECLAIMING, InodeRecord, IslandId, SocketRecord, in_order};
+use motet_protocol::{
+    Context,
+    lock::lock,
+    slab::{self, SlabObject},
+};
 
 use super::descriptor::{description::OpenFile, table};
 use crate::{
@@ -33,7 +43,7 @@ use crate::{
     cursor::Cursor,
     description::{
         self, Parts,
-        kind::{Facts, Kind, OUTPUT, Outlet, Queues, Transfer},
+        kind::{Facts, Kind, OUTPUT, Outlet, Queues, Transfer, answer_ioctl},
     },
 };
 
@@ -43,6 +53,7 @@ pub use options::{getsockopt, setsockopt};
 pub use rights::recover as recover_rights;
 
 use family::{Address, Received, Receiving, Sending};
+use listed::Row;
 
 /// [`SocketRecord::shut`]: it reads no more.
 const SHUT_READ: u32 = 1;
@@ -130,6 +141,16 @@ fn accepted_by_dead<M: Machine>(cpu: &Cpu<M>) -> impl Iterator<Item = &'static S
     })
 }
 
+/// How many sockets there are, accepted or not.
+pub fn count<M: Machine>(cpu: &Cpu<M>) -> u32 {
+    cpu.pool.header().slabs[SocketRecord::CLASS].in_use.get()
+}
+
+/// What is told of the next socket that is wanted, from a place on (0: of the first one), if one is near; and the place to go on from, `None`: there are no more.
+pub fn next_listed<M: Machine>(cpu: &Cpu<M>, from: u64, wanted: impl Fn(&Row) -> bool) -> (Option<Row>, Option<u64>) {
+    slab::look_from(cpu, from, |socket| families::listed(cpu, socket).filter(&wanted))
+}
+
 /// Whether a call must not wait, or not any longer: as its file or its flags say (`nonblocking`), or because the socket's time for that is over.
 fn waits_no_more<M: Machine>(call: &Call<M>, nonblocking: bool, timeout_ns: u64) -> bool {
     if nonblocking || timeout_ns == 0 || call.timed_out() {
@@ -201,6 +222,20 @@ impl Kind for Socket {
 
     fn arrivals<M: Machine>(self, cpu: &Cpu<M>) -> [Option<u64>; 2] {
         families::arrivals(cpu, self.0)
+    }
+
+    fn ioctl<M: Machine>(
+        self,
+        call: &Call<M>,
+        file: &FileRecord,
+        (request, argument): (u32, u64),
+        _memory: impl FnOnce(i32, (u64, u64)) -> Result<&'static InodeRecord, Errno>,
+    ) -> SysResult {
+        let asked = (request, argument);
+        match request {
+            FIONREAD => answer_ioctl(self, call, file, asked),
+            _ => interface::ioctl(call, asked).unwrap_or_else(|| families::ioctl(call, self.0, asked)),
+        }
     }
 
     fn bytes_ready<M: Machine>(self, cpu: &Cpu<M>, _file: &FileRecord) -> Result<u64, Errno> {

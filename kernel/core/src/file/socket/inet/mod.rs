@@ -6,6 +6,7 @@
 //! Locks: as for `AF_UNIX`.
 
 mod endpoint;
+mod interface;
 mod options;
 mod port;
 mod tcp;
@@ -13,14 +14,15 @@ mod udp;
 
 use motet_abi::{Errno, signal::SIGPIPE};
 use motet_hal::Machine;
-use motet_layout::{SOCKET_LISTENING, SocketRecord, sync::Ordering};
+use motet_layout::{SOCKET_CONNECTED, SOCKET_LISTENING, SocketRecord, sync::Ordering};
 use motet_protocol::pipe;
 
 use super::{
     SHUT_READ, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM, connection,
     connection::{pipes, take_reset},
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending, one_queue},
-    flags::MSG_ERRQUEUE,
+    flags::{MSG_ERRQUEUE, SIOCATMARK},
+    listed::{List, Row},
     listening,
     name::Name,
     packet::{self, Source},
@@ -221,6 +223,49 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
             return Ok(pipe::packet::with_first(cpu, incoming, |first, _| first.len.get()).unwrap_or(0).into());
         }
         Ok(pipe::used(incoming) as u64)
+    }
+
+    /// What was sent has come: to whoever reads it, or to nobody.
+    fn bytes_unsent<M: Machine>(self, _cpu: &Cpu<M>) -> Result<u64, Errno> {
+        if self.0.state.load(Ordering::Acquire) == SOCKET_LISTENING { Err(Errno::EINVAL) } else { Ok(0) }
+    }
+
+    /// A connection that has ended is in no list, nor are datagrams without a port.
+    fn listed<M: Machine>(self, cpu: &Cpu<M>) -> Option<Row> {
+        let (own, peer) = (port::own(self.0), port::peer_of(self.0));
+        let [incoming, outgoing] = connection::seen_pipes(cpu, self.0);
+        let is_connected = self.0.state.load(Ordering::Acquire) == SOCKET_CONNECTED && outgoing.is_some();
+        let state_of_stream = || tcp::state_by(self.0, incoming.filter(|_| is_connected));
+        let (list, state) = match (self.is_of_datagrams(), Self::VERSION) {
+            (true, Version::V4) => (List::Udp, udp::state(self.0)),
+            (true, Version::V6) => (List::Udp6, udp::state(self.0)),
+            (false, Version::V4) => (List::Tcp, state_of_stream()),
+            (false, Version::V6) => (List::Tcp6, state_of_stream()),
+        };
+        let is_listed = if self.is_of_datagrams() { options::has_port(self.0) } else { state != State::Close };
+        let none = Endpoint { address: Self::VERSION.any(), port: 0 };
+        let waiting = match (state, incoming) {
+            (State::Listen, _) => self.0.pending_count.get(),
+            (_, Some(queue)) if self.is_of_datagrams() => queue.cost.get(),
+            // The end that has come counts as a byte, as it does until it is read.
+            (state, Some(queue)) => pipe::used(queue) as u32 + u32::from(state == State::CloseWait),
+            (_, None) => 0,
+        };
+        Some(Row {
+            waiting,
+            own: own.unwrap_or(none).name(),
+            peer: peer.unwrap_or(none).name(),
+            ..Row::new(cpu, self.0, list, if is_listed { state as u32 } else { 0 })
+        })
+    }
+
+    fn ioctl<M: Machine>(self, call: &Call<M>, (request, at): (u32, u64)) -> SysResult {
+        if request == SIOCATMARK && !self.is_of_datagrams() {
+            // There is never anything urgent.
+            call.write_user(at, &0u32.to_le_bytes())?;
+            return Ok(0);
+        }
+        interface::ioctl(call, Self::VERSION, (request, at))
     }
 
     fn outlet<M: Machine>(self, call: &Call<M>) -> Result<Outlet, Errno> {

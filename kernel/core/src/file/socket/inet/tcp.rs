@@ -5,7 +5,7 @@
 
 use motet_abi::{Errno, signal::SIGPIPE, terminal::*};
 use motet_hal::Machine;
-use motet_layout::{SOCKET_LISTENING, SOCKET_NEW, SocketRecord, sync::Ordering};
+use motet_layout::{PipeRecord, SOCKET_LISTENING, SOCKET_NEW, SocketRecord, sync::Ordering};
 use motet_protocol::{Context, lock::lock, pipe, wait};
 
 use super::{
@@ -54,7 +54,12 @@ pub enum State {
 
 /// The state of a socket's connection.
 pub fn state<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> State {
-    let Some([incoming, _]) = pipes(cpu, socket) else {
+    state_by(socket, pipes(cpu, socket).map(|[incoming, _]| incoming))
+}
+
+/// The same, by the pipe that it reads from if it is connected.
+pub fn state_by(socket: &SocketRecord, incoming: Option<&PipeRecord>) -> State {
+    let Some(incoming) = incoming else {
         let listens = socket.state.load(Ordering::Acquire) == SOCKET_LISTENING;
         return if listens { State::Listen } else { State::Close };
     };

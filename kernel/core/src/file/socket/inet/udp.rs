@@ -26,6 +26,7 @@ use super::{
     endpoint::{AF_UNSPEC, Endpoint, Version},
     options::is_v6_only,
     port,
+    tcp::State,
 };
 use crate::{
     call::{Call, SysResult, cost},
@@ -217,6 +218,11 @@ pub fn shutdown<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, how: u32) -> Re
     }
     packet::shut(cpu, socket, how & SHUT_WRITE);
     if socket.state.load(Ordering::Acquire) == SOCKET_CONNECTED { Ok(()) } else { Err(Errno::ENOTCONN) }
+}
+
+/// The state of a socket, as Linux numbers those of connections.
+pub fn state(socket: &SocketRecord) -> State {
+    if port::peer_of(socket).is_some() { State::Established } else { State::Close }
 }
 
 /// What has gone wrong since this was last asked.

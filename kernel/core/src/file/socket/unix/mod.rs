@@ -20,7 +20,8 @@ use super::{
     connection::{connect_pair, pipes, set_connected, take_reset},
     credentials::{self, set_peer},
     family::{Address, Family, Received, Receiving, Sending, one_queue},
-    flags::{MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL},
+    flags::{MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SIOCATMARK},
+    listed::{List, Row},
     listening,
     name::Name,
     packet::{Source, prepare, receive},
@@ -208,6 +209,42 @@ impl Family for Unix {
                 pipe::packet::for_each(cpu, incoming, |packet| sum += u64::from(packet.len.get()));
                 Ok(sum)
             }
+        }
+    }
+
+    /// What was sent and not been received, with what keeping packets costs. Of datagrams: what waits where it is connected to.
+    fn bytes_unsent<M: Machine>(self, cpu: &Cpu<M>) -> Result<u64, Errno> {
+        let outgoing = cpu.object::<PipeRecord>(self.0.outgoing.load(Ordering::Acquire));
+        // Nobody receives what was sent to a peer that has closed.
+        let Some(outgoing) = outgoing.filter(|outgoing| outgoing.readers.load(Ordering::Acquire) != 0) else {
+            return Ok(0);
+        };
+        Ok(if self.0.kind.get() == SOCK_STREAM { pipe::used(outgoing) as u64 } else { outgoing.cost.get().into() })
+    }
+
+    fn listed<M: Machine>(self, cpu: &Cpu<M>) -> Option<Row> {
+        // One that waits to be accepted is about to be connected.
+        let state = match self.0.state.load(Ordering::Acquire) {
+            SOCKET_CONNECTED if self.0.file.get() == 0 && self.0.listener.get() != 0 => 2,
+            SOCKET_CONNECTED => 3,
+            _ => 1,
+        };
+        let [incoming, outgoing] = connection::seen_pipes(cpu, self.0);
+        let is_read = outgoing.is_some_and(|pipe| pipe.readers.load(Ordering::Acquire) != 0);
+        let is_written = incoming.is_some_and(|pipe| pipe.writers.load(Ordering::Acquire) != 0);
+        // A peer that is there keeps it.
+        let refs = if state != 1 && (is_read || is_written) { 3 } else { 2 };
+        Some(Row { refs, ..Row::new(cpu, self.0, List::Local, state) })
+    }
+
+    fn ioctl<M: Machine>(self, call: &Call<M>, (request, at): (u32, u64)) -> SysResult {
+        match (request, self.0.kind.get()) {
+            (SIOCATMARK, SOCK_STREAM) => {
+                call.write_user(at, &0u32.to_le_bytes())?;
+                Ok(0)
+            }
+            (SIOCATMARK, _) => Err(Errno::EOPNOTSUPP.into()),
+            _ => Err(Errno::ENOTTY.into()),
         }
     }
 

@@ -1,0 +1,226 @@
+//! `/proc/PID/net`, and `/sys/class/net`: sockets, and the loopback device. There is one network, so all processes see the same (proc_net(5)).
+//!
+//! Nothing goes through the device in packets: what one socket sends is in the other one's queue. So the device has counted none.
+
+use core::fmt::{Result, Write};
+
+use motet_hal::Machine;
+use motet_layout::Cell64;
+
+use super::{
+    super::socket::{
+        self, interface,
+        listed::{List, Row},
+    },
+    Entry as E, Line,
+    text::Text,
+};
+use crate::{
+    call::{Call, Stop, SysResult, cost},
+    cursor::Cursor,
+};
+
+/// What has no entries, or the same ones always.
+const DEV: &str = concat!(
+    "Inter-|   Receive                                                |  Transmit\n",
+    " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n",
+);
+const ROUTE: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT";
+const ARP: &str = "IP address       HW type     Flags       HW address            Mask     Device\n";
+const RAW: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n";
+const UNIX: &str = "Num       RefCount Protocol Flags    Type St Inode Path\n";
+const TCP: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+const UDP: &str = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops";
+const TCP6: &str = "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+const UDP6: &str = "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops";
+
+/// Linux fills lines of addresses of version 4 with blanks up to these lengths.
+const TCP_WIDTH: usize = 149;
+const UDP_WIDTH: usize = 127;
+const ROUTE_WIDTH: usize = 127;
+/// Bytes of the longest line of an address of version 6.
+const LINE_MAX: usize = 256;
+/// Of a socket of `AF_UNIX` that listens (`__SO_ACCEPTCON`).
+const LISTENS: u32 = 1 << 16;
+
+/// A file of `/proc/PID/net` or `/sys/class/net/lo`.
+pub fn show<M: Machine>(call: &Call<M>, entry: E, out: &mut Text<M>) -> Result {
+    match entry {
+        E::NetTcp => internet(call, List::Tcp, out),
+        E::NetTcp6 => internet(call, List::Tcp6, out),
+        E::NetUdp => internet(call, List::Udp, out),
+        E::NetUdp6 => internet(call, List::Udp6, out),
+        E::NetUnix => each(call, List::Local, out, |out| out.write_str(UNIX), |out, _, row| unix_line(out, row)),
+        E::NetDev => {
+            write!(out, "{DEV}{:>6}:", interface::NAME)?;
+            let widths = [7, 7, 4, 4, 4, 5, 10, 9, 8, 7, 4, 4, 4, 5, 7, 10];
+            widths.into_iter().try_for_each(|width| write!(out, " {:>width$}", 0))?;
+            out.write_char('\n')
+        }
+        E::NetRoute => writeln!(out, "{ROUTE:<ROUTE_WIDTH$}"),
+        E::NetArp => out.write_str(ARP),
+        E::NetRaw => out.write_str(RAW),
+        // Address, number of the device, bits of its network, scope (this machine), flags (for good).
+        E::NetInterfaces6 => {
+            writeln!(out, "{:032x} {:02x} 80 10 80 {:>8}", 1, interface::INDEX, interface::NAME)
+        }
+        E::LoopbackAddress => {
+            out.write_str("00")?;
+            (1..interface::HARDWARE_LEN).try_for_each(|_| out.write_str(":00"))?;
+            out.write_char('\n')
+        }
+        E::LoopbackMtu => writeln!(out, "{}", interface::MTU),
+        E::LoopbackState => out.write_str("unknown\n"),
+        // What goes on there (`IFF_RUNNING`) is not set, but seen.
+        E::LoopbackFlags => writeln!(out, "{:#x}", interface::FLAGS & !interface::RUNNING),
+        E::LoopbackIndex => writeln!(out, "{}", interface::INDEX),
+        E::LoopbackType => writeln!(out, "{}", interface::HARDWARE),
+        _ => Ok(()),
+    }
+}
+
+/// A line for each socket of a list, with its number in the list.
+fn each<M: Machine>(
+    call: &Call<M>,
+    list: List,
+    out: &mut Text<M>,
+    begin: impl FnOnce(&mut Text<M>) -> Result,
+    line: impl Fn(&mut Text<M>, u64, &Row) -> Result,
+) -> Result {
+    // What a line is of: how many were before it, and 1 + the place where its socket is looked for.
+    const PLACE_BITS: u32 = 40;
+    let key = out.begin_lines();
+    if key == 0 {
+        begin(out)?;
+    }
+    let key_of = |count: u64, at: u64| count << PLACE_BITS | (at + 1);
+    let (mut count, mut at) = (key >> PLACE_BITS, (key % (1 << PLACE_BITS)).saturating_sub(1));
+    let mut has_part = key != 0 && out.is_within_line();
+    loop {
+        if !has_part && !out.begin_whole_line(key_of(count, at), LINE_MAX as u64) {
+            return Ok(());
+        }
+        let (row, next) = socket::next_listed(call.cpu, at, |row| row.list == list && row.state != 0);
+        out.looked(cost::STEP);
+        // The next place is behind what was found.
+        if core::mem::take(&mut has_part) && (row.is_none() || next != Some(at + 1)) {
+            out.end_lost_line()?;
+            count += 1;
+        }
+        if let (Some(row), Some(next)) = (row, next) {
+            if next != at + 1 && !out.begin_whole_line(key_of(count, next - 1), LINE_MAX as u64) {
+                return Ok(());
+            }
+            line(out, count, &row)?;
+            count += 1;
+        }
+        match next {
+            Some(next) => at = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+fn internet<M: Machine>(call: &Call<M>, list: List, out: &mut Text<M>) -> Result {
+    let (header, width) = match list {
+        List::Tcp => (TCP, TCP_WIDTH),
+        List::Udp => (UDP, UDP_WIDTH),
+        List::Udp6 => (UDP6, 0),
+        _ => (TCP6, 0),
+    };
+    let begin = |out: &mut Text<M>| writeln!(out, "{header:<width$}");
+    each(call, list, out, begin, |out, count, row| {
+        let mut bytes = [0; LINE_MAX];
+        let mut line = Line { bytes: &mut bytes, len: 0 };
+        internet_line(&mut line, count, row)?;
+        let len = line.len;
+        writeln!(out, "{:<width$}", core::str::from_utf8(&bytes[..len]).unwrap_or(""))
+    })
+}
+
+fn internet_line(line: &mut Line, count: u64, row: &Row) -> Result {
+    let is_of_datagrams = matches!(row.list, List::Udp | List::Udp6);
+    let width = if is_of_datagrams { 5 } else { 4 };
+    write!(line, "{count:width$}:")?;
+    let is_v4 = matches!(row.list, List::Tcp | List::Udp);
+    for name in [&row.own, &row.peer] {
+        line.write_char(' ')?;
+        write_endpoint(line, name.bytes(), is_v4)?;
+    }
+    // What was sent has come.
+    write!(line, " {:02X} {:08X}:{:08X} 00:{:08X} {:08X}", row.state, 0, row.waiting, 0, 0)?;
+    write!(line, " {:5} {:8} {} ", row.owner, 0, row.inode)?;
+    match (is_of_datagrams, row.listens) {
+        (true, _) => write!(line, "{} {:016x} 0", row.refs, row.number),
+        // What Linux tells of a new connection: times (in ticks), and how many packets may be under way.
+        (false, true) => write!(line, "1 {:016x} 100 0 0 10 0", row.number),
+        (false, false) => write!(line, "1 {:016x} 20 0 0 10 -1", row.number),
+    }
+}
+
+/// Address and port of a socket's name, which is the port and the address; each word of the address as a number of this machine's order.
+fn write_endpoint(line: &mut Line, name: &[u8], is_v4: bool) -> Result {
+    let (port, address) = match name.split_first_chunk::<2>() {
+        Some((port, address)) => (u16::from_be_bytes(*port), address),
+        None => (0, &[0; 16][..]),
+    };
+    let (words, _) = address.as_chunks::<4>();
+    let words = if is_v4 { words.get(3..).unwrap_or(&[]) } else { words };
+    words.iter().try_for_each(|word| write!(line, "{:08X}", u32::from_le_bytes(*word)))?;
+    write!(line, ":{port:04X}")
+}
+
+fn unix_line<M: Machine>(out: &mut Text<M>, row: &Row) -> Result {
+    let flags = if row.listens { LISTENS } else { 0 };
+    write!(out, "{:016x}: {:08X} {:08X} {flags:08X}", row.number, row.refs, 0)?;
+    write!(out, " {:04X} {:02X} {:5}", row.kind, row.state, row.inode)?;
+    match row.own.bytes() {
+        [] => {}
+        [0, name @ ..] => {
+            out.write_str(" @")?;
+            name.iter().try_for_each(|byte| out.write_bytes(&[if *byte == 0 { b'@' } else { *byte }]))?;
+        }
+        path => {
+            out.write_char(' ')?;
+            out.write_bytes(path)?;
+        }
+    }
+    out.write_char('\n')
+}
+
+/// `sockstat`: how many sockets there are. Counting gives way to other work, and goes on.
+pub fn sockstat<M: Machine>(call: &Call<M>, position: u64, into: &mut Cursor<M>) -> SysResult {
+    let [tcp, all_tcp, udp] = count(call)?;
+    let mut out = Text::new(into, position);
+    // An error means that the buffer is full or bad; `finish` knows which.
+    let _ = writeln!(out, "sockets: used {}", socket::count(call.cpu))
+        .and_then(|()| writeln!(out, "TCP: inuse {tcp} orphan 0 tw 0 alloc {all_tcp} mem 0"))
+        .and_then(|()| writeln!(out, "UDP: inuse {udp} mem 0"))
+        .and_then(|()| out.write_str("UDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n"));
+    out.finish()
+}
+
+/// Sockets of TCP of version 4 that are listed, all of TCP, and those of UDP of version 4 that are listed.
+fn count<M: Machine>(call: &Call<M>) -> core::result::Result<[u64; 3], Stop> {
+    /// Bits of each count.
+    const BITS: u32 = 21;
+    let [place, _, counts, _] = &call.thread.scratch;
+    loop {
+        let (row, next) = socket::next_listed(call.cpu, place.get(), |row| row.list != List::Local);
+        if let Some(row) = row {
+            let counted = [
+                row.list == List::Tcp && row.state != 0,
+                matches!(row.list, List::Tcp | List::Tcp6),
+                row.list == List::Udp && row.state != 0,
+            ];
+            let more = counted.into_iter().rev().fold(0, |sum, is_one| sum << BITS | u64::from(is_one));
+            counts.set(counts.get() + more);
+        }
+        let Some(next) = next else { break };
+        place.set(next);
+        call.pause_point(cost::STEP)?;
+    }
+    let counted = counts.get();
+    [place, counts].into_iter().for_each(|word: &Cell64| word.set(0));
+    Ok([0, 1, 2].map(|index| counted >> (BITS * index) & ((1 << BITS) - 1)))
+}
