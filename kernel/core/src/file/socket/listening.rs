@@ -218,8 +218,12 @@ pub fn end<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, resets: bool) {
 /// Frees a socket of a family that has ended, and the connections that it had not accepted.
 pub fn free<M: Machine, F: Family>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     socket.acceptor.store(0, Ordering::Relaxed); // from here on nobody else closes it
-    for pipe in [&socket.incoming, &socket.outgoing] {
-        if let Some(pipe) = cpu.object::<PipeRecord>(pipe.load(Ordering::Relaxed)) {
+    in_order();
+    // Lists of sockets tell nothing of it any more, also while the next one is made of its record, or if this core dies.
+    socket.family.set(0);
+    in_order();
+    for pipe in [&socket.outgoing, &socket.incoming] {
+        if let Some(pipe) = cpu.object::<PipeRecord>(pipe.swap(0, Ordering::AcqRel)) {
             pipe::put(cpu, pipe);
         }
     }
