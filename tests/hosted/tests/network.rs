@@ -59,6 +59,7 @@ fn the_loopback_device_is_not_changed_by_anybody() {
         // Another name of the device, and a route.
         ask(program, 0x8923, u64::from(b'x'), REFUSED, 50);
         ask(program, 0x890b, 0, REFUSED, 51);
+        ask(program, 0x8946, ROOM, REFUSED, 52);
         program.exit(0);
     });
     let scenario = Scenario { files: vec![("first", first)], command: vec!["/first"], ..Scenario::default() };
@@ -78,6 +79,40 @@ fn bound(program: &mut Program, kind: u64) {
     program.arg(2, 16);
     program.call_as_is(Sys::Bind);
     program.or_exit(2);
+}
+
+/// A list ends, also for who reads behind its end, and in the middle of a line.
+#[test]
+fn a_list_of_sockets_ends_wherever_it_is_read() {
+    // Two lines, of 150 bytes each.
+    const LEN: u64 = 300;
+    let first = Program::build(Isa::X86_64, |program| {
+        bound(program, STREAM);
+        program.call(Sys::Listen, &[3, 1]);
+        program.or_exit(3);
+        program.arg(0, (-100_i64).cast_unsigned());
+        program.arg_string(1, "/proc/net/tcp");
+        program.arg(2, 0);
+        program.call_as_is(Sys::Openat);
+        program.or_exit(4);
+        program.call(Sys::Read, &[4, ROOM, 0x800]);
+        program.or_exit_unless(LEN, 5);
+        for (number, place) in (0..).zip([LEN + 1, LEN + 400, 1 << 20, LEN]) {
+            for _ in 0..2 {
+                program.call(Sys::Lseek, &[4, place, 0]);
+                program.or_exit_unless(place, 10 + number);
+                program.call(Sys::Read, &[4, ROOM, 0x800]);
+                program.or_exit_unless(0, 20 + number);
+            }
+        }
+        for place in [0, 1, 149, 150, 151, LEN - 1] {
+            program.call(Sys::Pread64, &[4, ROOM, 0x800, place]);
+            program.or_exit_unless(LEN - place, 30);
+        }
+        program.exit(0);
+    });
+    let scenario = Scenario { files: vec![("first", first)], command: vec!["/first"], ..Scenario::default() };
+    everywhere(2, &scenario, 0, "");
 }
 
 /// Those that listen, or have a port; counting goes on where it has given way to other work.

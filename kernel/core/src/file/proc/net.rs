@@ -40,6 +40,8 @@ const UDP_WIDTH: usize = 127;
 const ROUTE_WIDTH: usize = 127;
 /// Bytes of the longest line of an address of version 6.
 const LINE_MAX: usize = 256;
+/// What a look at the sockets of a frame costs, and at some frames that have none (`call::cost`).
+const LOOK: u64 = cost::STEP + 8 * cost::OBJECT;
 /// Of a socket of `AF_UNIX` that listens (`__SO_ACCEPTCON`).
 const LISTENS: u32 = 1 << 16;
 
@@ -87,37 +89,44 @@ fn each<M: Machine>(
     begin: impl FnOnce(&mut Text<M>) -> Result,
     line: impl Fn(&mut Text<M>, u64, &Row) -> Result,
 ) -> Result {
-    // What a line is of: how many were before it, and 1 + the place where its socket is looked for.
+    // What a line is of: how many were before it, 1 + the place where its socket is looked for, and whether it is the line of the socket there.
     const PLACE_BITS: u32 = 40;
     let key = out.begin_lines();
     if key == 0 {
         begin(out)?;
     }
-    let key_of = |count: u64, at: u64| count << PLACE_BITS | (at + 1);
-    let (mut count, mut at) = (key >> PLACE_BITS, (key % (1 << PLACE_BITS)).saturating_sub(1));
-    let mut has_part = key != 0 && out.is_within_line();
+    let begin_at = |out: &mut Text<M>, count: u64, at: u64, is_there: bool| {
+        out.begin_whole_line(count << PLACE_BITS | (at + 1) << 1 | u64::from(is_there), LINE_MAX as u64)
+    };
+    let (mut count, mut at) = (key >> PLACE_BITS, (key % (1 << PLACE_BITS) >> 1).saturating_sub(1));
+    // The reader has the beginning of this line, or all before it.
+    let mut goes_on = key & 1 != 0;
+    let mut has_part = goes_on && out.is_within_line(LINE_MAX as u64);
     loop {
-        if !has_part && !out.begin_whole_line(key_of(count, at), LINE_MAX as u64) {
+        if !goes_on && !begin_at(out, count, at, false) {
             return Ok(());
         }
         let (row, next) = socket::next_listed(call.cpu, at, |row| row.list == list && row.state != 0);
-        out.looked(cost::STEP);
+        out.looked(LOOK);
         // The next place is behind what was found.
-        if core::mem::take(&mut has_part) && (row.is_none() || next != Some(at + 1)) {
+        let goes_on = core::mem::take(&mut goes_on) && row.is_some() && next == Some(at + 1);
+        if core::mem::take(&mut has_part) && !goes_on {
             out.end_lost_line()?;
             count += 1;
         }
         if let (Some(row), Some(next)) = (row, next) {
-            if next != at + 1 && !out.begin_whole_line(key_of(count, next - 1), LINE_MAX as u64) {
+            if !goes_on && !begin_at(out, count, next - 1, true) {
                 return Ok(());
             }
             line(out, count, &row)?;
             count += 1;
         }
-        match next {
-            Some(next) => at = next,
-            None => return Ok(()),
-        }
+        let Some(next) = next else {
+            // Whoever reads on finds nothing more.
+            begin_at(out, count, at, false);
+            return Ok(());
+        };
+        at = next;
     }
 }
 
@@ -218,7 +227,7 @@ fn count<M: Machine>(call: &Call<M>) -> core::result::Result<[u64; 3], Stop> {
         }
         let Some(next) = next else { break };
         place.set(next);
-        call.pause_point(cost::STEP)?;
+        call.pause_point(LOOK)?;
     }
     let counted = counts.get();
     [place, counts].into_iter().for_each(|word: &Cell64| word.set(0));

@@ -123,9 +123,9 @@ impl<'x, 'a, 'c, M: Machine> Text<'x, 'a, 'c, M> {
         !is_full && fits && !self.gives_way
     }
 
-    /// Whether the reader has a part already of the line at which the text begins.
-    pub fn is_within_line(&self) -> bool {
-        self.skip > 0
+    /// Whether the reader has a part already of the line at which the text begins, of at most `len_max` bytes.
+    pub fn is_within_line(&self, len_max: u64) -> bool {
+        (1..len_max).contains(&self.skip)
     }
 
     /// What that line was of has gone: it ends here.

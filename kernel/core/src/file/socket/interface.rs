@@ -43,6 +43,7 @@ const SIOCGIFHWADDR: u32 = 0x8927;
 const SIOCGIFINDEX: u32 = 0x8933;
 const SIOCSIFHWBROADCAST: u32 = 0x8937;
 const SIOCGIFTXQLEN: u32 = 0x8942;
+const SIOCETHTOOL: u32 = 0x8946;
 const SIOCSIFTXQLEN: u32 = 0x8943;
 const SIOCGIFMAP: u32 = 0x8970;
 const SIOCSIFMAP: u32 = 0x8971;
@@ -140,6 +141,7 @@ pub fn ioctl<M: Machine>(call: &Call<M>, (request, at): (u32, u64)) -> Option<Sy
     match request {
         SIOCGIFCONF => Some(list(call, at)),
         SIOCGIFNAME => Some(tell_name(call, at)),
+        SIOCETHTOOL => Some(ask_driver(call, at)),
         SIOCSIFFLAGS | SIOCSIFMETRIC | SIOCSIFMTU | SIOCSIFNAME | SIOCSIFHWADDR | SIOCSIFHWBROADCAST
         | SIOCSIFTXQLEN | SIOCSIFMAP => Some(set(call, request, at)),
         _ => tell(call, request, at),
@@ -178,6 +180,14 @@ fn tell_name<M: Machine>(call: &Call<M>, at: u64) -> SysResult {
     asked.bytes[..NAME.len()].copy_from_slice(NAME.as_bytes());
     asked.bytes[NAME.len()] = 0;
     asked.answer(call, at, &INDEX.to_le_bytes())
+}
+
+/// `SIOCETHTOOL`: there is no driver that could tell or do anything.
+fn ask_driver<M: Machine>(call: &Call<M>, at: u64) -> SysResult {
+    let asked = Request::read(call, at)?;
+    call.read_user_u32(u64::from_le_bytes(asked.value()))?;
+    asked.check()?;
+    Err(Errno::EOPNOTSUPP.into())
 }
 
 /// `SIOCGIFCONF`: those that have an address of version 4, as many as there is room for; without room for any: how much they take.
