@@ -287,9 +287,12 @@ fn end<T: Counted>(object: &T, count: u32) {
 }
 
 /// A dead core owns a count: it has not changed it, and what it has written down of that is undone. Several may do this at once; the notes come
-/// first, so that whoever sees that nobody owns the count sees them.
+/// first, so that whoever sees that nobody owns the count sees them. `word`: what was read, perhaps before the core died.
 #[cold]
 fn undo(context: &impl Context, dead: CoreId, object: PoolAddr, refs: &AtomicU32, word: u32) {
+    if refs.load(Ordering::Acquire) != word {
+        return; // it has changed the count since: what it has written down now is of something else
+    }
     for note in &core_record(context, dead).hand {
         let before = note.load(Ordering::Acquire);
         if before & !(STATE | TABLE) != object.0 {

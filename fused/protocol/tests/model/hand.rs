@@ -24,6 +24,10 @@ const DYING: u8 = 2;
 const FIRST: u8 = 0;
 /// More operations than the core that dies has.
 const OPERATIONS: u32 = 150;
+/// The same, of one that meets another one at a count.
+const MEETINGS: u32 = 40;
+/// Schedules of each death there.
+const MEETING_SCHEDULES: usize = 300;
 
 /// A core that repairs descriptor tables, in some way.
 #[derive(Clone)]
@@ -295,6 +299,21 @@ fn references_in_hand_of_the_dead_are_dropped_once() {
         explore(40, death(at, true, dies, lives));
         // Nobody else meets what the dead core owns.
         explore(2, death(at, true, dies, |_| {}));
+    }
+}
+
+/// Two cores meet at a count again and again. Who has read that the other one owns it, and then finds that dead, reads whether it still does: it may have changed
+/// the count in between.
+#[test]
+fn owners_that_have_changed_a_count_before_they_died_are_left_alone() {
+    let meet: fn(&Actor) = |actor| {
+        for _ in 0..2 {
+            hand::take(actor, actor.world.file);
+            actor.put();
+        }
+    };
+    for at in 0..MEETINGS {
+        explore(MEETING_SCHEDULES, death(at, true, meet, meet));
     }
 }
 
