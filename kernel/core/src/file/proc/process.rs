@@ -11,7 +11,8 @@ use motet_abi::{Errno, file::Device};
 use motet_hal::{Access, Machine};
 use motet_layout::{
     Cell32, Cell64, GROUPS_MAX, InodeRecord, Isa, PAGE_SIZE, PROCESS_ZOMBIE, ProcessRecord, SpaceRecord, THREAD_DEAD,
-    THREAD_RUNNING, THREAD_STOPPED, ThreadRecord, VMA_EXECUTE, VMA_HEAP, VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE,
+    THREAD_ENDING, THREAD_PREPARING, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord, VMA_EXECUTE, VMA_HEAP, VMA_READ,
+    VMA_SHARED, VMA_STACK, VMA_WRITE,
 };
 use motet_protocol::{
     Context, fs,
@@ -80,7 +81,9 @@ impl Summary {
             let state = match thread.state.load(Ordering::Relaxed) {
                 _ if process.state.load(Ordering::Relaxed) == PROCESS_ZOMBIE => 'Z',
                 _ if stacked::waits(cpu, thread) => 'S',
-                state if state == THREAD_RUNNING || is_ready(state) => 'R',
+                // Who prepares to wait looks at what it waits for first: nobody may take it for one that has seen that it waits.
+                THREAD_RUNNING | THREAD_PREPARING | THREAD_ENDING => 'R',
+                state if is_ready(state) => 'R',
                 THREAD_STOPPED => 'T',
                 THREAD_DEAD => 'X',
                 _ => 'S',
