@@ -3,7 +3,7 @@
 //! QEMU passes a device tree to a raw image with the Linux header (magic at byte 56), not to an ELF file.
 
 use object::{
-    Endianness,
+    Endianness, ReadRef,
     elf::{EM_AARCH64, FileHeader64, PT_LOAD},
     read::elf::{FileHeader, ProgramHeader},
 };
@@ -17,7 +17,7 @@ const HEADER_MAGIC: (usize, &[u8; 4]) = (56, b"ARM\x64");
 ///
 /// # Errors
 /// What is wrong with the file.
-pub fn flatten_aarch64(elf: &[u8]) -> Result<Vec<u8>, String> {
+pub fn flatten_aarch64<'data>(elf: impl ReadRef<'data>) -> Result<Vec<u8>, String> {
     let broken = |error: object::read::Error| format!("not an ELF file: {error}");
     let header = FileHeader64::<Endianness>::parse(elf).map_err(broken)?;
     let endian = header.endian().map_err(broken)?;
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn segments_lie_at_their_physical_addresses() {
         let file = elf(EM_AARCH64.0, &[(0x4020_0100, vec![7; 3]), (0x4020_0000, with_magic())]);
-        let image = flatten_aarch64(&file).unwrap();
+        let image = flatten_aarch64(file.as_slice()).unwrap();
         assert_eq!(image.len(), 0x103);
         assert_eq!((image[0], image[64], image[0xff], image[0x100]), (1, 0, 0, 7));
     }
@@ -99,11 +99,11 @@ mod tests {
             (elf(EM_AARCH64.0, &[(0, vec![0; 64])]), "Linux image header"),
             (far, "larger than 64 MiB"),
         ] {
-            let message = flatten_aarch64(&file).unwrap_err();
+            let message = flatten_aarch64(file.as_slice()).unwrap_err();
             assert!(message.contains(want), "{message}");
         }
         let mut cut = elf(EM_AARCH64.0, &[(0, with_magic())]);
         cut.truncate(130);
-        assert!(flatten_aarch64(&cut).unwrap_err().contains("outside of the file"));
+        assert!(flatten_aarch64(cut.as_slice()).unwrap_err().contains("outside of the file"));
     }
 }

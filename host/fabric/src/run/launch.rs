@@ -1,12 +1,15 @@
 //! Starting an island's QEMU, at first and again: with which image, memory and descriptors.
 
 use std::{
+    fs::File,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
     time::Instant,
 };
 
 use motet_error::{Context, Error, ErrorKind, Result};
 use motet_layout::Isa;
+use object::ReadCache;
 
 use super::{Island, Options, firmware_path, kernel_path};
 use crate::{
@@ -95,7 +98,7 @@ impl<'a> Launcher<'a> {
     }
 }
 
-/// Kernel images in memory, one per ISA of the machine: islands of one ISA share it.
+/// Kernel images, one per ISA of the machine: islands of one ISA share it. QEMU reads of a file what it loads; most of it is for debuggers.
 fn load_kernels(options: &Options) -> Result<Vec<(Isa, OwnedFd)>> {
     let mut kernels: Vec<(Isa, OwnedFd)> = Vec::new();
     for island in &options.machine.islands {
@@ -104,28 +107,32 @@ fn load_kernels(options: &Options) -> Result<Vec<(Isa, OwnedFd)>> {
             continue;
         }
         let path = options.kernels.join(kernel_path(isa));
-        let mut bytes = std::fs::read(&path).context(ErrorKind::Unavailable, || {
-            format!("the {} kernel is not there (run `motet build`): {}", isa.name(), path.display())
-        })?;
-        if isa == Isa::AArch64 {
-            bytes = image::flatten_aarch64(&bytes)
-                .map_err(|what| Error::new(ErrorKind::Unavailable, format!("kernel {}: {what}", path.display())))?;
-        }
-        kernels.push((isa, qemu::memory_file(&bytes)?));
+        let file = open(&path, || format!("the {} kernel", isa.name()))?;
+        let image = if isa == Isa::AArch64 { flattened(&file, &path)? } else { file.into() };
+        kernels.push((isa, image));
     }
     Ok(kernels)
 }
 
-/// Motet's own firmware in memory, if an island has it.
+fn flattened(kernel: &File, path: &Path) -> Result<OwnedFd> {
+    let image = image::flatten_aarch64(&ReadCache::new(kernel));
+    let image = image.map_err(|what| Error::new(ErrorKind::Unavailable, format!("kernel {}: {what}", path.display())));
+    qemu::memory_file(&image?)
+}
+
+/// Opens what `motet build` makes; what is built anew meanwhile is another file.
+fn open(path: &Path, what: impl FnOnce() -> String) -> Result<File> {
+    let missing = || format!("{} is not there (run `motet build`): {}", what(), path.display());
+    File::open(path).context(ErrorKind::Unavailable, missing)
+}
+
+/// Motet's own firmware, if an island has it.
 fn load_firmware(options: &Options) -> Result<Option<OwnedFd>> {
     if options.machine.islands.iter().all(|island| island.firmware == Firmware::OpenSbi) {
         return Ok(None);
     }
     let path = options.kernels.join(firmware_path());
-    let bytes = std::fs::read(&path).context(ErrorKind::Unavailable, || {
-        format!("the firmware is not there (run `motet build`): {}", path.display())
-    })?;
-    qemu::memory_file(&bytes).map(Some)
+    Ok(Some(open(&path, || "the firmware".to_owned())?.into()))
 }
 
 fn kernel_of(kernels: &[(Isa, OwnedFd)], isa: Isa) -> BorrowedFd<'_> {
