@@ -15,6 +15,8 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     CoreRecord,
     ReadyGroup,
     HostStream,
+    MessageRing,
+    Peers,
     WaitQueue,
     MemoryState,
     IslandMemory,

@@ -2,7 +2,8 @@
 
 use crate::{
     BoundLock, CORES_MAX, Cell32, Cell64, CoreRecord, DmaEngine, GuestsLock, HostStream, ISLANDS_MAX, IdsLock,
-    IslandRecord, MemoryState, RenameLock, RightsLock, SlabCache, TreeLock, Tty, WaitQueue, WatchesLock, pool_struct,
+    IslandRecord, MemoryState, Peers, RenameLock, RightsLock, SlabCache, TreeLock, Tty, WaitQueue, WatchesLock,
+    pool_struct,
     sync::{AtomicU32, AtomicU64},
 };
 
@@ -89,7 +90,9 @@ pool_struct! {
         200 _pad1: [Cell64; 7],
         /// The directory that is covered by each root of a file system (pool address), by [`InodeRecord::mount`](crate::InodeRecord); 0: none.
         256 pub mounts: [Cell64; 8],
-        320 _pad6: [Cell64; 152],
+        /// The other kernels of a machine in which each island has one of its own.
+        320 pub peers: Peers,
+        1408 _pad6: [Cell64; 16],
         /// Console input, host to machine.
         1536 pub console_in: HostStream,
         /// Console (and the command's standard) output, machine to host.

@@ -35,6 +35,7 @@ mod macros;
 mod marker;
 pub mod marks;
 mod memory;
+mod messages;
 mod objects;
 #[allow(unsafe_code)]
 mod pool;
@@ -64,6 +65,7 @@ pub use island::*;
 pub use lock::*;
 pub use marker::*;
 pub use memory::*;
+pub use messages::*;
 pub use objects::*;
 pub use pool::Pool;
 pub use service::*;

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueEnum};
 
 /// One operating system over cores of several instruction sets.
 #[derive(Parser, Debug)]
@@ -376,6 +376,18 @@ machines/accelerators.toml. --accel NAME is for all images; with IMAGE=, an imag
 pub struct TestOptions {
     #[command(flatten)]
     pub machine: MachineOptions,
+    /// Instead, the first kernel of a machine whose islands have one each reads memory that is not its own, which must end the machine with a fault
+    #[arg(long, value_name = "WHERE")]
+    pub stray: Option<Stray>,
+}
+
+/// Where a kernel goes astray.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub enum Stray {
+    /// Behind its own memory and its windows
+    Behind,
+    /// In another kernel's memory, by its physical address
+    Beside,
 }
 
 /// `motet build`.

@@ -6,7 +6,11 @@ use motet_fabric::{
     run::{Event, Hooks, Mode, Outcome},
 };
 
-use crate::{arguments::TestOptions, progress::Progress, project, run};
+use crate::{
+    arguments::{Stray, TestOptions},
+    progress::Progress,
+    project, run,
+};
 
 /// Boots a machine in conformance mode; what the islands report goes to standard error.
 ///
@@ -14,7 +18,12 @@ use crate::{arguments::TestOptions, progress::Progress, project, run};
 /// An island failed, hung or died.
 pub fn test(options: &TestOptions) -> Result<u8> {
     let root = project::root()?;
-    let settings = run::settings(&root, &options.machine, Mode::Conformance, Command::default())?;
+    let mode = match options.stray {
+        None => Mode::Conformance,
+        Some(Stray::Behind) => Mode::StrayBehind,
+        Some(Stray::Beside) => Mode::StrayBeside,
+    };
+    let settings = run::settings(&root, &options.machine, mode, Command::default())?;
     let mut hooks = TestHooks { progress: Progress::new(&settings.machine, true) };
     Ok(match motet_fabric::run::run(&settings, &mut hooks)? {
         Outcome::Exited(status) => status,

@@ -14,16 +14,16 @@ use std::{
 
 use motet_coherence::RangeConfig;
 use motet_layout::{
-    CONSOLE_TERMINAL, CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, HostStream, ISLAND_BOOTING, Isa, NEAR_HOST, PAGE_SIZE,
-    POOL_MAGIC, POOL_VERSION, Pool, PoolAddr, PoolHeader,
+    CONSOLE_TERMINAL, CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, HostStream, ISLAND_BOOTING, Isa, IslandRecord,
+    NEAR_HOST, PAGE_SIZE, POOL_MAGIC, POOL_VERSION, Peers, Pool, PoolAddr, PoolHeader,
 };
 use rustix::{fs::MemfdFlags, mm};
 
-use motet_protocol::{Context, format::format, memory::set_near, trace::Scope};
+use motet_protocol::{Context, format::format, memory::set_near, peer::bell_of, trace::Scope};
 
 use crate::{fpga, service, trace};
 use motet_error::{Context as _, Error, ErrorKind, Result};
-use motet_machine::{MachineSpec, Queue, TREE_SIZE, TextPlace, local_ranges};
+use motet_machine::{IslandSpec, LocalRange, MachineSpec, MultikernelSpec, Queue, TREE_SIZE, TextPlace, local_ranges};
 
 /// Bytes each console stream can hold.
 pub const STREAM_SIZE: u64 = 256 << 10;
@@ -44,7 +44,7 @@ pub struct Command {
     pub trace: Scope,
 }
 
-/// The pool of one machine.
+/// The pool of one machine, or of the first of its kernels.
 #[derive(Debug)]
 pub struct HostPool {
     pool: Pool,
@@ -52,6 +52,8 @@ pub struct HostPool {
     started: Instant,
     map_lens: Vec<u64>,
     texts: Vec<TextPlace>,
+    /// Those of the other kernels, if each island has one of its own.
+    others: Vec<HostPool>,
 }
 
 impl HostPool {
@@ -61,6 +63,7 @@ impl HostPool {
     /// The host refuses memory, or the command is too long.
     pub fn create(machine: &MachineSpec, command: &Command, host_peer: u32, verbose: bool) -> Result<Self> {
         let len = machine.pool.size;
+        let view = View::of(machine, 0);
         let mut mapped = len;
         let map_lens = machine
             .islands
@@ -75,13 +78,52 @@ impl HostPool {
             .collect();
         let memory = rustix::fs::memfd_create("motet-pool", MemfdFlags::CLOEXEC).host("a memory file")?;
         rustix::fs::ftruncate(&memory, mapped).host("memory for the pool")?;
-        let pool = map(&memory, len)?;
         let started = Instant::now();
         let texts = machine.text_places(&machine.model_config()?);
-        let this = Self { pool, memory, started, map_lens, texts };
-        this.write_header(machine, host_peer, verbose)?;
-        this.lay_out(machine, command)?;
+        let pool = map(&memory, view.start, view.own_len)?;
+        let mut this = Self { pool, memory, started, map_lens, texts, others: Vec::new() };
+        this.fill(&view, command, host_peer, verbose)?;
+        for kernel in 1..machine.multikernel.map_or(1, |spec| spec.kernels) {
+            this.others.push(this.create_other(machine, kernel, command, host_peer, verbose)?);
+        }
         Ok(this)
+    }
+
+    /// The pool of another kernel of the machine, which runs no command.
+    fn create_other(
+        &self,
+        machine: &MachineSpec,
+        kernel: usize,
+        command: &Command,
+        host_peer: u32,
+        verbose: bool,
+    ) -> Result<Self> {
+        let view = View::of(machine, kernel);
+        let memory = self.memory.try_clone().host("a descriptor")?;
+        let pool = map(&memory, view.start, view.own_len)?;
+        let other =
+            Self { pool, memory, started: self.started, map_lens: Vec::new(), texts: Vec::new(), others: Vec::new() };
+        let nothing = Command { args: Vec::new(), env: Vec::new(), terminal: false, ..command.clone() };
+        other.fill(&view, &nothing, host_peer, verbose)?;
+        Ok(other)
+    }
+
+    fn fill(&self, view: &View<'_>, command: &Command, host_peer: u32, verbose: bool) -> Result<()> {
+        self.write_header(view, host_peer, verbose)?;
+        self.lay_out(view, command)
+    }
+
+    /// The pools of all kernels: one, if all islands have the same.
+    pub fn kernels(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.others)
+    }
+
+    /// The number that island `index` has for its kernel, and its record.
+    pub fn island(&self, index: usize) -> (usize, &'static IslandRecord) {
+        match self.others.get(index.wrapping_sub(1)) {
+            Some(other) => (0, &other.header().islands[0]),
+            None => (index, &self.header().islands[index]),
+        }
     }
 
     /// The pool's header.
@@ -105,21 +147,22 @@ impl HostPool {
         self.map_lens[index]
     }
 
-    /// A function that brings the machine's clock in the header up to date.
+    /// A function that brings the machine's clock in its kernels' headers up to date.
     pub fn ticker(&self) -> impl Fn() + Send + 'static {
-        let (header, started) = (self.header(), self.started);
+        let headers: Vec<_> = self.kernels().map(Self::header).collect();
+        let started = self.started;
         move || {
             let now_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            header.host_clock_ns.store(now_ns, Ordering::Release);
+            headers.iter().for_each(|header| header.host_clock_ns.store(now_ns, Ordering::Release));
         }
     }
 
-    fn write_header(&self, machine: &MachineSpec, host_peer: u32, verbose: bool) -> Result<()> {
-        let header = self.header();
+    fn write_header(&self, view: &View<'_>, host_peer: u32, verbose: bool) -> Result<()> {
+        let (header, machine) = (self.header(), view.machine);
         header.version.set(POOL_VERSION);
-        header.island_count.set(machine.islands.len() as u32);
+        header.island_count.set(view.islands.len() as u32);
         header.fingerprint.set(FINGERPRINT);
-        header.pool_len.set(self.pool.len());
+        header.pool_len.set(view.len);
         header.host_peer.set(host_peer);
         header.crossing.set(machine.crossing.code());
         header.calls_by.set(machine.calls.code());
@@ -131,16 +174,16 @@ impl HostPool {
         for (word, bytes) in header.seed.iter().zip(seed.chunks_exact(8)) {
             word.set(u64::from_le_bytes(bytes.try_into().expect("chunks of 8")));
         }
-        for (record, island) in header.islands.iter().zip(&machine.islands) {
+        for (record, island) in header.islands.iter().zip(view.islands) {
             record.isa.set(island.isa as u32);
             record.paging.set(island.isa as u32);
             record.core_count.set(island.cores as u32);
-            for (peer, slot) in (0..).zip(&record.doorbell_peers) {
-                slot.set(peer);
+            for (place, slot) in (0..).zip(&record.doorbell_peers) {
+                slot.set(view.bell(place));
             }
             record.private_len.set(island.private);
             record.poll_ns.set(u64::from(island.poll_us) * 1000);
-            let ranges = local_ranges(island.isa, island.private, self.pool.len());
+            let ranges = view.ranges(island);
             for (slot, (offset, phys, len)) in record.ranges.iter().zip(ranges) {
                 slot.pool_offset.set(offset);
                 slot.local_phys.set(phys);
@@ -148,20 +191,23 @@ impl HostPool {
             }
             record.state.store(ISLAND_BOOTING, Ordering::Relaxed);
         }
-        for (island, cores) in machine.islands.iter().zip(header.cores.chunks(CORES_PER_ISLAND_MAX)) {
+        for (island, cores) in view.islands.iter().zip(header.cores.chunks(CORES_PER_ISLAND_MAX)) {
             cores.iter().for_each(|core| core.first_come.set((island.queue == Queue::Fifo).into()));
             for (core, extensions) in cores.iter().zip(&island.extensions) {
                 core.withheld.set(extensions.withheld.bits());
                 core.claimed.set(extensions.claimed.bits());
             }
         }
+        if let Some(spec) = &machine.multikernel {
+            write_peers(&header.peers, spec, view.kernel);
+        }
         header.magic.set(POOL_MAGIC);
         Ok(())
     }
 
     /// Lays out the memory allocator's tables, and the streams and the command behind them.
-    fn lay_out(&self, machine: &MachineSpec, command: &Command) -> Result<()> {
-        let header = self.header();
+    fn lay_out(&self, view: &View<'_>, command: &Command) -> Result<()> {
+        let (header, machine) = (self.header(), view.machine);
         let mut bytes = Vec::new();
         for text in command.args.iter().chain(&command.env) {
             if text.contains('\0') {
@@ -180,7 +226,7 @@ impl HostPool {
         let extra = service_len + fpga_len + 3 * STREAM_SIZE + trace_len + bytes.len() as u64;
         let mut at = format(self.pool, block_frames, extra)
             .map_err(|error| Error::new(ErrorKind::Config, format!("the pool cannot be laid out: {error:?}")))?;
-        self.set_near_blocks(&machine.model_config()?.ranges);
+        self.set_near_blocks(view, &machine.model_config()?.ranges);
         if let Some(spec) = &machine.service {
             service::lay_out(self.pool, spec, &machine.hardware, machine.islands.len(), at);
             at = at.add(service_len);
@@ -209,15 +255,15 @@ impl HostPool {
 
     /// Tells the block allocator which islands each block is near to: those that all ranges it lies in are near to. What
     /// the host makes (tables, the root file system but for programs) goes into the first range.
-    fn set_near_blocks(&self, ranges: &[RangeConfig]) {
+    fn set_near_blocks(&self, view: &View<'_>, ranges: &[RangeConfig]) {
         let state = &self.header().memory;
         let block_len = u64::from(state.block_frames.get()) * PAGE_SIZE;
         for index in 0..state.block_count.get() {
-            let start = u64::from(index) * block_len;
+            let start = view.start + u64::from(index) * block_len;
             let within = ranges.iter().filter(|range| range.start < start + block_len && start < range.end);
             let near = within.fold(u32::MAX, |near, range| near & range.near);
             let host = if ranges.first().is_some_and(|first| start < first.end) { NEAR_HOST } else { 0 };
-            set_near(self.pool, index, near | host);
+            set_near(self.pool, index, view.near(near) | host);
         }
     }
 }
@@ -293,12 +339,77 @@ fn set_up_stream(stream: &HostStream, at: PoolAddr) {
     stream.capacity.set(STREAM_SIZE);
 }
 
-/// Maps the pool for the rest of the process's life.
-fn map(memory: &OwnedFd, len: u64) -> Result<Pool> {
+/// What a kernel is told of the machine: all of it, or its own part.
+struct View<'a> {
+    machine: &'a MachineSpec,
+    /// The number of the kernel; 0: of all islands, or of the first.
+    kernel: usize,
+    /// Its islands.
+    islands: &'a [IslandSpec],
+    /// Where its pool begins in the machine's memory.
+    start: u64,
+    /// Bytes of the pool that are its own: the allocator's.
+    own_len: u64,
+    /// Bytes of the pool as it maps it: with its windows.
+    len: u64,
+}
+
+impl<'a> View<'a> {
+    fn of(machine: &'a MachineSpec, kernel: usize) -> Self {
+        match &machine.multikernel {
+            None => {
+                let len = machine.pool.size;
+                Self { machine, kernel, islands: &machine.islands, start: 0, own_len: len, len }
+            }
+            Some(spec) => Self {
+                machine,
+                kernel,
+                islands: std::slice::from_ref(&machine.islands[kernel]),
+                start: spec.start(kernel),
+                own_len: spec.kernel_len,
+                len: spec.map_len(),
+            },
+        }
+    }
+
+    /// Where an island of it sees the pool.
+    fn ranges(&self, island: &IslandSpec) -> Vec<LocalRange> {
+        match &self.machine.multikernel {
+            None => local_ranges(island.isa, island.private, self.len),
+            Some(spec) => spec.ranges(self.machine, self.kernel),
+        }
+    }
+
+    /// The doorbell in a place of its records: of an island, or of another kernel ([`bell_of`]).
+    fn bell(&self, place: u32) -> u32 {
+        let kernels = self.machine.multikernel.map_or(0, |spec| spec.kernels as u32);
+        let own = self.kernel as u32;
+        (0..kernels).find(|&node| bell_of(own, node).island().0 == place as u8).unwrap_or(place)
+    }
+
+    /// To which of its islands a block is near that is near to these of the machine's, a bit each.
+    fn near(&self, islands: u32) -> u32 {
+        if self.machine.multikernel.is_none() || islands == u32::MAX { islands } else { islands >> self.kernel & 1 }
+    }
+}
+
+fn write_peers(peers: &Peers, spec: &MultikernelSpec, kernel: usize) {
+    peers.node.set(kernel as u32);
+    peers.count.set(spec.kernels as u32);
+    peers.slots.set(spec.slots);
+    peers.slot_len.set(spec.slot_len);
+    peers.coalesces.set(spec.coalesces.into());
+    for (other, window) in peers.windows.iter().enumerate() {
+        window.set(spec.window(kernel, other).unwrap_or(0));
+    }
+}
+
+/// Maps a part of the machine's memory for the rest of the process's life.
+fn map(memory: &OwnedFd, start: u64, len: u64) -> Result<Pool> {
     let protection = mm::ProtFlags::READ | mm::ProtFlags::WRITE;
     let bytes = usize::try_from(len).host("a pool of this size")?;
     // SAFETY: a fresh shared mapping at an address the system chooses; nothing else refers to it.
-    let base = unsafe { mm::mmap(std::ptr::null_mut(), bytes, protection, mm::MapFlags::SHARED, memory, 0) }
+    let base = unsafe { mm::mmap(std::ptr::null_mut(), bytes, protection, mm::MapFlags::SHARED, memory, start) }
         .host("address space for the pool")?;
     // SAFETY: `base` is page-aligned, `len` bytes from it are mapped readable and writable, and never unmapped.
     Ok(unsafe { Pool::new(base.cast(), len) })

@@ -23,7 +23,7 @@ use rustix::{
 
 use crate::{console::Console, qmp::Qmp};
 use motet_error::{Context, Error, ErrorKind, Result};
-use motet_machine::{IslandSpec, MachineSpec, local_ranges};
+use motet_machine::{IslandSpec, MachineSpec};
 
 /// Oldest QEMU that is known to work, (major, minor).
 pub const VERSION_MIN: (u64, u64) = (10, 0);
@@ -185,8 +185,10 @@ pub struct Launch<'a> {
     pub mode: &'a str,
     /// The pool's memory file.
     pub pool: BorrowedFd<'a>,
-    /// Bytes in the pool.
-    pub pool_len: u64,
+    /// Its number in its kernel's table of islands.
+    pub number: usize,
+    /// Where it sees its kernel's pool: a local physical address.
+    pub pool_phys: u64,
     /// Bytes of the memory file to map.
     pub map_len: u64,
     /// The doorbell device's server socket.
@@ -390,7 +392,6 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
         Isa::RiscV64 => (format!(",cpus=0-{}", vcpus - 2), format!(",cpus={}", vcpus - 1)),
         Isa::X86_64 | Isa::AArch64 | Isa::Hosted => (format!(",cpus=0-{}", vcpus - 1), String::new()),
     };
-    let pool_phys = local_ranges(island.isa, island.private, launch.pool_len)[0].1;
     let mut arguments: Vec<String> = Vec::new();
     let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
     option("-name", format!("motet-{},debug-threads=on", island.name));
@@ -419,7 +420,7 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
     if island.hidden_harts > 0 {
         option("-fw_cfg", format!("name=opt/org.motet/hidden-harts,string={}", island.hidden_harts));
     }
-    option("-append", format!("island={} pool={pool_phys:#x} mode={}", launch.index, launch.mode));
+    option("-append", format!("island={} pool={:#x} mode={}", launch.number, launch.pool_phys, launch.mode));
     option("-chardev", format!("socket,id=doorbell,fd={}", fds.doorbell));
     option("-device", format!("ivshmem-doorbell,chardev=doorbell,vectors={}", launch.vectors));
     option("-chardev", format!("socket,id=qmp,fd={}", fds.qmp));
@@ -529,14 +530,16 @@ mod tests {
             MachineSpec::parse(&format!("{migration}[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\n{toml}"))
                 .unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
+        let island = &machine.islands[0];
         let launch = Launch {
-            island: &machine.islands[0],
+            island,
             index: 3,
+            number: 3,
+            pool_phys: motet_machine::local_ranges(island.isa, island.private, 64 << 20)[0].1,
             kernel: null.as_fd(),
             firmware: None,
             mode: "run",
             pool: null.as_fd(),
-            pool_len: 64 << 20,
             map_len: 66 << 20,
             doorbell: null.try_clone().unwrap().into(),
             vectors: 2,

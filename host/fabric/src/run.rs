@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use motet_error::{Context, Result};
+use motet_error::{Context, Error, ErrorKind, Result};
 use motet_layout::Isa;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -38,6 +38,7 @@ use crate::{
 };
 use launch::{Images, Launcher};
 use motet_machine::MachineSpec;
+use motet_protocol::trace::Scope;
 use restart::Restart;
 
 /// How often the clock in the header is brought up to date while islands boot.
@@ -65,6 +66,10 @@ pub enum Mode {
     Run,
     /// Run the conformance suite of the HALs. Islands do not join then; they report on their consoles.
     Conformance,
+    /// The first kernel reads memory behind its own, which must fault. Islands do not join then.
+    StrayBehind,
+    /// The first kernel reads another one's memory, which must fault. Islands do not join then.
+    StrayBeside,
 }
 
 impl Mode {
@@ -73,6 +78,8 @@ impl Mode {
         match self {
             Self::Run => "run",
             Self::Conformance => "conformance",
+            Self::StrayBehind => "stray-behind",
+            Self::StrayBeside => "stray-beside",
         }
     }
 }
@@ -200,6 +207,10 @@ pub enum Outcome {
 pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     raise_descriptor_limit();
     let machine = &options.machine;
+    if let (Some(_), Some(what)) = (machine.multikernel, beyond_one_kernel(options)) {
+        let why = format!("the machine's islands have a kernel each (os = \"multikernel\"): {what}");
+        return Err(Error::new(ErrorKind::Usage, why));
+    }
     let cores: Vec<usize> = machine.islands.iter().map(|island| island.cores).collect();
     let images = Images::load(options)?;
     let mut bells = Doorbells::create(&cores)?;
@@ -208,7 +219,9 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     let bells = Arc::new(bells);
     let clocks = options.timed.as_ref().map(|timed| Clocks::create(timed, machine, &pool)).transpose()?;
     let plugin = clocks.as_ref().map(|clocks| clocks.plugin(&pool, &bells, &cores));
-    hooks.prepare(&pool)?;
+    for kernel in pool.kernels() {
+        hooks.prepare(kernel)?;
+    }
     let signals = Signals::new()?;
     let boot_clock = BootClock::start(&pool)?;
     // On timed machines the plugin is the engines.
@@ -574,6 +587,16 @@ impl<'a> Run<'a> {
         }
         (self.engines, self.service, self.fpga) = (None, None, None);
         self.drain_consoles();
+    }
+}
+
+/// What is asked for that one kernel does for all islands.
+fn beyond_one_kernel(options: &Options) -> Option<&'static str> {
+    match () {
+        () if options.timed.is_some() => Some("their time is not simulated; run it without --timed"),
+        () if options.survive => Some("none goes on without the others; run it without --survive"),
+        () if options.command.trace != Scope::Nothing => Some("what they do is not traced; run it without --trace"),
+        () => None,
     }
 }
 

@@ -10,7 +10,7 @@ use toml::{
 };
 
 /// Where a value stands in the file.
-pub(super) fn span_of(value: Option<&Spanned<String>>) -> Range<usize> {
+pub(super) fn span_of<T>(value: Option<&Spanned<T>>) -> Range<usize> {
     value.map_or(0..0, Spanned::span)
 }
 

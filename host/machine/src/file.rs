@@ -11,7 +11,7 @@ use super::{
     fault::{fault, misfit, span_of},
     fpga, hardware,
     island::IslandTable,
-    service,
+    multikernel, service,
 };
 
 /// The machine that a file describes.
@@ -32,6 +32,8 @@ struct MachineFile {
     crossing: Option<Spanned<String>>,
     calls: Option<Spanned<String>>,
     migration: Option<Spanned<String>>,
+    os: Option<Spanned<String>>,
+    messages: Option<Spanned<multikernel::MessagesTable>>,
     pool: Spanned<PoolTable>,
     island: Spanned<Vec<IslandTable>>,
     #[serde(default)]
@@ -97,7 +99,7 @@ impl MachineFile {
         let service = service::check(text, self.service)?;
         let hardware = hardware::check(text, self.hardware_thread, service.is_some())?;
         let fpga = fpga::check(text, self.fpga, pool.size)?;
-        let machine = MachineSpec {
+        let mut machine = MachineSpec {
             pool,
             islands,
             crossing,
@@ -105,6 +107,7 @@ impl MachineFile {
             service,
             hardware,
             fpga,
+            multikernel: None,
             model: self.model,
             text: text.into(),
         };
@@ -113,6 +116,7 @@ impl MachineFile {
         if calls != Calls::Fastest {
             machine.check_calls(&config).map_err(|why| fault(text, span_of(self.calls.as_ref()), &why))?;
         }
+        machine.multikernel = multikernel::check(text, self.os.as_ref(), self.messages, &machine)?;
         Ok(machine)
     }
 }

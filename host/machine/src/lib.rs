@@ -17,6 +17,7 @@ mod hardware;
 mod island;
 mod memory;
 mod model;
+mod multikernel;
 mod plugin_arguments;
 mod service;
 mod text;
@@ -32,6 +33,7 @@ pub use extensions::CoreExtensions;
 pub use fpga::{AcceleratorSpec, FpgaSpec, ManagerSpec};
 pub use hardware::HardwareSpec;
 pub use memory::{BLOCK_SIZE_DEFAULT, LocalRange, POOL_SIZE_MAX, POOL_SIZE_MIN, TREE_SIZE, local_ranges, private_size};
+pub use multikernel::MultikernelSpec;
 pub use plugin_arguments::{PluginArguments, PointArguments};
 pub use service::ServiceSpec;
 pub use text::TextPlace;
@@ -53,6 +55,8 @@ pub struct MachineSpec {
     pub hardware: Vec<HardwareSpec>,
     /// `[fpga]`: the FPGA, if there is one.
     pub fpga: Option<FpgaSpec>,
+    /// `os = "multikernel"`: each island has a kernel of its own.
+    pub multikernel: Option<MultikernelSpec>,
     /// `[model]`: caches and latencies of timed runs.
     pub model: ModelTable,
     /// The description as it was written.

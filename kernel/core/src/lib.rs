@@ -30,6 +30,7 @@ mod hotplug;
 mod kinds;
 mod life;
 mod mm;
+mod peers;
 mod permission;
 mod process;
 mod random;

@@ -159,7 +159,8 @@ fn prepare(start_info: u64) -> Result<Facts, Failure> {
     let private_end = low.map_or(0, |ram| ram.end).min(args.pool_phys);
     let map = KernelMap::new(private_end)?;
     map.map_image_and_devices()?;
-    for ram in start.ram() {
+    // What lies beside the pool is another kernel's.
+    for ram in start.ram().filter(|ram| !(ram.start..ram.end).contains(&args.pool_phys)) {
         let (first, end) = (ram.start & !(LARGE - 1), ram.end.next_multiple_of(LARGE).min(args.pool_phys));
         if first < end {
             map.map(PRIVATE_VA + first, first, end - first, Kind::Data)?;

@@ -3,7 +3,8 @@
 //! The host passes a command line (PVH start info on x86-64, `/chosen/bootargs` elsewhere) of `key=value` words:
 //! - `island=N`: its entry in the island table of the pool header;
 //! - `pool=ADDR`: local physical address of the pool's first byte, hexadecimal with `0x`;
-//! - `mode=MODE`: `run` (default) or `conformance` (run the HAL conformance suite, report, stop).
+//! - `mode=MODE`: `run` (default), `conformance` (run the HAL conformance suite, report, stop), `stray-behind` or `stray-beside` (read another kernel's
+//!   memory, which must fault).
 //!
 //! A HAL checks that the pool lies in memory the machine describes before it reads the magic.
 
@@ -16,7 +17,7 @@ pub struct BootArgs<'a> {
     pub island: IslandId,
     /// Local physical address of the pool.
     pub pool_phys: u64,
-    /// What to do: `run` or `conformance`.
+    /// What to do: `run`, `conformance`, or to go astray.
     pub mode: &'a str,
 }
 

@@ -27,6 +27,7 @@ mod noncoherent;
 mod private;
 mod rejoin;
 mod residency;
+mod ring;
 mod runs;
 mod service;
 mod shoot_down;

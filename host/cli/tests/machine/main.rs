@@ -41,6 +41,7 @@ mod litmus;
 mod long_calls;
 mod measured;
 mod models;
+mod multikernel;
 mod placement;
 mod preemption;
 mod process;
@@ -158,6 +159,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(crossing_policies::trials());
     trials.extend(cpp::trials());
     trials.extend(late::trials());
+    trials.extend(multikernel::trials());
     trials.extend(libraries::trials());
     trials.extend(litmus::trials());
     trials.extend(libc_test::trials());

@@ -44,7 +44,7 @@ impl Machine {
     }
 
     /// With lines before all others.
-    fn with(lines: &str, islands: &str) -> Result<Self, String> {
+    pub fn with(lines: &str, islands: &str) -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let text = format!("{lines}[pool]\nsize = \"256MiB\"\n{islands}");
         std::fs::write(folder.path().join("machine.toml"), text).map_err(|error| error.to_string())?;

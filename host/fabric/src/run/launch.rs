@@ -69,14 +69,16 @@ impl<'a> Launcher<'a> {
     /// QEMU is not installed, or the host refuses resources.
     pub(super) fn start(&self, index: usize, doorbell: OwnedFd) -> Result<Island> {
         let island = &self.options.machine.islands[index];
+        let (number, record) = self.pool.island(index);
         let qemu = Qemu::start(Launch {
             island,
             index,
+            number,
+            pool_phys: record.ranges[0].local_phys.get(),
             kernel: kernel_of(&self.kernels, island.isa),
             firmware: self.firmware.as_ref().filter(|_| island.firmware == Firmware::Motet).map(AsFd::as_fd),
             mode: self.options.mode.name(),
             pool: self.pool.memory(),
-            pool_len: self.pool.memory_len(),
             map_len: self.pool.map_len(index),
             doorbell,
             vectors: self.bells.vectors(),

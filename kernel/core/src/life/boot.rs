@@ -9,7 +9,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, cores::core_record, groups, rejoin, slab, threads};
 
-use crate::{ability, console, cpu::Cpu, file, permission, process, tree};
+use crate::{ability, console, cpu::Cpu, file, peers, permission, process, tree};
 
 /// Islands compare their counters with the machine's clock until so many of the differences agree.
 const CLOCK_SAMPLES_AGREEING: u32 = 4;
@@ -53,11 +53,16 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     cpu.start_timing();
     if cpu.id.index() == 0 {
         wait_for_all(&cpu);
+        if peers::are_there(&cpu) {
+            wait_for_peers(&cpu);
+        }
         ability::find_scarce(&cpu);
         if let Err((island, why)) = ability::find_common(&cpu) {
             refuse(&cpu, island, why);
         }
-        start_first_process(&cpu);
+        if peers::is_first(&cpu) {
+            start_first_process(&cpu);
+        }
     }
     super::core_loop(&cpu)
 }
@@ -142,11 +147,24 @@ fn start_other_cores<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) {
 
 fn wait_for_all<M: Machine>(cpu: &Cpu<M>) {
     let header = cpu.pool.header();
-    // Polling, with pauses: the islands still booting need the host's cores.
     while header.joined.load(Ordering::SeqCst) < header.island_count.get() {
-        cpu.machine.set_timer(cpu.machine.counter_ns() + 200_000);
-        cpu.machine.wait_for_interrupt();
+        pause(cpu);
     }
+}
+
+/// The other kernels of the machine say who they are, too.
+fn wait_for_peers<M: Machine>(cpu: &Cpu<M>) {
+    peers::introduce(cpu);
+    while !peers::are_known(cpu) {
+        pause(cpu);
+        peers::take_messages(cpu);
+    }
+}
+
+/// Polling, with pauses: the islands still booting need the host's cores.
+fn pause<M: Machine>(cpu: &Cpu<M>) {
+    cpu.machine.set_timer(cpu.machine.counter_ns() + 200_000);
+    cpu.machine.wait_for_interrupt();
 }
 
 /// Makes process 1 of the command that the host put into the pool.

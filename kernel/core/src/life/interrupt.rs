@@ -13,7 +13,7 @@ use crate::{
     due::{begin_budget, poll},
     extension, file, fpga, hotplug,
     kinds::{dma, service},
-    mm, time, trace,
+    mm, peers, time, trace,
 };
 
 /// Takes interrupts between two threads.
@@ -103,6 +103,9 @@ pub fn rung<M: Machine>(cpu: &Cpu<M>) {
     }
     service::rung(cpu);
     fpga::rung(cpu);
+    if peers::are_there(cpu) {
+        peers::take_messages(cpu);
+    }
 }
 
 /// A doorbell may have been an engine's, or another island's over a link.

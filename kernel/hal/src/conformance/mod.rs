@@ -14,6 +14,7 @@ mod interrupts;
 mod memory;
 mod programs;
 mod scratch;
+mod stray;
 mod user;
 mod vectors;
 mod workers;
@@ -28,6 +29,7 @@ use crate::Machine;
 use scratch::{Scratch, Word};
 
 pub use scratch::SCRATCH_LEN;
+pub use stray::{Stray, run as go_astray};
 
 /// Longest wait for another island, in nanoseconds: long enough for it to boot on a busy host.
 const PATIENCE_NS: u64 = 60_000_000_000;
@@ -73,24 +75,28 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     if machine.core().index_in_island() != 0 {
         workers::obey(machine);
     }
-    let header = machine.pool().header();
-    let island = machine.island();
-    let suite = Suite {
-        machine,
-        pool: machine.pool(),
-        island,
-        islands: header.island_count.get() as usize,
-        cores: header.islands[island.index()].core_count.get() as usize,
-        scratch: Scratch::new(machine.pool()),
-        passed: Cell::new(0),
-        failed: Cell::new(0),
-        deserted: Cell::new(false),
-    };
+    let suite = Suite::new(machine);
     suite.run_all();
     suite.finish()
 }
 
 impl<M: Machine> Suite<M> {
+    fn new(machine: &'static M) -> Self {
+        let header = machine.pool().header();
+        let island = machine.island();
+        Self {
+            machine,
+            pool: machine.pool(),
+            island,
+            islands: header.island_count.get() as usize,
+            cores: header.islands[island.index()].core_count.get() as usize,
+            scratch: Scratch::new(machine.pool()),
+            passed: Cell::new(0),
+            failed: Cell::new(0),
+            deserted: Cell::new(false),
+        }
+    }
+
     fn run_all(&self) {
         self.log(format_args!("island {} ({}), {} islands", self.island.0, M::ISA.name(), self.islands));
         self.log(format_args!("fingerprint {FINGERPRINT:#018x}"));

@@ -5,8 +5,11 @@ use core::fmt::{Result, Write};
 use motet_layout::sync::{AtomicU64, Ordering};
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, CoreRecord, IslandCounters, IslandMemory};
-use motet_protocol::memory::{FAR, NEAR, NEUTRAL};
+use motet_layout::{CoreId, CoreRecord, IslandCounters, IslandMemory, Peers};
+use motet_protocol::{
+    memory::{FAR, NEAR, NEUTRAL},
+    peer::MessageKind,
+};
 
 use super::{
     machine::{NS_PER_S, cores, isa_name, islands},
@@ -14,7 +17,7 @@ use super::{
     process::Summary,
     text::Text,
 };
-use crate::cpu::Cpu;
+use crate::{cpu::Cpu, peers};
 
 type Counter = fn(&IslandCounters) -> &AtomicU64;
 
@@ -91,7 +94,26 @@ pub fn counters<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
             write!(out, " {:>12}", of_island.map(|(_, record)| of_core(record)).sum::<u64>())?;
         }
     }
+    if peers::are_there(cpu) {
+        messages(peers::of(cpu), out)?;
+    }
     out.write_char('\n')
+}
+
+/// Where each island has a kernel of its own: what this one has to do with the others.
+fn messages<M: Machine>(peers: &Peers, out: &mut Text<M>) -> Result {
+    let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    let mut line = |name: &str, value: u64| write!(out, "\n{name:<20} {value:>12}");
+    line("kernel", peers.node.get().into())?;
+    line("kernels", peers.count.get().into())?;
+    line("message_bytes_sent", load(&peers.bytes_sent))?;
+    line("message_bytes_taken", load(&peers.bytes_taken))?;
+    line("message_doorbells", load(&peers.doorbells))?;
+    line("messages_refused", load(&peers.refused))?;
+    for &kind in MessageKind::ALL {
+        line(kind.name(), load(&peers.sent[kind as usize]) + load(&peers.taken[kind as usize]))?;
+    }
+    Ok(())
 }
 
 /// `/proc/motet-ps`: every process, and where it runs (or ran last).

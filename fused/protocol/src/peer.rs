@@ -1,0 +1,172 @@
+//! What kernels say to each other that share nothing else: kinds of messages and their bytes (`docs/protocols/messages.md`).
+//!
+//! The set and the sizes are those of Popcorn's kernels (`kernel/popcorn`, `include/popcorn/pcn_kmsg.h` of its public sources), so that messages and bytes can be
+//! counted beside theirs. Fields are packed and little-endian.
+
+use motet_layout::{CoreId, Isa, IslandId, MESSAGE_KINDS_MAX};
+
+/// Bytes of a message's header: the sender's node and a priority, the kind, the length.
+pub const HEADER_LEN: usize = 10;
+/// Bits of the first byte that are the sender's node.
+const NODE_MASK: u8 = 0x3f;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $word:literal, $len:literal;)*) => {
+        /// What a message is about.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum MessageKind { $($(#[$doc])* $name = $code,)* }
+
+        impl MessageKind {
+            /// All, in the order of their codes.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// Its name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $word,)* }
+            }
+
+            /// Bytes of such a message, its header included.
+            pub const fn len(self) -> usize {
+                match self { $(Self::$name => $len,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Who a kernel is: all to all, once.
+    NodeInfo = 0, "node_info", 22;
+}
+
+impl MessageKind {
+    /// The kind with this code.
+    pub fn from_raw(code: u8) -> Option<Self> {
+        Self::ALL.iter().copied().find(|&kind| kind as u8 == code)
+    }
+}
+
+const _: () = assert!(MessageKind::ALL.len() <= MESSAGE_KINDS_MAX);
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Malformed {
+    /// The sender is another one than the one whose ring it is.
+    Sender(u8),
+    /// There is no such kind.
+    Kind(u8),
+    /// A message of this kind has another length.
+    Len(u64),
+    /// There is no such instruction set.
+    Isa(u32),
+    /// The sender's kernel was made from another source.
+    Fingerprint(u64),
+}
+
+/// Whom kernel `own` rings for kernel `node`. Each kernel is island 0 of a pool of its own, in which the others have doorbells, but no cores.
+pub fn bell_of(own: u32, node: u32) -> CoreId {
+    let place = if node < own { node + 1 } else { node };
+    CoreId::new(IslandId::from_raw(place).unwrap_or(IslandId(0)), 0)
+}
+
+/// A message's header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// The sender.
+    pub node: u8,
+    /// What it is about.
+    pub kind: MessageKind,
+}
+
+impl Header {
+    /// As it stands in a slot.
+    pub fn to_bytes(self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        (bytes[0], bytes[1]) = (self.node & NODE_MASK, self.kind as u8);
+        bytes[2..].copy_from_slice(&(self.kind.len() as u64).to_le_bytes());
+        bytes
+    }
+
+    /// Reads the header of a message from `node`.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn read(bytes: [u8; HEADER_LEN], node: u8) -> Result<Self, Malformed> {
+        let [first, code, len @ ..] = bytes;
+        if first & NODE_MASK != node {
+            return Err(Malformed::Sender(first & NODE_MASK));
+        }
+        let kind = MessageKind::from_raw(code).ok_or(Malformed::Kind(code))?;
+        let len = u64::from_le_bytes(len);
+        if len == kind.len() as u64 { Ok(Self { node, kind }) } else { Err(Malformed::Len(len)) }
+    }
+}
+
+/// Who a kernel is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeInfo {
+    /// Its instruction set.
+    pub isa: Isa,
+    /// Of its layouts ([`motet_layout::FINGERPRINT`]): kernels that exchange registers are made from one source.
+    pub fingerprint: u64,
+}
+
+/// Bytes of a [`NodeInfo`], which follows the header.
+const NODE_INFO_LEN: usize = MessageKind::NodeInfo.len() - HEADER_LEN;
+
+impl NodeInfo {
+    /// As it stands behind a header.
+    pub fn to_bytes(self) -> [u8; NODE_INFO_LEN] {
+        let mut bytes = [0; NODE_INFO_LEN];
+        bytes[..4].copy_from_slice(&(self.isa as u32).to_le_bytes());
+        bytes[4..].copy_from_slice(&self.fingerprint.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what another kernel says of itself.
+    ///
+    /// # Errors
+    /// It names no instruction set.
+    pub fn read(bytes: [u8; NODE_INFO_LEN]) -> Result<Self, Malformed> {
+        let [a, b, c, d, fingerprint @ ..] = bytes;
+        let isa = u32::from_le_bytes([a, b, c, d]);
+        let fingerprint = u64::from_le_bytes(fingerprint);
+        Isa::from_raw(isa).map(|isa| Self { isa, fingerprint }).ok_or(Malformed::Isa(isa))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_as_long_as_popcorns() {
+        assert_eq!((HEADER_LEN, MessageKind::NodeInfo.len()), (10, 22));
+        let header = Header { node: 2, kind: MessageKind::NodeInfo };
+        assert_eq!(header.to_bytes(), [2, 0, 22, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(Header::read(header.to_bytes(), 2), Ok(header));
+    }
+
+    #[test]
+    fn each_kernel_has_the_bells_of_the_others_behind_its_own() {
+        let places = |own| [0, 1, 2].map(|node: u32| bell_of(own, node).island().index());
+        assert_eq!([places(0), places(1), places(2)], [[0, 1, 2], [1, 1, 2], [1, 2, 2]]);
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        let bytes = Header { node: 1, kind: MessageKind::NodeInfo }.to_bytes();
+        assert_eq!(Header::read(bytes, 2), Err(Malformed::Sender(1)));
+        let with = |at: usize, byte| {
+            let mut changed = bytes;
+            changed[at] = byte;
+            Header::read(changed, 1)
+        };
+        assert_eq!(with(1, 77), Err(Malformed::Kind(77)));
+        assert_eq!(with(2, 23), Err(Malformed::Len(23)));
+        assert_eq!(with(9, 1), Err(Malformed::Len(1 << 56 | 22)));
+        let info = NodeInfo { isa: Isa::AArch64, fingerprint: 0x0123_4567_89ab_cdef };
+        assert_eq!(NodeInfo::read(info.to_bytes()), Ok(info));
+        assert_eq!(NodeInfo::read([9; NODE_INFO_LEN]), Err(Malformed::Isa(0x0909_0909)));
+    }
+}

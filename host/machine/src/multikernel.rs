@@ -1,0 +1,253 @@
+//! `os = "multikernel"` and `[messages]`: a kernel for each island, with memory of its own, and windows between them (`docs/protocols/messages.md`).
+
+use motet_coherence::Bytes;
+use motet_error::Result;
+use motet_layout::{NODES_MAX, RING_SLOTS_MAX, SLOT_LEN_MAX, SLOT_LEN_MIN};
+use motet_protocol::ring;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{
+    LocalRange, MachineSpec, POOL_SIZE_MIN,
+    fault::{fault, span_of},
+    local_ranges,
+};
+
+/// Pieces of a kernel's memory begin at multiples of this: x86-64 maps them by such pages.
+const PIECE_ALIGN: u64 = 2 << 20;
+
+/// A machine in which each island has a kernel of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MultikernelSpec {
+    /// Kernels, one for each island.
+    pub kernels: usize,
+    /// Bytes of memory that each has.
+    pub kernel_len: u64,
+    /// Bytes of a window between two.
+    pub window_len: u64,
+    /// Slots of a ring: messages that wait in one direction, at most.
+    pub slots: u32,
+    /// Bytes of a slot.
+    pub slot_len: u32,
+    /// A message rings only a kernel that is not about to look.
+    pub coalesces: bool,
+}
+
+/// `[messages]`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MessagesTable {
+    slots: Option<Spanned<i64>>,
+    slot: Option<Spanned<Bytes>>,
+    coalesce: Option<bool>,
+}
+
+/// Whether each island has a kernel of its own, from what the file says of it. The rest of the machine has been checked.
+///
+/// # Errors
+/// What is wrong, and where.
+pub(super) fn check(
+    text: &str,
+    os: Option<&Spanned<String>>,
+    messages: Option<Spanned<MessagesTable>>,
+    machine: &MachineSpec,
+) -> Result<Option<MultikernelSpec>> {
+    match (os.map(|name| name.get_ref().as_str()), &messages) {
+        (None | Some("fused"), None) => return Ok(None),
+        (None | Some("fused"), Some(table)) => {
+            let why = "messages: kernels that share all memory send none; os = \"multikernel\" gives each island a kernel of its own";
+            return Err(fault(text, table.span(), why));
+        }
+        (Some("multikernel"), _) => {}
+        (Some(other), _) => {
+            let why = format!("os: unknown way \"{other}\"; known: fused, multikernel");
+            return Err(fault(text, span_of(os), &why));
+        }
+    }
+    if let Some(why) = misfit(machine) {
+        return Err(fault(text, span_of(os), &format!("os: a multikernel {why}")));
+    }
+    let table = messages.map(Spanned::into_inner);
+    let (slots, slot_len) =
+        table.as_ref().map_or(Ok((RING_SLOTS_MAX as u32, SLOT_LEN_MAX as u32)), |table| table.ring(text))?;
+    let kernels = machine.islands.len();
+    let window_len = ring::window_len(slots, slot_len).next_multiple_of(PIECE_ALIGN);
+    let windows_len = window_len * (kernels * (kernels - 1) / 2) as u64;
+    let unit = machine.pool.block.max(PIECE_ALIGN);
+    let kernel_len = machine.pool.size.saturating_sub(windows_len) / kernels as u64 / unit * unit;
+    if kernel_len < POOL_SIZE_MIN {
+        let why = format!(
+            "os: {kernels} kernels of at least {} and the windows between them, {} in all, are more than the pool has",
+            Bytes(POOL_SIZE_MIN),
+            Bytes(windows_len),
+        );
+        return Err(fault(text, span_of(os), &why));
+    }
+    let coalesces = table.and_then(|table| table.coalesce).unwrap_or(false);
+    Ok(Some(MultikernelSpec { kernels, kernel_len, window_len, slots, slot_len, coalesces }))
+}
+
+/// What of the machine does not go together with kernels that share nothing.
+fn misfit(machine: &MachineSpec) -> Option<String> {
+    let count = machine.islands.len();
+    if !(2..=NODES_MAX).contains(&count) {
+        return Some(format!("has 2 to {NODES_MAX} kernels, one for each island; the machine has {count}"));
+    }
+    let has = [
+        (machine.service.is_some(), "service core"),
+        (machine.fpga.is_some(), "FPGA"),
+        (!machine.hardware.is_empty(), "hardware threads"),
+        (machine.islands.iter().any(|island| island.hidden_harts > 0), "hidden harts"),
+        (machine.islands.iter().any(|island| island.text.is_some()), "text in a range of the pool"),
+        (machine.crossing != super::Crossing::Direct, "crossing"),
+        (machine.calls != super::Calls::Fastest, "calls"),
+    ];
+    let (_, what) = has.into_iter().find(|(is_there, _)| *is_there)?;
+    Some(format!("does not go together with this machine's {what}, which all islands share"))
+}
+
+impl MessagesTable {
+    /// Slots of a ring, and their bytes.
+    fn ring(&self, text: &str) -> Result<(u32, u32)> {
+        let slots = self.slots.as_ref().map_or(RING_SLOTS_MAX as i64, |slots| *slots.get_ref());
+        if !(2..=RING_SLOTS_MAX as i64).contains(&slots) || slots.count_ones() != 1 {
+            let why = format!("messages.slots: {slots}, must be a power of two from 2 to {RING_SLOTS_MAX}");
+            return Err(fault(text, span_of(self.slots.as_ref()), &why));
+        }
+        let slot = self.slot.as_ref().map_or(SLOT_LEN_MAX, |slot| slot.get_ref().0);
+        if !(SLOT_LEN_MIN..=SLOT_LEN_MAX).contains(&slot) || !slot.is_power_of_two() {
+            let limits = (Bytes(SLOT_LEN_MIN), Bytes(SLOT_LEN_MAX));
+            let why =
+                format!("messages.slot: {}, must be a power of two from {} to {}", Bytes(slot), limits.0, limits.1);
+            return Err(fault(text, span_of(self.slot.as_ref()), &why));
+        }
+        Ok((slots as u32, slot as u32))
+    }
+}
+
+impl MultikernelSpec {
+    /// Where the memory of a kernel lies in the machine's: its first byte.
+    pub fn start(&self, kernel: usize) -> u64 {
+        kernel as u64 * self.kernel_len
+    }
+
+    /// Where the window between a kernel and another one lies in the kernel's own map of memory. `None`: it is the same kernel.
+    pub fn window(&self, kernel: usize, other: usize) -> Option<u64> {
+        let place = (0..self.kernels).filter(|&peer| peer != kernel).position(|peer| peer == other)?;
+        Some(self.kernel_len + place as u64 * self.window_len)
+    }
+
+    /// Bytes of a kernel's map of memory: its own, and its windows.
+    pub fn map_len(&self) -> u64 {
+        self.kernel_len + (self.kernels as u64 - 1) * self.window_len
+    }
+
+    /// The map of a kernel's memory, of `machine`'s islands the one with its number: its own, then the windows to its peers in their order. Nothing else is its.
+    pub fn ranges(&self, machine: &MachineSpec, kernel: usize) -> Vec<LocalRange> {
+        let island = &machine.islands[kernel];
+        let base = local_ranges(island.isa, island.private, machine.pool.size)[0].1;
+        let mut ranges = vec![(0, base + self.start(kernel), self.kernel_len)];
+        for other in (0..self.kernels).filter(|&other| other != kernel) {
+            let phys = base + self.start(self.kernels) + self.number(kernel, other) * self.window_len;
+            let (offset, first, len) = ranges[ranges.len() - 1];
+            if ranges.len() > 1 && first + len == phys {
+                ranges.pop();
+                ranges.push((offset, first, len + self.window_len));
+            } else {
+                ranges.push((offset + len, phys, self.window_len));
+            }
+        }
+        ranges
+    }
+
+    /// The number of the window between two kernels, of all in the machine: those of the first kernel come first.
+    fn number(&self, kernel: usize, other: usize) -> u64 {
+        let (low, high) = (kernel.min(other), kernel.max(other));
+        let before: usize = (0..low).map(|first| self.kernels - 1 - first).sum();
+        (before + high - low - 1) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(islands: usize, further: &str) -> Result<MachineSpec> {
+        let isas = ["x86_64", "aarch64", "riscv64", "x86_64", "aarch64"];
+        let island = |index: usize| format!("[[island]]\nname = \"i{index}\"\nisa = \"{}\"\ncores = 1\n", isas[index]);
+        let islands: String = (0..islands).map(island).collect();
+        MachineSpec::parse(&format!("os = \"multikernel\"\n[pool]\nsize = \"1GiB\"\n{islands}{further}"))
+    }
+
+    #[test]
+    fn kernels_have_what_nobody_else_has_but_their_windows() {
+        for kernels in 2..=NODES_MAX {
+            let machine = machine(kernels, "[messages]\nslots = 64\nslot = \"16KiB\"\n").unwrap();
+            let spec = machine.multikernel.unwrap();
+            let private = machine.islands.iter().map(|island| local_ranges(island.isa, island.private, 1 << 30)[0].1);
+            let private: Vec<u64> = private.collect();
+            // Which kernels have each unit of the machine's memory.
+            let mut owners = vec![Vec::new(); ((1u64 << 30) / PIECE_ALIGN) as usize];
+            for kernel in 0..kernels {
+                let ranges = spec.ranges(&machine, kernel);
+                let mut covered = 0;
+                assert!(ranges.len() <= 4, "{ranges:x?}");
+                for (offset, phys, len) in ranges {
+                    assert_eq!((offset, phys % PIECE_ALIGN, len % PIECE_ALIGN), (covered, 0, 0));
+                    covered += len;
+                    let first = ((phys - private[kernel]) / PIECE_ALIGN) as usize;
+                    owners[first..][..(len / PIECE_ALIGN) as usize]
+                        .iter_mut()
+                        .for_each(|unit| unit.push((kernel, offset)));
+                }
+                assert_eq!(covered, spec.map_len());
+            }
+            assert!(owners.iter().all(|unit| unit.len() <= 2));
+            let shared = owners.iter().filter(|unit| unit.len() == 2).count() as u64 * PIECE_ALIGN;
+            assert_eq!(shared, spec.window_len * (kernels * (kernels - 1) / 2) as u64);
+            // Both kernels of a pair find the same window where they are told.
+            for (kernel, other) in (0..kernels).flat_map(|kernel| (0..kernel).map(move |other| (kernel, other))) {
+                let phys = |kernel: usize, other: usize| {
+                    let at = spec.window(kernel, other).unwrap();
+                    let ranges = spec.ranges(&machine, kernel);
+                    let (offset, phys, _) = *ranges.iter().rfind(|(offset, ..)| *offset <= at).unwrap();
+                    at - offset + phys - private[kernel]
+                };
+                assert_eq!(phys(kernel, other), phys(other, kernel));
+            }
+        }
+    }
+
+    #[test]
+    fn popcorns_rings_are_the_default() {
+        let spec = machine(2, "").unwrap().multikernel.unwrap();
+        assert_eq!((spec.slots, spec.slot_len, spec.coalesces), (1024, 65536, false));
+        assert_eq!((spec.window_len, spec.kernel_len), (130 << 20, 444 << 20));
+        assert_eq!((spec.window(0, 0), spec.window(0, 1), spec.window(1, 0)), (None, Some(444 << 20), Some(444 << 20)));
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let why = |islands, further: &str| machine(islands, further).unwrap_err().message;
+        assert!(
+            why(1, "").contains("1:6: os: a multikernel has 2 to 4 kernels, one for each island; the machine has 1")
+        );
+        assert!(why(5, "").contains("the machine has 5"));
+        let small = machine(4, "").unwrap().text.replace("1GiB", "896MiB");
+        let small = MachineSpec::parse(&small).unwrap_err().message;
+        let want = "1:6: os: 4 kernels of at least 32MiB and the windows between them, 780MiB in all, are more than the pool has";
+        assert!(small.contains(want), "{small}");
+        assert!(why(2, "[messages]\nslots = 3\n").contains("messages.slots: 3, must be a power of two from 2 to 1024"));
+        assert!(
+            why(2, "[messages]\nslot = \"4KiB\"\n")
+                .contains("messages.slot: 4KiB, must be a power of two from 8KiB to 64KiB")
+        );
+        let parse = |text: &str| MachineSpec::parse(text).unwrap_err().message;
+        let island = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
+        assert!(
+            parse(&format!("os = \"split\"\n{island}"))
+                .contains("1:6: os: unknown way \"split\"; known: fused, multikernel")
+        );
+        assert!(parse(&format!("{island}[messages]\n")).contains("kernels that share all memory send none"));
+    }
+}
