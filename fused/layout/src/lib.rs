@@ -67,7 +67,7 @@ pub use marker::*;
 pub use memory::*;
 pub use messages::*;
 pub use objects::*;
-pub use pool::Pool;
+pub use pool::{Pool, Windows};
 pub use service::*;
 pub use sockets::*;
 pub use space::*;

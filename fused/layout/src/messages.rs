@@ -19,22 +19,16 @@ pub const SLOT_LEN_MIN: u64 = 8 << 10;
 pub const MESSAGE_KINDS_MAX: usize = 32;
 
 pool_struct! {
-    /// One direction of a window between two kernels; its slots follow ([`RING_SLOTS_AT`]). All zero at first.
-    pub struct MessageRing: size 8448, align 64 {
-        /// Messages that senders have begun. Raised by them.
-        0 pub tail: AtomicU64,
-        8 _pad0: [Cell64; 7],
-        /// Messages that were taken. Written by the receiver.
-        64 pub head: AtomicU64,
-        72 _pad1: [Cell64; 7],
-        /// 1: a sender waits for room. Set by senders, cleared by the receiver.
-        128 pub waiting: AtomicU32,
+    /// One direction of a window between two kernels; its slots follow ([`RING_SLOTS_AT`]). All zero at first. Both kernels write here, so neither
+    /// believes what it reads: where each of them is in the ring it keeps to itself ([`Peers`]).
+    pub struct MessageRing: size 8320, align 64 {
         /// 1: the receiver is not about to look: the next message is to ring it. Set by the receiver, cleared by senders.
-        132 pub asleep: AtomicU32,
-        136 _pad2: [Cell64; 7],
+        0 pub asleep: AtomicU32,
+        4 _pad0: Cell32,
+        8 _pad1: [Cell64; 7],
         /// By slot: twice how often a message was taken from it, and 1 more while it has one.
-        192 pub turns: [AtomicU64; 1024],
-        8384 _pad3: [Cell64; 8],
+        64 pub turns: [AtomicU64; 1024],
+        8256 _pad2: [Cell64; 8],
     }
 }
 
@@ -49,14 +43,14 @@ pool_struct! {
         8 pub slots: Cell32,
         /// Bytes of a slot.
         12 pub slot_len: Cell32,
-        /// By node: the window to it (pool address); 0 for this kernel's own number. The ring from the kernel with the smaller number comes first in it.
+        /// By node: the window to it (an address behind the pool's end); 0 for this kernel's own number. The ring from the kernel with the smaller number comes first in it.
         16 pub windows: [Cell64; 4],
         /// 1: a message rings only a receiver that is not about to look.
         48 pub coalesces: Cell32,
         /// Kernel-written: nodes that have said who they are, a bit each.
         52 pub known: AtomicU32,
-        /// Kernel-written: 1: a core takes messages.
-        56 pub taking: AtomicU32,
+        /// Kernel-written: nodes of which no message is taken any more, because they send what is none, a bit each.
+        56 pub broken: AtomicU32,
         60 _pad0: Cell32,
         /// Kernel-written, by kind of message: those that were sent.
         64 pub sent: [AtomicU64; 32],
@@ -68,9 +62,16 @@ pool_struct! {
         584 pub bytes_taken: AtomicU64,
         /// Kernel-written: doorbells rung for messages.
         592 pub doorbells: AtomicU64,
-        /// Kernel-written: messages that are none: another kernel's doing.
-        600 pub refused: AtomicU64,
-        608 _pad1: [Cell64; 60],
+        600 _pad2: Cell64,
+        /// Bytes of all windows, which follow the pool in this kernel's map.
+        608 pub windows_len: Cell64,
+        /// Kernel-written, by node: messages to it that were begun.
+        616 pub begun: [AtomicU64; 4],
+        /// Kernel-written, by node: messages of it that its ring has got rid of.
+        648 pub done: [AtomicU64; 4],
+        /// Kernel-written, by node: what it has sent that is no message.
+        680 pub refused: [AtomicU64; 4],
+        712 _pad1: [Cell64; 47],
     }
 }
 

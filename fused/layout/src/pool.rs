@@ -2,7 +2,7 @@
 
 use crate::sync::AtomicU64;
 
-use crate::{Frame, PAGE_SIZE, PoolAddr, PoolHeader, PoolSafe};
+use crate::{Frame, MessageRing, PAGE_SIZE, PoolAddr, PoolHeader, PoolSafe};
 
 /// A mapped pool: where this kernel (or the host, or a test) sees the shared memory. Copy it freely.
 #[derive(Clone, Copy, Debug)]
@@ -166,6 +166,62 @@ impl Pool {
             // SAFETY: within the mapping.
             Some(end) if end <= self.len => unsafe { self.base.add(addr.0 as usize) },
             _ => corrupt(addr),
+        }
+    }
+}
+
+/// Memory behind a kernel's own pool that another kernel writes, too: windows for messages. No object of a kernel lies there, and no [`Pool`] reaches it.
+#[derive(Clone, Copy, Debug)]
+pub struct Windows {
+    all: Pool,
+    start: u64,
+}
+
+impl Windows {
+    /// Windows from `start` on, behind the pool at `base`; `len` bytes of both.
+    ///
+    /// # Safety
+    /// As [`Pool::new`], of both.
+    pub const unsafe fn new(base: *mut u8, start: u64, len: u64) -> Self {
+        // SAFETY: the caller's.
+        Self { all: unsafe { Pool::new(base, len) }, start }
+    }
+
+    /// The part of a pool from `start` on: for tests; `start` at its end: no windows.
+    pub const fn within(pool: Pool, start: u64) -> Self {
+        Self { all: pool, start }
+    }
+
+    /// The ring at `at`. `None`: it is not in a window.
+    #[inline]
+    pub fn ring(self, at: PoolAddr) -> Option<&'static MessageRing> {
+        self.all.get(at).filter(|_| at.0 >= self.start)
+    }
+
+    /// Copies bytes out of a window; they may be changing.
+    ///
+    /// # Panics
+    /// When the range is not in the windows.
+    #[inline]
+    pub fn read(self, at: PoolAddr, into: &mut [u8]) {
+        self.check(at);
+        self.all.read(at, into);
+    }
+
+    /// Copies bytes into a window.
+    ///
+    /// # Panics
+    /// When the range is not in the windows.
+    #[inline]
+    pub fn write(self, at: PoolAddr, from: &[u8]) {
+        self.check(at);
+        self.all.write(at, from);
+    }
+
+    #[track_caller]
+    fn check(self, at: PoolAddr) {
+        if at.0 < self.start {
+            corrupt(at);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What kernels say to each other that share nothing else: kinds of messages and their bytes (`docs/protocols/messages.md`).
 //!
-//! The set and the sizes are those of Popcorn's kernels (`kernel/popcorn`, `include/popcorn/pcn_kmsg.h` of its public sources), so that messages and bytes can be
-//! counted beside theirs. Fields are packed and little-endian.
+//! Headers, and lengths of messages, are those of Popcorn's kernels (`include/popcorn/pcn_kmsg.h` of its public sources), so that messages and bytes can be counted
+//! beside theirs; what is in the bodies is ours. Fields are packed and little-endian.
+
+use core::cmp::Ordering::{Equal, Greater, Less};
 
 use motet_layout::{CoreId, Isa, IslandId, MESSAGE_KINDS_MAX};
 
@@ -61,11 +63,17 @@ pub enum Malformed {
     Isa(u32),
     /// The sender's kernel was made from another source.
     Fingerprint(u64),
+    /// It is one that comes once, and has come.
+    Again,
 }
 
-/// Whom kernel `own` rings for kernel `node`. Each kernel is island 0 of a pool of its own, in which the others have doorbells, but no cores.
+/// Whom kernel `own` rings for kernel `node`: no core of its pool, in which it is island 0 alone, but a place among that island's doorbells.
 pub fn bell_of(own: u32, node: u32) -> CoreId {
-    let place = if node < own { node + 1 } else { node };
+    let place = match node.cmp(&own) {
+        Equal => 0,
+        Less => node + 1,
+        Greater => node,
+    };
     CoreId::new(IslandId::from_raw(place).unwrap_or(IslandId(0)), 0)
 }
 
@@ -150,7 +158,7 @@ mod tests {
     #[test]
     fn each_kernel_has_the_bells_of_the_others_behind_its_own() {
         let places = |own| [0, 1, 2].map(|node: u32| bell_of(own, node).island().index());
-        assert_eq!([places(0), places(1), places(2)], [[0, 1, 2], [1, 1, 2], [1, 2, 2]]);
+        assert_eq!([places(0), places(1), places(2)], [[0, 1, 2], [1, 0, 2], [1, 2, 0]]);
     }
 
     #[test]

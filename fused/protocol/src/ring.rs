@@ -1,23 +1,35 @@
 //! Messages from one kernel to another through a ring of slots, for kernels that share nothing else (`docs/protocols/messages.md`).
 //!
-//! Senders are the cores of one kernel, the receiver is one core at a time of the other. A sender claims the next slot, writes it, and says
-//! that it is there; the receiver takes messages in the order in which they were claimed. A slot's *turn* says whose it is: twice how often a message was taken from
-//! it, and 1 more while it has one.
+//! Senders are the cores of one kernel, the receiver is one core of the other. A sender claims the next slot, writes it, and says that it is there; the receiver
+//! takes messages in the order in which they were claimed. A slot's *turn* says whose it is: twice how often a message was taken from it, and 1 more while it
+//! has one. Turns and slots are all that both kernels write. Neither believes the other's: whatever stands there, every function here ends.
 
-use motet_layout::{MessageRing, Peers, Pool, PoolAddr, RING_SLOTS_AT, handshake::then_look, sync::Ordering};
+use motet_layout::{
+    MessageRing, Peers, PoolAddr, RING_SLOTS_AT, Windows,
+    handshake::then_look,
+    sync::{AtomicU64, Ordering},
+};
 
-/// One direction of the window between two kernels.
-#[derive(Clone, Copy, Debug)]
+/// One direction of the window between two kernels, as one of them sees it.
+#[derive(Clone, Copy)]
 pub struct Ring {
-    pool: Pool,
+    windows: Windows,
+    record: &'static MessageRing,
     at: PoolAddr,
     slots: u64,
     slot_len: u64,
+    /// The number of the next message, to send or to take. This kernel's own.
+    next: &'static AtomicU64,
 }
 
-/// All slots have messages that have not been taken.
+/// Why a message cannot be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Full;
+pub enum Unsent {
+    /// All slots have messages that have not been taken.
+    Full,
+    /// The other kernel has written what cannot be.
+    Broken,
+}
 
 /// Bytes of a ring with its slots.
 pub const fn ring_len(slots: u32, slot_len: u32) -> u64 {
@@ -31,37 +43,38 @@ pub const fn window_len(slots: u32, slot_len: u32) -> u64 {
 
 impl Ring {
     /// The ring in which this kernel sends to another one. `None`: there is no such kernel.
-    pub fn to(pool: Pool, peers: &Peers, node: u32) -> Option<Self> {
-        Self::of(pool, peers, node, peers.node.get() > node)
+    pub fn to(windows: Windows, peers: &'static Peers, node: u32) -> Option<Self> {
+        Self::of(windows, peers, node, peers.node.get() > node, peers.begun.get(node as usize)?)
     }
 
     /// The ring in which another kernel sends to this one. `None`: there is no such kernel.
-    pub fn from(pool: Pool, peers: &Peers, node: u32) -> Option<Self> {
-        Self::of(pool, peers, node, peers.node.get() < node)
+    pub fn from_node(windows: Windows, peers: &'static Peers, node: u32) -> Option<Self> {
+        Self::of(windows, peers, node, peers.node.get() < node, peers.done.get(node as usize)?)
     }
 
-    fn of(pool: Pool, peers: &Peers, node: u32, is_second: bool) -> Option<Self> {
+    fn of(windows: Windows, peers: &Peers, node: u32, is_second: bool, next: &'static AtomicU64) -> Option<Self> {
         let window = peers.windows.get(node as usize)?.get();
         let (slots, slot_len) = (peers.slots.get(), peers.slot_len.get());
         let offset = if is_second { ring_len(slots, slot_len) } else { 0 };
-        (window != 0).then(|| Self::new(pool, PoolAddr(window + offset), slots, slot_len))
+        Self::new(windows, PoolAddr(window + offset), (slots, slot_len), next)
     }
 
-    /// A ring at an address; `slots` is a power of two.
-    pub const fn new(pool: Pool, at: PoolAddr, slots: u32, slot_len: u32) -> Self {
-        Self { pool, at, slots: slots as u64, slot_len: slot_len as u64 }
+    /// A ring at an address, of so many slots (a power of two from 2 on) of so many bytes. `None`: it is not in the windows.
+    pub fn new(
+        windows: Windows,
+        at: PoolAddr,
+        (slots, slot_len): (u32, u32),
+        next: &'static AtomicU64,
+    ) -> Option<Self> {
+        let record = windows.ring(at)?;
+        Some(Self { windows, record, at, slots: slots.into(), slot_len: slot_len.into(), next })
     }
 
-    /// Bytes of the longest message.
-    pub const fn message_len_max(self) -> usize {
-        self.slot_len as usize
-    }
-
-    /// Sends a message, which `write` writes to the slot. The caller rings the receiver's kernel then, or asks [`is_asleep`](Self::is_asleep).
+    /// Sends a message, of which `write` writes the parts: at which byte of the slot, and what. The caller rings the receiver's kernel then.
     ///
     /// # Errors
-    /// There is no room: nothing is written.
-    pub fn send(self, write: impl FnOnce(PoolAddr)) -> Result<(), Full> {
+    /// Nothing is written.
+    pub fn send(self, write: impl FnOnce(Slot)) -> Result<(), Unsent> {
         let number = self.claim()?;
         write(self.slot(number));
         // The receiver reads the slot after this word.
@@ -69,79 +82,57 @@ impl Ring {
         Ok(())
     }
 
-    /// Takes the next message, which `read` reads in its slot. `None`: it is not there yet. One core at a time.
-    pub fn take<R>(self, read: impl FnOnce(PoolAddr) -> R) -> Option<R> {
-        let record = self.record();
-        let number = record.head.load(Ordering::Relaxed);
+    /// Takes the next message, which `read` reads in its slot. `None`: it is not there yet. By one core at a time.
+    pub fn take<R>(self, read: impl FnOnce(Slot) -> R) -> Option<R> {
+        let number = self.next.load(Ordering::Relaxed);
         if !self.is_there(number) {
             return None;
         }
         let result = read(self.slot(number));
-        record.head.store(number.wrapping_add(1), Ordering::Relaxed);
+        self.next.store(number.wrapping_add(1), Ordering::Relaxed);
         // A sender writes the slot after this word.
         self.turn(number).store(self.free_turn(number).wrapping_add(2), Ordering::Release);
         Some(result)
     }
 
-    /// After a message was taken: whether a sender waits for room, and is to be rung.
-    pub fn is_awaited(self) -> bool {
+    /// A message was sent: whether its receiver is not about to look, and is to be rung. One sender is told so.
+    pub fn take_asleep(self) -> bool {
         then_look();
-        let waiting = &self.record().waiting;
-        waiting.load(Ordering::Relaxed) != 0 && waiting.swap(0, Ordering::AcqRel) != 0
-    }
-
-    /// A sender found the ring full: `true`: it may sleep until it is rung; `false`: there is room now.
-    pub fn wait_for_room(self) -> bool {
-        self.record().waiting.store(1, Ordering::Relaxed);
-        then_look();
-        self.is_full()
-    }
-
-    /// After a message was sent: whether the receiver does not look by itself, and is to be rung.
-    pub fn is_asleep(self) -> bool {
-        then_look();
-        let asleep = &self.record().asleep;
+        let asleep = &self.record.asleep;
         asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// The receiver has found nothing: `true`: it looks again when it is rung; `false`: a message is there now.
-    pub fn wait_for_message(self) -> bool {
-        let record = self.record();
-        record.asleep.store(1, Ordering::Relaxed);
+    /// The receiver has found nothing, and is not about to look: the next message rings it. `false`: one is there now.
+    pub fn fall_asleep(self) -> bool {
+        self.record.asleep.store(1, Ordering::Relaxed);
         then_look();
-        !self.is_there(record.head.load(Ordering::Relaxed))
+        !self.is_there(self.next.load(Ordering::Relaxed))
     }
 
-    /// Whether no message can be sent now.
-    pub fn is_full(self) -> bool {
-        let number = self.record().tail.load(Ordering::Relaxed);
-        self.is_taken_later(number)
+    /// Whether a message is there to be taken.
+    pub fn has_message(self) -> bool {
+        self.is_there(self.next.load(Ordering::Relaxed))
     }
 
     /// The number of the next message, which is the caller's to write.
-    fn claim(self) -> Result<u64, Full> {
-        let tail = &self.record().tail;
+    fn claim(self) -> Result<u64, Unsent> {
         loop {
-            let number = tail.load(Ordering::Relaxed);
-            if self.turn(number).load(Ordering::Acquire) == self.free_turn(number) {
+            let number = self.next.load(Ordering::Relaxed);
+            let ahead = self.turn(number).load(Ordering::Acquire).wrapping_sub(self.free_turn(number)).cast_signed();
+            if ahead == 0 {
                 let next = number.wrapping_add(1);
-                if tail.compare_exchange_weak(number, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                if self.next.compare_exchange_weak(number, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                     return Ok(number);
                 }
-            } else if self.is_taken_later(number) && tail.load(Ordering::Relaxed) == number {
-                return Err(Full);
+            } else if self.next.load(Ordering::Relaxed) == number {
+                // No other sender was faster: it is what the receiver has written, or not written.
+                return Err(if ahead < 0 { Unsent::Full } else { Unsent::Broken });
             }
         }
     }
 
-    /// Whether the slot's message of the round before has not been taken.
-    fn is_taken_later(self, number: u64) -> bool {
-        let turn = self.turn(number).load(Ordering::Acquire);
-        turn.wrapping_sub(self.free_turn(number)).cast_signed() < 0
-    }
-
     fn is_there(self, number: u64) -> bool {
-        self.turn(number).load(Ordering::Acquire) == self.free_turn(number) + 1
+        self.turn(number).load(Ordering::Acquire) == self.free_turn(number).wrapping_add(1)
     }
 
     /// The turn of a message's slot when it is free for that.
@@ -149,15 +140,30 @@ impl Ring {
         number / self.slots * 2
     }
 
-    fn turn(self, number: u64) -> &'static motet_layout::sync::AtomicU64 {
-        &self.record().turns[(number % self.slots) as usize]
+    fn turn(self, number: u64) -> &'static AtomicU64 {
+        &self.record.turns[(number % self.slots) as usize % self.record.turns.len()]
     }
 
-    fn slot(self, number: u64) -> PoolAddr {
-        self.at.add(RING_SLOTS_AT + number % self.slots * self.slot_len)
+    fn slot(self, number: u64) -> Slot {
+        Slot { windows: self.windows, at: self.at.add(RING_SLOTS_AT + number % self.slots * self.slot_len) }
+    }
+}
+
+/// A slot of a ring, while it is the caller's.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    windows: Windows,
+    at: PoolAddr,
+}
+
+impl Slot {
+    /// Copies its bytes from `offset` on.
+    pub fn read(self, offset: usize, into: &mut [u8]) {
+        self.windows.read(self.at.add(offset as u64), into);
     }
 
-    fn record(self) -> &'static MessageRing {
-        self.pool.at(self.at)
+    /// Writes bytes from `offset` on.
+    pub fn write(self, offset: usize, from: &[u8]) {
+        self.windows.write(self.at.add(offset as u64), from);
     }
 }

@@ -376,7 +376,7 @@ machines/accelerators.toml. --accel NAME is for all images; with IMAGE=, an imag
 pub struct TestOptions {
     #[command(flatten)]
     pub machine: MachineOptions,
-    /// Instead, the first kernel of a machine whose islands have one each reads memory that is not its own, which must end the machine with a fault
+    /// Instead, a kernel of a machine whose islands have one each reads memory that is not its own, which must end the machine with a fault
     #[arg(long, value_name = "WHERE")]
     pub stray: Option<Stray>,
 }
@@ -384,10 +384,14 @@ pub struct TestOptions {
 /// Where a kernel goes astray.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 pub enum Stray {
-    /// Behind its own memory and its windows
+    /// The first kernel, behind its own memory and its windows
     Behind,
-    /// In another kernel's memory, by its physical address
-    Beside,
+    /// The first kernel, in the second one's memory, by its physical address
+    Above,
+    /// The last kernel, in the memory of the one before it, by its physical address
+    Below,
+    /// The last kernel, in the first one's memory, as if it were a device
+    Device,
 }
 
 /// `motet build`.

@@ -21,7 +21,9 @@ pub fn test(options: &TestOptions) -> Result<u8> {
     let mode = match options.stray {
         None => Mode::Conformance,
         Some(Stray::Behind) => Mode::StrayBehind,
-        Some(Stray::Beside) => Mode::StrayBeside,
+        Some(Stray::Above) => Mode::StrayAbove,
+        Some(Stray::Below) => Mode::StrayBelow,
+        Some(Stray::Device) => Mode::StrayDevice,
     };
     let settings = run::settings(&root, &options.machine, mode, Command::default())?;
     let mut hooks = TestHooks { progress: Progress::new(&settings.machine, true) };

@@ -51,13 +51,15 @@ pub struct HostPool {
     memory: OwnedFd,
     started: Instant,
     map_lens: Vec<u64>,
+    /// By island: its number for its kernel, and where it sees that one's pool.
+    places: Vec<(usize, u64)>,
     texts: Vec<TextPlace>,
     /// Those of the other kernels, if each island has one of its own.
     others: Vec<HostPool>,
 }
 
 impl HostPool {
-    /// Creates the pool of `machine` and fills in its header. `doorbell_peers[i]` is island i's peer id.
+    /// Creates the pools of `machine`'s kernels and fills in their headers. Island i's peer id is i.
     ///
     /// # Errors
     /// The host refuses memory, or the command is too long.
@@ -78,39 +80,32 @@ impl HostPool {
             .collect();
         let memory = rustix::fs::memfd_create("motet-pool", MemfdFlags::CLOEXEC).host("a memory file")?;
         rustix::fs::ftruncate(&memory, mapped).host("memory for the pool")?;
-        let started = Instant::now();
+        let (started, realtime) = (Instant::now(), SystemTime::now());
         let texts = machine.text_places(&machine.model_config()?);
         let pool = map(&memory, view.start, view.own_len)?;
-        let mut this = Self { pool, memory, started, map_lens, texts, others: Vec::new() };
-        this.fill(&view, command, host_peer, verbose)?;
+        let places = (0..machine.islands.len()).map(|index| place(machine, index)).collect();
+        let mut this = Self { pool, memory, started, map_lens, places, texts, others: Vec::new() };
+        let fill = |pool: &Self, view: &View<'_>, command: &Command| {
+            pool.write_header(view, host_peer, realtime, verbose)?;
+            pool.lay_out(view, command)
+        };
+        fill(&this, &view, command)?;
         for kernel in 1..machine.multikernel.map_or(1, |spec| spec.kernels) {
-            this.others.push(this.create_other(machine, kernel, command, host_peer, verbose)?);
+            let view = View::of(machine, kernel);
+            let other = this.beside(&view)?;
+            let nothing = Command { args: Vec::new(), env: Vec::new(), terminal: false, ..command.clone() };
+            fill(&other, &view, &nothing)?;
+            this.others.push(other);
         }
         Ok(this)
     }
 
-    /// The pool of another kernel of the machine, which runs no command.
-    fn create_other(
-        &self,
-        machine: &MachineSpec,
-        kernel: usize,
-        command: &Command,
-        host_peer: u32,
-        verbose: bool,
-    ) -> Result<Self> {
-        let view = View::of(machine, kernel);
+    /// The pool of another kernel of the machine, which runs no command: not filled in.
+    fn beside(&self, view: &View<'_>) -> Result<Self> {
         let memory = self.memory.try_clone().host("a descriptor")?;
         let pool = map(&memory, view.start, view.own_len)?;
-        let other =
-            Self { pool, memory, started: self.started, map_lens: Vec::new(), texts: Vec::new(), others: Vec::new() };
-        let nothing = Command { args: Vec::new(), env: Vec::new(), terminal: false, ..command.clone() };
-        other.fill(&view, &nothing, host_peer, verbose)?;
-        Ok(other)
-    }
-
-    fn fill(&self, view: &View<'_>, command: &Command, host_peer: u32, verbose: bool) -> Result<()> {
-        self.write_header(view, host_peer, verbose)?;
-        self.lay_out(view, command)
+        let (map_lens, places, texts, others) = Default::default();
+        Ok(Self { pool, memory, started: self.started, map_lens, places, texts, others })
     }
 
     /// The pools of all kernels: one, if all islands have the same.
@@ -118,22 +113,23 @@ impl HostPool {
         std::iter::once(self).chain(&self.others)
     }
 
-    /// The number that island `index` has for its kernel, and its record.
-    pub fn island(&self, index: usize) -> (usize, &'static IslandRecord) {
+    /// The record of island `index`, in its kernel's pool.
+    pub fn island(&self, index: usize) -> &'static IslandRecord {
         match self.others.get(index.wrapping_sub(1)) {
-            Some(other) => (0, &other.header().islands[0]),
-            None => (index, &self.header().islands[index]),
+            Some(other) => &other.header().islands[0],
+            None => &self.header().islands[index],
         }
+    }
+
+    /// The number that island `index` has for its kernel, and where it sees that one's pool (a local physical address): as the machine's description says,
+    /// whatever a kernel has written meanwhile.
+    pub fn place(&self, index: usize) -> (usize, u64) {
+        self.places[index]
     }
 
     /// The pool's header.
     pub fn header(&self) -> &'static PoolHeader {
         self.pool.header()
-    }
-
-    /// Bytes in the pool.
-    pub fn memory_len(&self) -> u64 {
-        self.pool.len()
     }
 
     /// The memory file that holds the pool, for QEMU.
@@ -157,17 +153,17 @@ impl HostPool {
         }
     }
 
-    fn write_header(&self, view: &View<'_>, host_peer: u32, verbose: bool) -> Result<()> {
+    fn write_header(&self, view: &View<'_>, host_peer: u32, realtime: SystemTime, verbose: bool) -> Result<()> {
         let (header, machine) = (self.header(), view.machine);
         header.version.set(POOL_VERSION);
         header.island_count.set(view.islands.len() as u32);
         header.fingerprint.set(FINGERPRINT);
-        header.pool_len.set(view.len);
+        header.pool_len.set(view.own_len);
         header.host_peer.set(host_peer);
         header.crossing.set(machine.crossing.code());
         header.calls_by.set(machine.calls.code());
         header.verbose.set(u32::from(verbose));
-        let realtime = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let realtime = realtime.duration_since(UNIX_EPOCH).unwrap_or_default();
         header.realtime_at_zero_ns.set(u64::try_from(realtime.as_nanos()).unwrap_or(0));
         let mut seed = [0u8; 32];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).host("random numbers")?;
@@ -348,10 +344,8 @@ struct View<'a> {
     islands: &'a [IslandSpec],
     /// Where its pool begins in the machine's memory.
     start: u64,
-    /// Bytes of the pool that are its own: the allocator's.
+    /// Bytes of its pool.
     own_len: u64,
-    /// Bytes of the pool as it maps it: with its windows.
-    len: u64,
 }
 
 impl<'a> View<'a> {
@@ -359,7 +353,7 @@ impl<'a> View<'a> {
         match &machine.multikernel {
             None => {
                 let len = machine.pool.size;
-                Self { machine, kernel, islands: &machine.islands, start: 0, own_len: len, len }
+                Self { machine, kernel, islands: &machine.islands, start: 0, own_len: len }
             }
             Some(spec) => Self {
                 machine,
@@ -367,15 +361,14 @@ impl<'a> View<'a> {
                 islands: std::slice::from_ref(&machine.islands[kernel]),
                 start: spec.start(kernel),
                 own_len: spec.kernel_len,
-                len: spec.map_len(),
             },
         }
     }
 
-    /// Where an island of it sees the pool.
+    /// Where an island of it sees the pool, and the windows behind it.
     fn ranges(&self, island: &IslandSpec) -> Vec<LocalRange> {
         match &self.machine.multikernel {
-            None => local_ranges(island.isa, island.private, self.len),
+            None => local_ranges(island.isa, island.private, self.own_len),
             Some(spec) => spec.ranges(self.machine, self.kernel),
         }
     }
@@ -393,12 +386,19 @@ impl<'a> View<'a> {
     }
 }
 
+/// The number that an island has for its kernel, and where it sees that one's pool.
+fn place(machine: &MachineSpec, index: usize) -> (usize, u64) {
+    let (kernel, number) = if machine.multikernel.is_some() { (index, 0) } else { (0, index) };
+    (number, View::of(machine, kernel).ranges(&machine.islands[index])[0].1)
+}
+
 fn write_peers(peers: &Peers, spec: &MultikernelSpec, kernel: usize) {
     peers.node.set(kernel as u32);
     peers.count.set(spec.kernels as u32);
     peers.slots.set(spec.slots);
     peers.slot_len.set(spec.slot_len);
     peers.coalesces.set(spec.coalesces.into());
+    peers.windows_len.set(spec.windows_len());
     for (other, window) in peers.windows.iter().enumerate() {
         window.set(spec.window(kernel, other).unwrap_or(0));
     }
@@ -418,6 +418,7 @@ fn map(memory: &OwnedFd, start: u64, len: u64) -> Result<Pool> {
 #[cfg(test)]
 mod tests {
     use motet_abi::extension::ExtensionSet;
+    use motet_layout::Cell32;
 
     use super::*;
 
@@ -426,6 +427,47 @@ mod tests {
             [[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\nextensions = [\"-v\"]\n\
             [[island]]\nname = \"c\"\nisa = \"aarch64\"\ncores = 1\n[[island]]\nname = \"d\"\nisa = \"riscv64\"\ncores = 1\n";
         MachineSpec::parse(text).unwrap()
+    }
+
+    #[test]
+    fn kernels_without_shared_memory_have_a_pool_each() {
+        let text = "os = \"multikernel\"\n[messages]\nslots = 2\nslot = \"8KiB\"\n[pool]\nsize = \"128MiB\"\n[[island]]\nname = \"a\"\n\
+            isa = \"x86_64\"\ncores = 2\n[[island]]\nname = \"b\"\nisa = \"riscv64\"\ncores = 1\n[[island]]\nname = \"c\"\nisa = \"aarch64\"\n\
+            cores = 1\n";
+        let machine = MachineSpec::parse(text).unwrap();
+        let spec = machine.multikernel.unwrap();
+        let command = Command { args: vec!["/bin/sh".into()], ..Command::default() };
+        let pool = HostPool::create(&machine, &command, 3, false).unwrap();
+        let clock = pool.ticker();
+        clock();
+        for (kernel, own) in pool.kernels().enumerate() {
+            let (header, record) = (own.header(), pool.island(kernel));
+            assert!(std::ptr::eq(record, &header.islands[0]));
+            assert_eq!((header.magic.get(), header.island_count.get()), (POOL_MAGIC, 1));
+            assert_eq!(
+                (record.isa.get(), record.core_count.get()),
+                (machine.islands[kernel].isa as u32, [2, 1, 1][kernel])
+            );
+            // Objects of a kernel lie in its own part; windows are behind it.
+            assert_eq!((header.pool_len.get(), own.pool.len()), (spec.kernel_len, spec.kernel_len));
+            let frames = u64::from(header.memory.block_count.get()) * u64::from(header.memory.block_frames.get());
+            assert!(frames * PAGE_SIZE <= spec.kernel_len);
+            let mapped: u64 = record.ranges.iter().map(|range| range.len.get()).sum();
+            assert_eq!(mapped, spec.kernel_len + header.peers.windows_len.get());
+            assert_eq!(pool.place(kernel), (0, record.ranges[0].local_phys.get()));
+            let bells: Vec<u32> = record.doorbell_peers[..3].iter().map(Cell32::get).collect();
+            assert_eq!(bells, [[0, 1, 2], [1, 0, 2], [2, 0, 1]][kernel]);
+            assert_eq!(header.command_args.get(), u32::from(kernel == 0));
+            assert_eq!((header.peers.node.get(), header.peers.count.get()), (kernel as u32, 3));
+            assert_ne!(header.host_clock_ns.load(Ordering::Relaxed), 0);
+            assert_eq!(header.realtime_at_zero_ns.get(), pool.header().realtime_at_zero_ns.get());
+        }
+        // What both have at the end of memory would be the same bytes.
+        let [first, second] = [0, 1].map(|kernel| pool.kernels().nth(kernel).unwrap().pool);
+        first.write(PoolAddr(spec.kernel_len - 8), &[7; 8]);
+        let mut bytes = [0; 8];
+        second.read(PoolAddr(spec.kernel_len - 8), &mut bytes);
+        assert_eq!(bytes, [0; 8]);
     }
 
     #[test]

@@ -66,10 +66,14 @@ pub enum Mode {
     Run,
     /// Run the conformance suite of the HALs. Islands do not join then; they report on their consoles.
     Conformance,
-    /// The first kernel reads memory behind its own, which must fault. Islands do not join then.
+    /// A kernel reads behind its map of the pool, which must fault. Islands do not join then.
     StrayBehind,
-    /// The first kernel reads another one's memory, which must fault. Islands do not join then.
-    StrayBeside,
+    /// The first kernel reads the second one's memory, where it maps private memory, which must fault. Islands do not join then.
+    StrayAbove,
+    /// The last kernel reads the memory of the one before it, likewise.
+    StrayBelow,
+    /// The last kernel reads the first one's memory, where it maps devices, which must fault. Islands do not join then.
+    StrayDevice,
 }
 
 impl Mode {
@@ -79,7 +83,9 @@ impl Mode {
             Self::Run => "run",
             Self::Conformance => "conformance",
             Self::StrayBehind => "stray-behind",
-            Self::StrayBeside => "stray-beside",
+            Self::StrayAbove => "stray-above",
+            Self::StrayBelow => "stray-below",
+            Self::StrayDevice => "stray-device",
         }
     }
 }
@@ -207,10 +213,7 @@ pub enum Outcome {
 pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     raise_descriptor_limit();
     let machine = &options.machine;
-    if let (Some(_), Some(what)) = (machine.multikernel, beyond_one_kernel(options)) {
-        let why = format!("the machine's islands have a kernel each (os = \"multikernel\"): {what}");
-        return Err(Error::new(ErrorKind::Usage, why));
-    }
+    check_kernels(options)?;
     let cores: Vec<usize> = machine.islands.iter().map(|island| island.cores).collect();
     let images = Images::load(options)?;
     let mut bells = Doorbells::create(&cores)?;
@@ -540,6 +543,8 @@ impl<'a> Run<'a> {
                 island.said = Instant::now();
                 self.hooks.event(Event::Line { island: index, line: &line });
                 if let Some((_, reason)) = line.split_once("motet: refused: ") {
+                    // A kernel of its own speaks of its own island alone.
+                    let count = if self.options.machine.multikernel.is_some() { 0 } else { count };
                     let (index, reason) = refusing(index, reason, count);
                     let what = format!("refuses to join: {reason}");
                     if island.restart.is_some() {
@@ -590,14 +595,30 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What is asked for that one kernel does for all islands.
-fn beyond_one_kernel(options: &Options) -> Option<&'static str> {
-    match () {
-        () if options.timed.is_some() => Some("their time is not simulated; run it without --timed"),
-        () if options.survive => Some("none goes on without the others; run it without --survive"),
-        () if options.command.trace != Scope::Nothing => Some("what they do is not traced; run it without --trace"),
-        () => None,
-    }
+/// Refuses what is asked for that one kernel does for all islands, where each has its own, and the other way round.
+fn check_kernels(options: &Options) -> Result<()> {
+    let strays = matches!(options.mode, Mode::StrayBehind | Mode::StrayAbove | Mode::StrayBelow | Mode::StrayDevice);
+    let has_many = options.machine.multikernel.is_some();
+    let what = match () {
+        () if strays && !has_many => {
+            "only a kernel that shares no memory can go astray (os = \"multikernel\" in the machine's file)"
+        }
+        () if !has_many => return Ok(()),
+        () if options.mode == Mode::Conformance => {
+            "the machine's islands have a kernel each: the suite tests kernels that share a pool; test them one by one"
+        }
+        () if options.timed.is_some() => {
+            "the machine's islands have a kernel each: their time is not simulated; run it without --timed"
+        }
+        () if options.survive => {
+            "the machine's islands have a kernel each: none goes on without the others; run it without --survive"
+        }
+        () if options.command.trace != Scope::Nothing => {
+            "the machine's islands have a kernel each: what they do is not traced; run it without --trace"
+        }
+        () => return Ok(()),
+    };
+    Err(Error::new(ErrorKind::Usage, what))
 }
 
 /// Which island refuses, and why: the first one speaks for others, too.

@@ -131,15 +131,15 @@ impl MultikernelSpec {
         kernel as u64 * self.kernel_len
     }
 
-    /// Where the window between a kernel and another one lies in the kernel's own map of memory. `None`: it is the same kernel.
+    /// Where the window between a kernel and another one lies in the kernel's own map of memory, behind its pool. `None`: it is the same kernel.
     pub fn window(&self, kernel: usize, other: usize) -> Option<u64> {
         let place = (0..self.kernels).filter(|&peer| peer != kernel).position(|peer| peer == other)?;
         Some(self.kernel_len + place as u64 * self.window_len)
     }
 
-    /// Bytes of a kernel's map of memory: its own, and its windows.
-    pub fn map_len(&self) -> u64 {
-        self.kernel_len + (self.kernels as u64 - 1) * self.window_len
+    /// Bytes of a kernel's windows.
+    pub fn windows_len(&self) -> u64 {
+        (self.kernels as u64 - 1) * self.window_len
     }
 
     /// The map of a kernel's memory, of `machine`'s islands the one with its number: its own, then the windows to its peers in their order. Nothing else is its.
@@ -200,7 +200,7 @@ mod tests {
                         .iter_mut()
                         .for_each(|unit| unit.push((kernel, offset)));
                 }
-                assert_eq!(covered, spec.map_len());
+                assert_eq!(covered, spec.kernel_len + spec.windows_len());
             }
             assert!(owners.iter().all(|unit| unit.len() <= 2));
             let shared = owners.iter().filter(|unit| unit.len() == 2).count() as u64 * PIECE_ALIGN;

@@ -9,7 +9,7 @@ use motet_hal::interrupt::InterruptSource;
 use motet_hal::ivshmem::Ivshmem;
 use motet_hal::pci::{Bus, Window};
 use motet_hal::pool_map::{Piece, PoolMap};
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Isa, IslandRecord, PAGE_SIZE, POOL_VA, Pool, PoolHeader};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Isa, IslandRecord, PAGE_SIZE, POOL_VA, Pool, PoolHeader, Windows};
 
 use crate::console::{self, Message, log_line};
 use crate::cpu::{self, CORES, PerCore, barrier};
@@ -114,12 +114,19 @@ fn boot(device_tree: u64, image: u64) -> Result<AArch64, &'static str> {
         cores,
         // SAFETY: all of the pool is mapped at POOL_VA, for good, and only used through this type.
         pool: unsafe { Pool::new(pool_base(), header.pool_len.get()) },
+        // SAFETY: so are the windows behind it.
+        windows: unsafe { Windows::new(pool_base(), header.pool_len.get(), mapped_len(header)) },
         pool_map,
         clock: Clock::detect(),
         command_line: description.command_line,
         features: Features::detect(),
         guests: if cpu::is_hypervisor() { guest::format() } else { None },
     })
+}
+
+/// Bytes of the pool and of the windows behind it.
+fn mapped_len(header: &PoolHeader) -> u64 {
+    header.pool_len.get().saturating_add(header.peers.windows_len.get())
 }
 
 fn pool_base() -> *mut u8 {
@@ -157,7 +164,7 @@ fn map_pool(
         refuse_pool(reason);
     }
     let (header, record) = (pool.header(), &pool.header().islands[args.island.index()]);
-    let pool_map = PoolMap::read(&record.ranges, header.pool_len.get(), args.pool_phys, PAGE_SIZE, is_ram)?;
+    let pool_map = PoolMap::read(&record.ranges, mapped_len(header), args.pool_phys, PAGE_SIZE, is_ram)?;
     for Piece { pool_offset, phys, len } in pool_map.pieces() {
         tables.map_pool(pool_offset, phys, len);
     }

@@ -7,8 +7,8 @@ use motet_hal::pool_map::PoolMap;
 use motet_hal::registers::Registers;
 use motet_hal::{Access, GuestException, Interrupts, Machine, Stage2, Trap};
 use motet_layout::{
-    CoreId, DEVICE_VA, Frame, GuestSystem, Isa, PAGE_SIZE, Pool, UserFrame, VECTORS_AARCH64, VISIBLE_WORDS, marks,
-    visible_words as words,
+    CoreId, DEVICE_VA, Frame, GuestSystem, Isa, PAGE_SIZE, Pool, UserFrame, VECTORS_AARCH64, VISIBLE_WORDS, Windows,
+    marks, visible_words as words,
 };
 
 use crate::console;
@@ -25,6 +25,7 @@ pub struct AArch64 {
     pub(crate) doorbell: Option<Ivshmem>,
     pub(crate) cores: usize,
     pub(crate) pool: Pool,
+    pub(crate) windows: Windows,
     pub(crate) pool_map: PoolMap,
     pub(crate) clock: Clock,
     pub(crate) command_line: &'static str,
@@ -149,6 +150,10 @@ impl Machine for AArch64 {
     #[inline(always)]
     fn pool(&self) -> Pool {
         self.pool
+    }
+
+    fn windows(&self) -> Windows {
+        self.windows
     }
 
     fn command_line(&self) -> &str {

@@ -18,7 +18,7 @@ use motet_hal::{
     boot::{BootArgs, check_pool},
     pool_map::{Piece, PoolMap},
 };
-use motet_layout::{DEVICE_VA, Isa, KERNEL_VA, PAGE_SIZE, POOL_VA, PRIVATE_VA, Pool, PoolHeader};
+use motet_layout::{DEVICE_VA, Isa, KERNEL_VA, PAGE_SIZE, POOL_VA, PRIVATE_VA, Pool, PoolHeader, Windows};
 
 use crate::{
     console::{self, log_line},
@@ -285,7 +285,7 @@ fn prepare(hart: u64, device_tree_phys: u64) -> Result<Parts, &'static str> {
     let header_only = unsafe { Pool::new(private(args.pool_phys), header_range.len) };
     check_pool(header_only).unwrap_or_else(|reason| refuse_display(&reason));
     let record = &header_only.header().islands[args.island.index()];
-    let pool_len = header_only.header().pool_len.get();
+    let (pool_len, windows_len) = (header_only.header().pool_len.get(), header_only.header().peers.windows_len.get());
     let core_count = record.core_count.get() as usize;
     if record.isa.get() != Isa::RiscV64 as u32 {
         return Err("the island table has another ISA for this island");
@@ -297,7 +297,8 @@ fn prepare(hart: u64, device_tree_phys: u64) -> Result<Parts, &'static str> {
         return Err("the machine has fewer harts than the island has cores");
     }
     let is_ram = |start, len| platform.is_memory(PhysRange { start, len });
-    let pool_map = PoolMap::read(&record.ranges, pool_len, args.pool_phys, PAGE_SIZE, is_ram)?;
+    let mapped_len = pool_len.saturating_add(windows_len);
+    let pool_map = PoolMap::read(&record.ranges, mapped_len, args.pool_phys, PAGE_SIZE, is_ram)?;
     let tables = kernel_tables(&platform, &pool_map, frames)?;
     PER_CORE[0].set_core(args.island, 0);
     let sstc = platform.harts().iter().all(|hart| hart.has("sstc"));
@@ -308,6 +309,8 @@ fn prepare(hart: u64, device_tree_phys: u64) -> Result<Parts, &'static str> {
         core_count,
         // SAFETY: `kernel_tables` maps exactly this, for good; Rust sees it through `Pool` only.
         pool: unsafe { Pool::new(with_exposed_provenance_mut(POOL_VA as usize), pool_len) },
+        // SAFETY: as above, with what is behind it.
+        windows: unsafe { Windows::new(with_exposed_provenance_mut(POOL_VA as usize), pool_len, mapped_len) },
         pool_map,
         kernel_entries: tables.kernel_entries(),
         kernel_satp: csr::satp(tables.root),

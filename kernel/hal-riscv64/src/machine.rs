@@ -16,7 +16,7 @@ use motet_hal::{
 };
 use motet_layout::{
     CoreId, Frame, GuestSystem, Isa, IslandId, PAGE_SIZE, Pool, PoolSafe, UserFrame, VECTORS_RISCV64, VISIBLE_WORDS,
-    is_vector_length, marks, sync::AtomicU32, visible_words as words,
+    Windows, is_vector_length, marks, sync::AtomicU32, visible_words as words,
 };
 
 use crate::{
@@ -40,6 +40,7 @@ pub struct TheMachine {
     island: IslandId,
     core_count: usize,
     pool: Pool,
+    windows: Windows,
     pool_map: PoolMap,
     kernel_entries: [u64; KERNEL_SLOTS.len()],
     kernel_satp: u64,
@@ -55,6 +56,7 @@ pub struct Parts {
     pub island: IslandId,
     pub core_count: usize,
     pub pool: Pool,
+    pub windows: Windows,
     pub pool_map: PoolMap,
     pub kernel_entries: [u64; KERNEL_SLOTS.len()],
     pub kernel_satp: u64,
@@ -71,7 +73,7 @@ static READY: AtomicBool = AtomicBool::new(false);
 impl TheMachine {
     /// Makes the machine. Called once, by the boot core.
     pub(crate) fn install(parts: Parts) -> &'static Self {
-        let Parts { platform, clock, island, core_count, pool, pool_map, kernel_entries, kernel_satp } = parts;
+        let Parts { platform, clock, island, core_count, pool, windows, pool_map, kernel_entries, kernel_satp } = parts;
         let sees_new_entries = platform.harts().iter().all(|hart| hart.has("svvptc"));
         let doorbell = doorbell::find(&platform, core_count);
         let machine = Self {
@@ -80,6 +82,7 @@ impl TheMachine {
             island,
             core_count,
             pool,
+            windows,
             pool_map,
             kernel_entries,
             kernel_satp,
@@ -141,6 +144,10 @@ impl Machine for TheMachine {
     #[inline(always)]
     fn pool(&self) -> Pool {
         self.pool
+    }
+
+    fn windows(&self) -> Windows {
+        self.windows
     }
 
     fn command_line(&self) -> &str {

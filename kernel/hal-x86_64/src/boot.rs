@@ -18,7 +18,7 @@ use motet_hal::{
     pci::{Bus, Window},
     pool_map::{Piece, PoolMap},
 };
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Isa, POOL_VA, PRIVATE_VA, Pool};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Isa, POOL_VA, PRIVATE_VA, Pool, Windows};
 
 use crate::{
     TheMachine, apic,
@@ -158,8 +158,11 @@ fn prepare(start_info: u64) -> Result<Facts, Failure> {
     let low = start.ram().find(|ram| ram.end > crate::paging::image_end() && ram.start < ram.end);
     let private_end = low.map_or(0, |ram| ram.end).min(args.pool_phys);
     let map = KernelMap::new(private_end)?;
-    map.map_image_and_devices()?;
-    // What lies beside the pool is another kernel's.
+    // Devices lie below 4 GiB; private memory lies beside some of them in the first gigabyte.
+    map.map_image_and_devices(|giga| {
+        giga != 0 && start.ram().any(|ram| ram.start < giga + (1 << 30) && giga < ram.end)
+    })?;
+    // What lies beside the pool may be another kernel's.
     for ram in start.ram().filter(|ram| !(ram.start..ram.end).contains(&args.pool_phys)) {
         let (first, end) = (ram.start & !(LARGE - 1), ram.end.next_multiple_of(LARGE).min(args.pool_phys));
         if first < end {
@@ -194,12 +197,14 @@ fn bring_up(facts: Facts) -> Result<&'static TheMachine, Failure> {
         return Err("this island is not an x86-64 one in the pool's table".into());
     }
     let is_ram = |phys, len| start.is_ram(phys, len);
-    let ranges = PoolMap::read(&record.ranges, header.pool_len.get(), args.pool_phys, LARGE, is_ram)?;
+    let (pool_len, windows_len) = (header.pool_len.get(), header.peers.windows_len.get());
+    let ranges = PoolMap::read(&record.ranges, pool_len.saturating_add(windows_len), args.pool_phys, LARGE, is_ram)?;
     for Piece { pool_offset, phys, len } in ranges.pieces() {
         map.map(POOL_VA + pool_offset, phys, len, Kind::Data)?;
     }
-    // SAFETY: all of the pool is mapped now, for good.
-    let pool = unsafe { Pool::new(pool_base, header.pool_len.get()) };
+    // SAFETY: all of the pool is mapped now, and the windows behind it, for good.
+    let (pool, windows) =
+        unsafe { (Pool::new(pool_base, pool_len), Windows::new(pool_base, pool_len, pool_len + windows_len)) };
 
     // SAFETY: the block of core 0 is mapped and this core runs on its stack; other cores do not run yet.
     unsafe {
@@ -219,6 +224,7 @@ fn bring_up(facts: Facts) -> Result<&'static TheMachine, Failure> {
     }
     Ok(TheMachine::set(TheMachine {
         pool,
+        windows,
         ranges,
         map,
         island: args.island,

@@ -41,7 +41,7 @@ use core::{
 
 use motet_hal::{Interrupts, Machine, Text, Trap, ivshmem::Ivshmem, pool_map::PoolMap};
 use motet_layout::{
-    CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, VISIBLE_WORDS, marks, visible_words as words,
+    CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, VISIBLE_WORDS, Windows, marks, visible_words as words,
 };
 use x86_64::{VirtAddr, instructions::tlb};
 
@@ -62,6 +62,7 @@ macro_rules! entry {
 #[derive(Debug)]
 pub struct TheMachine {
     pool: Pool,
+    windows: Windows,
     ranges: PoolMap,
     map: KernelMap,
     island: IslandId,
@@ -143,6 +144,10 @@ impl Machine for TheMachine {
     #[inline(always)]
     fn pool(&self) -> Pool {
         self.pool
+    }
+
+    fn windows(&self) -> Windows {
+        self.windows
     }
 
     fn command_line(&self) -> &str {

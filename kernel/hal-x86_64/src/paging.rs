@@ -101,11 +101,11 @@ impl KernelMap {
         entry(self.root, slot).load(Relaxed)
     }
 
-    /// Maps the kernel image and the device window.
+    /// Maps the kernel image and the device window, in which the gigabytes are left out that have memory.
     ///
     /// # Errors
     /// Not enough private memory.
-    pub fn map_image_and_devices(&self) -> Result<(), &'static str> {
+    pub fn map_image_and_devices(&self, is_memory: impl Fn(u64) -> bool) -> Result<(), &'static str> {
         let text = (&raw const motet_text_start).addr() as u64;
         let text_end = (&raw const motet_text_end).addr() as u64;
         let rodata_end = (&raw const motet_rodata_end).addr() as u64;
@@ -115,7 +115,10 @@ impl KernelMap {
         for (start, end, kind) in pieces {
             self.map(start, start - KERNEL_VA, end - start, kind)?;
         }
-        self.map(DEVICE_VA, 0, DEVICE_LEN, Kind::Device)
+        for giga in (0..DEVICE_LEN).step_by(HUGE as usize).filter(|&giga| !is_memory(giga)) {
+            self.map(DEVICE_VA + giga, giga, HUGE, Kind::Device)?;
+        }
+        Ok(())
     }
 
     /// Maps the block of core `index` to fresh memory.

@@ -46,6 +46,6 @@ pub fn place() -> Placement {
 
 /// Device registers in the device window.
 pub fn registers(phys: u64) -> Registers {
-    // SAFETY: the window maps all of the first 512 GiB uncached for good.
+    // SAFETY: the window maps the first 512 GiB uncached for good, but for memory, where no device is.
     unsafe { Registers::new((DEVICE_VA + phys) as usize) }
 }

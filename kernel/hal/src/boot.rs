@@ -3,8 +3,8 @@
 //! The host passes a command line (PVH start info on x86-64, `/chosen/bootargs` elsewhere) of `key=value` words:
 //! - `island=N`: its entry in the island table of the pool header;
 //! - `pool=ADDR`: local physical address of the pool's first byte, hexadecimal with `0x`;
-//! - `mode=MODE`: `run` (default), `conformance` (run the HAL conformance suite, report, stop), `stray-behind` or `stray-beside` (read another kernel's
-//!   memory, which must fault).
+//! - `mode=MODE`: `run` (default), `conformance` (run the HAL conformance suite, report, stop), `stray-…` (read another kernel's memory, which must
+//!   fault: `conformance::Stray`).
 //!
 //! A HAL checks that the pool lies in memory the machine describes before it reads the magic.
 

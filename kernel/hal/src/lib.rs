@@ -33,7 +33,7 @@ use motet_abi::{
     migration::{self, Handler},
 };
 use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, Frame, GuestSystem, Isa, IslandId, Pool, UserFrame, VISIBLE_WORDS, marks,
+    CORES_PER_ISLAND_MAX, CoreId, Frame, GuestSystem, Isa, IslandId, Pool, UserFrame, VISIBLE_WORDS, Windows, marks,
     sync::AtomicU32,
 };
 
@@ -154,6 +154,11 @@ pub trait Machine: Sync + 'static {
 
     /// The pool, mapped at [`motet_layout::POOL_VA`] (anywhere when hosted).
     fn pool(&self) -> Pool;
+
+    /// Windows to other kernels, mapped behind the pool; none, if all islands have one kernel.
+    fn windows(&self) -> Windows {
+        Windows::within(self.pool(), self.pool().len())
+    }
 
     /// The kernel's command line (`key=value` words, see [`boot`]).
     fn command_line(&self) -> &str;

@@ -51,19 +51,24 @@ fn small_rings() -> Result<(), String> {
     ended.expect_code(0)?.expect_output("2\nkernels 2\nnode_info 2\n").map(drop)
 }
 
-fn strays(first: &str, second: &str) -> Result<(), String> {
-    let machine = pair(first, second)?;
+/// A kernel on `isa`, as the first and as the last of two.
+fn strays(isa: &str, other: &str) -> Result<(), String> {
+    stray(&pair(isa, other)?, isa, &["behind", "above"])?;
+    stray(&pair(other, isa)?, isa, &["below", "device"])
+}
+
+fn stray(machine: &Machine, isa: &str, places: &[&str]) -> Result<(), String> {
     let file = machine.0.path().join("machine.toml");
-    for place in ["behind", "beside"] {
+    for place in places {
         let test = Motet::default().argument("test").arguments(["--machine".as_ref(), file.as_os_str()]);
         let ended = test.arguments(["--stray", place]).wait();
         ended.expect_code(70)?;
-        let said = ended.errors.clone();
+        let said = &ended.errors;
         if !said.contains("the pool's handle refuses the address: true") || said.contains("stray: found") {
             return Err(format!("--stray {place}: it has read memory that is not its own:\n{said}"));
         }
         let address = said.split("reading 0x").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap_or("?");
-        let failure = said.lines().find(|line| line.contains(&format!("island {first} failed"))).unwrap_or("");
+        let failure = said.lines().find(|line| line.contains(&format!("island {isa} failed"))).unwrap_or("");
         if !failure.contains(address) {
             return Err(format!("--stray {place}: the fault does not name {address}:\n{said}"));
         }
@@ -77,5 +82,9 @@ fn refused() -> Result<(), String> {
     {
         on(&machine, &[option], "true").expect_code(64)?.expect_errors(&[why])?;
     }
-    Ok(())
+    let file = machine.0.path().join("machine.toml");
+    let suite = Motet::default().argument("test").arguments(["--machine".as_ref(), file.as_os_str()]).wait();
+    suite.expect_code(64)?.expect_errors(&["the suite tests kernels that share a pool"])?;
+    let fused = Motet::default().arguments(["test", "--stray", "above"]).wait();
+    fused.expect_code(64)?.expect_errors(&["only a kernel that shares no memory can go astray"]).map(drop)
 }

@@ -23,7 +23,7 @@ impl Run<'_> {
             if self.islands[index].lost {
                 continue;
             }
-            let (_, record) = self.pool.island(index);
+            let record = self.pool.island(index);
             match record.state.load(Ordering::Acquire) {
                 ISLAND_FAILED if self.islands[index].restart.is_some() => {
                     self.lose_again(index, &format!("failed: {}", message_of(record)));
@@ -88,7 +88,7 @@ impl Run<'_> {
                 boots && island.started.elapsed() > limit
             }),
             // Islands wait for each other, so the one that has been silent longest is the first suspect.
-            Mode::Conformance | Mode::StrayBehind | Mode::StrayBeside => {
+            Mode::Conformance | Mode::StrayBehind | Mode::StrayAbove | Mode::StrayBelow | Mode::StrayDevice => {
                 let silent = self.islands.iter().all(|island| island.said.elapsed() > limit);
                 let first = (0..self.islands.len()).min_by_key(|&index| self.islands[index].said);
                 first.filter(|_| silent)
@@ -96,7 +96,9 @@ impl Run<'_> {
         };
         let what = match self.options.mode {
             Mode::Run => "it has not joined after",
-            Mode::Conformance | Mode::StrayBehind | Mode::StrayBeside => "no island has reported anything for",
+            Mode::Conformance | Mode::StrayBehind | Mode::StrayAbove | Mode::StrayBelow | Mode::StrayDevice => {
+                "no island has reported anything for"
+            }
         };
         late.map_or(Ok(()), |index| Err(self.hang(index, &format!("{what} {} s", limit.as_secs_f64()))))
     }
@@ -108,7 +110,7 @@ impl Run<'_> {
             if self.islands[index].lost || self.islands[index].restart.is_some() {
                 continue;
             }
-            let heartbeat = self.pool.island(index).1.counters.heartbeat.load(Ordering::Relaxed);
+            let heartbeat = self.pool.island(index).counters.heartbeat.load(Ordering::Relaxed);
             let island = &mut self.islands[index];
             if heartbeat != island.heartbeat {
                 (island.heartbeat, island.pings) = (heartbeat, 0);

@@ -69,12 +69,12 @@ impl<'a> Launcher<'a> {
     /// QEMU is not installed, or the host refuses resources.
     pub(super) fn start(&self, index: usize, doorbell: OwnedFd) -> Result<Island> {
         let island = &self.options.machine.islands[index];
-        let (number, record) = self.pool.island(index);
+        let (number, pool_phys) = self.pool.place(index);
         let qemu = Qemu::start(Launch {
             island,
             index,
             number,
-            pool_phys: record.ranges[0].local_phys.get(),
+            pool_phys,
             kernel: kernel_of(&self.kernels, island.isa),
             firmware: self.firmware.as_ref().filter(|_| island.firmware == Firmware::Motet).map(AsFd::as_fd),
             mode: self.options.mode.name(),

@@ -37,6 +37,7 @@ impl Run<'_> {
                  runs one that goes on"
                     .into()
             }
+            () if self.options.machine.multikernel.is_some() => "its islands have a kernel each, and none of these goes on without the others".into(),
             () if !self.options.survive => "it runs without --survive, so it ends when an island dies, and none can be started \
                 again; motet run --survive runs one that goes on"
                 .into(),

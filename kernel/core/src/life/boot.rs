@@ -45,6 +45,9 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     }
     core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::Release);
     start_other_cores(&cpu, record);
+    if peers::are_there(&cpu) {
+        wait_for_peers(&cpu);
+    }
     record.joined_at_ns.set(cpu.reading_ns());
     record.state.store(ISLAND_JOINED, Ordering::Release);
     cpu.pool.header().joined.fetch_add(1, Ordering::SeqCst);
@@ -53,9 +56,6 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     cpu.start_timing();
     if cpu.id.index() == 0 {
         wait_for_all(&cpu);
-        if peers::are_there(&cpu) {
-            wait_for_peers(&cpu);
-        }
         ability::find_scarce(&cpu);
         if let Err((island, why)) = ability::find_common(&cpu) {
             refuse(&cpu, island, why);
@@ -152,7 +152,7 @@ fn wait_for_all<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// The other kernels of the machine say who they are, too.
+/// The other kernels of the machine say who they are, too. Before this one has joined, so that the host says which one has not.
 fn wait_for_peers<M: Machine>(cpu: &Cpu<M>) {
     peers::introduce(cpu);
     while !peers::are_known(cpu) {

@@ -94,6 +94,9 @@ pub fn rung<M: Machine>(cpu: &Cpu<M>) {
     if cpu.id.index() == 0 {
         file::host_rang(cpu);
         death::reclaim(cpu);
+        if peers::are_there(cpu) {
+            peers::take_messages(cpu);
+        }
     }
     if cpu.machine.hidden_harts() != 0 && cpu.id.index_in_island() == 0 {
         hotplug::see_to_hidden_harts(cpu);
@@ -103,9 +106,6 @@ pub fn rung<M: Machine>(cpu: &Cpu<M>) {
     }
     service::rung(cpu);
     fpga::rung(cpu);
-    if peers::are_there(cpu) {
-        peers::take_messages(cpu);
-    }
 }
 
 /// A doorbell may have been an engine's, or another island's over a link.

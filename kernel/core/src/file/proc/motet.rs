@@ -109,7 +109,7 @@ fn messages<M: Machine>(peers: &Peers, out: &mut Text<M>) -> Result {
     line("message_bytes_sent", load(&peers.bytes_sent))?;
     line("message_bytes_taken", load(&peers.bytes_taken))?;
     line("message_doorbells", load(&peers.doorbells))?;
-    line("messages_refused", load(&peers.refused))?;
+    line("messages_refused", peers.refused.iter().map(load).sum())?;
     for &kind in MessageKind::ALL {
         line(kind.name(), load(&peers.sent[kind as usize]) + load(&peers.taken[kind as usize]))?;
     }
