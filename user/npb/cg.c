@@ -14,17 +14,23 @@ static const double eigenvalue_shift = CLASS_IS(10.0, 12.0, 20.0, 60.0);
 static const double condition = 0.1;
 static const double published_zeta = CLASS_IS(8.5971775078648, 10.362595087124, 17.130235054029, 22.712745482631);
 
-/* One after another, as counts of pages depend on it. Names are those of the published program. */
 static struct {
-    int colidx[ROOM];
-    int rowstr[ROWS + 1];
-    int iv[ROWS];
-    int arow[ROWS];
-    int acol[ROWS * VECTOR];
-    double aelt[ROWS * VECTOR];
-    double a[ROOM];
-    double x[ROWS + 2], z[ROWS + 2], p[ROWS + 2], q[ROWS + 2], r[ROWS + 2];
-} cg;
+    struct run run;
+    char before[0x440 - sizeof(struct run)];
+    ARRAY int colidx[ROOM];
+    ARRAY int rowstr[ROWS + 1];
+    ARRAY int iv[ROWS];
+    ARRAY int arow[ROWS];
+    ARRAY int acol[ROWS * VECTOR];
+    ARRAY double aelt[ROWS * VECTOR];
+    ARRAY double a[ROOM];
+    ARRAY double x[ROWS + 2];
+    ARRAY double z[ROWS + 2];
+    ARRAY double p[ROWS + 2];
+    ARRAY double q[ROWS + 2];
+    ARRAY double r[ROWS + 2];
+    int naa; /* ROWS, which the loops read here */
+} cg ON_A_PAGE;
 
 /* A random vector: its elements' places go to `places`, their values to `values`. Returns how many there are. */
 static int make_vector(uint64_t *random, int own, int *places, double *values) {
@@ -107,13 +113,13 @@ static void make_matrix(void) {
 
 static double dot(const double *one, const double *other) {
     double sum = 0.0;
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < cg.naa; i++)
         sum += one[i] * other[i];
     return sum;
 }
 
 static void multiply(const double *vector, double *product) {
-    for (int row = 0; row < ROWS; row++) {
+    for (int row = 0; row < cg.naa; row++) {
         double sum = 0.0;
         for (int k = cg.rowstr[row]; k < cg.rowstr[row + 1]; k++)
             sum += cg.a[k] * vector[cg.colidx[k]];
@@ -124,7 +130,7 @@ static void multiply(const double *vector, double *product) {
 /* Solves A z = x, about. */
 static void *conj_grad(void *argument) {
     double *residual = argument;
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < cg.naa; i++) {
         cg.q[i] = 0.0;
         cg.z[i] = 0.0;
         cg.r[i] = cg.x[i];
@@ -134,18 +140,18 @@ static void *conj_grad(void *argument) {
     for (int step = 0; step < INNER_STEPS; step++) {
         multiply(cg.p, cg.q);
         double alpha = rho / dot(cg.p, cg.q), before = rho;
-        for (int i = 0; i < ROWS; i++) {
+        for (int i = 0; i < cg.naa; i++) {
             cg.z[i] += alpha * cg.p[i];
             cg.r[i] -= alpha * cg.q[i];
         }
         rho = dot(cg.r, cg.r);
         double beta = rho / before;
-        for (int i = 0; i < ROWS; i++)
+        for (int i = 0; i < cg.naa; i++)
             cg.p[i] = cg.r[i] + beta * cg.p[i];
     }
     multiply(cg.z, cg.r);
     double sum = 0.0;
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < cg.naa; i++)
         sum += (cg.x[i] - cg.r[i]) * (cg.x[i] - cg.r[i]);
     *residual = sqrt(sum);
     return NULL;
@@ -158,21 +164,22 @@ struct step {
 /* A step of the inverse iteration. */
 static void *step(void *argument) {
     struct step *step = argument;
-    call(procedure_is_away(), conj_grad, &step->residual);
+    call(&cg.run, procedure_is_away(&cg.run), conj_grad, &step->residual);
     double scale = 1.0 / sqrt(dot(cg.z, cg.z));
     step->zeta = eigenvalue_shift + 1.0 / dot(cg.x, cg.z);
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < cg.naa; i++)
         cg.x[i] = scale * cg.z[i];
     return NULL;
 }
 
 static void start_over(void) {
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < cg.naa; i++)
         cg.x[i] = 1.0;
 }
 
 int main(int argc, char **argv) {
-    begin(argc, argv, false);
+    begin(&cg.run, argc, argv, false);
+    cg.naa = ROWS;
     make_matrix();
     struct step last = {0.0, 0.0};
     start_over();
@@ -180,13 +187,11 @@ int main(int argc, char **argv) {
     conj_grad(&last.residual);
     start_over();
 
-    motet_roi_begin("cg");
-    double start = seconds();
+    start(&cg.run, "cg");
     for (int iteration = 1; iteration <= ITERATIONS; iteration++)
-        call(iteration_is_away(iteration), step, &last);
-    double time = seconds() - start;
-    motet_roi_end("cg");
+        call(&cg.run, iteration_is_away(&cg.run, iteration), step, &last);
+    stop(&cg.run, "cg");
 
     printf("residual %.6e\n", last.residual);
-    return end("CG", ITERATIONS, time, check("zeta", last.zeta, published_zeta, 1e-10));
+    return end(&cg.run, "CG", ITERATIONS, check("zeta", last.zeta, published_zeta, 1e-10));
 }

@@ -14,14 +14,19 @@ struct complex {
     double real, imag;
 };
 
-/* One after another, as counts of pages depend on it; names are those of the published program. A row has an element more than it needs. */
+/* A row has an element more than it needs. */
 static struct {
-    struct complex sums[STEPS + 1];
-    double twiddle[NZ][NY][NX + 1];
-    struct complex xnt[NZ][NY][NX + 1], y[NZ][NY][NX + 1];
+    char before[0x40];
+    ARRAY struct complex sums[STEPS + 1];
+    ARRAY double twiddle[NZ][NY][NX + 1];
+    ARRAY struct complex xnt[NZ][NY][NX + 1];
+    ARRAY struct complex y[NZ][NY][NX + 1];
+    struct run run;
+    char between[0x420 - sizeof(struct run)];
     /* A bundle of lines: element, then line. */
-    struct complex plane[LONGEST][BUNDLE + 1], scr[LONGEST][BUNDLE + 1];
-} ft;
+    ARRAY struct complex plane[LONGEST][BUNDLE + 1];
+    ARRAY struct complex scr[LONGEST][BUNDLE + 1];
+} ft ON_A_PAGE;
 
 static const struct complex published_sums[] = {
 #if defined(CLASS_B)
@@ -182,23 +187,21 @@ static void *solve(void *argument) {
     make_field();
     transform(1, iteration.roots, ft.xnt, ft.y);
     for (; iteration.number <= STEPS; iteration.number++)
-        call(iteration_is_away(iteration.number), iterate, &iteration);
+        call(&ft.run, iteration_is_away(&ft.run, iteration.number), iterate, &iteration);
     return NULL;
 }
 
 int main(int argc, char **argv) {
-    begin(argc, argv, false);
+    begin(&ft.run, argc, argv, false);
     struct roots roots;
     make_roots(&roots);
     /* One transform that is not timed. */
     make_field();
     transform(1, &roots, ft.xnt, ft.y);
 
-    motet_roi_begin("ft");
-    double start = seconds();
-    call(procedure_is_away(), solve, &roots);
-    double time = seconds() - start;
-    motet_roi_end("ft");
+    start(&ft.run, "ft");
+    call(&ft.run, procedure_is_away(&ft.run), solve, &roots);
+    stop(&ft.run, "ft");
 
     bool verified = true;
     for (int step = 1; step <= STEPS; step++) {
@@ -208,5 +211,5 @@ int main(int argc, char **argv) {
         verified &= check(real, ft.sums[step].real, published_sums[step - 1].real, 1e-12);
         verified &= check(imag, ft.sums[step].imag, published_sums[step - 1].imag, 1e-12);
     }
-    return end("FT", STEPS, time, verified);
+    return end(&ft.run, "FT", STEPS, verified);
 }

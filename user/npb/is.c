@@ -13,15 +13,17 @@ enum {
     TESTS = 5,
 };
 
-/* One after another, as counts of pages depend on it. Names are those of the published program. */
 static struct {
+    struct run run;
+    char before[0x5c8 - sizeof(struct run)];
     int passed;
-    int key_array[KEYS];
-    int key_buff1[KEY_MAX]; /* how many keys are at most this one */
-    int key_buff2[KEYS];    /* the keys by bucket */
-    int test_keys[TESTS];
-    int bucket_size[BUCKETS], bucket_ptrs[BUCKETS];
-} is;
+    ARRAY int key_array[KEYS];
+    ARRAY int key_buff1[KEY_MAX]; /* how many keys are at most this one */
+    ARRAY int key_buff2[KEYS];    /* the keys by bucket */
+    ARRAY int test_keys[TESTS];
+    ARRAY int bucket_size[BUCKETS];
+    ARRAY int bucket_ptrs[BUCKETS];
+} is ON_A_PAGE;
 
 static const int test_places[4][TESTS] = {
     {48427, 17148, 23627, 62548, 4431},
@@ -112,20 +114,18 @@ static bool sorts(void) {
 }
 
 int main(int argc, char **argv) {
-    begin(argc, argv, false);
+    begin(&is.run, argc, argv, false);
     make_keys();
     int iteration = 1;
     rank(&iteration);
     is.passed = 0;
 
-    motet_roi_begin("is");
-    double start = seconds();
+    start(&is.run, "is");
     for (; iteration <= ITERATIONS; iteration++)
-        call(iteration_is_away(iteration) || procedure_is_away(), rank, &iteration);
-    double time = seconds() - start;
-    motet_roi_end("is");
+        call(&is.run, iteration_is_away(&is.run, iteration) || procedure_is_away(&is.run), rank, &iteration);
+    stop(&is.run, "is");
 
     is.passed += sorts();
     bool verified = check("tests", is.passed, TESTS * ITERATIONS + 1, 0);
-    return end("IS", ITERATIONS, time, verified);
+    return end(&is.run, "IS", ITERATIONS, verified);
 }

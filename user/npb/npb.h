@@ -17,7 +17,6 @@
 #define _GNU_SOURCE
 #endif
 #include <math.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -46,13 +45,22 @@ enum schedule { HOME, ALTERNATING, ROUND_TRIPS, THREADS };
 
 static const char *const schedule_names[] = {"home", "alternating", "round-trips", "threads"};
 
-static struct {
+/* How a program is run. */
+struct run {
     enum schedule schedule;
     int threads;
-} run;
+    struct migrate migrate;
+    double start, elapsed; /* of the timed part */
+};
+
+/* Counts of pages depend on what shares a page. So all variables of a program are in one structure, which begins on a page, in the order and with the
+ * names of the published program. Room that is `before` the arrays
+ * has the published program's other variables. */
+#define ON_A_PAGE __attribute__((aligned(4096)))
+#define ARRAY _Alignas(32)
 
 /* Reads the arguments. `threads`: whether the program can be run with threads. */
-static void begin(int argc, char **argv, bool threads) {
+static void begin(struct run *run, int argc, char **argv, bool threads) {
     int kinds = threads ? 4 : 3, kind = 0;
     while (argc > 1 && kind < kinds && strcmp(argv[1], schedule_names[kind]))
         kind++;
@@ -61,30 +69,24 @@ static void begin(int argc, char **argv, bool threads) {
                 threads ? " | threads" : "");
         exit(2);
     }
-    run.schedule = (enum schedule)kind;
-    if (run.schedule == ALTERNATING || run.schedule == ROUND_TRIPS)
-        migrate_choose(argc > 2 ? argv[2] : NULL);
-    if (run.schedule == THREADS) {
-        migrate_look();
-        run.threads = argc > 2 ? atoi(argv[2]) : 2;
-        if (migrate_islands.count)
-            run.threads = migrate_islands.count;
-        if (run.threads < 1 || run.threads > ISLANDS_MAX)
-            run.threads = 1;
-    }
+    *run = (struct run){(enum schedule)kind, 1, {-1, "nowhere"}, 0.0, 0.0};
+    if (kind == ALTERNATING || kind == ROUND_TRIPS)
+        migrate_choose(&run->migrate, argc > 2 ? argv[2] : NULL);
 }
 
-static inline void call(bool away, void *(*function)(void *), void *argument) {
+static inline void call(const struct run *run, bool away, void *(*function)(void *), void *argument) {
     if (away)
-        migrate_call(function, argument);
+        migrate_call(&run->migrate, function, argument);
     else
         function(argument);
 }
 
 /* Whether a timed iteration (from 1 on) is away as a whole. */
-static inline bool iteration_is_away(int iteration) { return run.schedule == ALTERNATING && iteration % 2 == 1; }
+static inline bool iteration_is_away(const struct run *run, int iteration) {
+    return run->schedule == ALTERNATING && iteration % 2 == 1;
+}
 
-static inline bool procedure_is_away(void) { return run.schedule == ROUND_TRIPS; }
+static inline bool procedure_is_away(const struct run *run) { return run->schedule == ROUND_TRIPS; }
 
 /* x[k+1] = a x[k] mod 2^46, and numbers x / 2^46 in (0, 1). The specification has floating-point numbers compute this, exactly. */
 #define RANDOM_MASK ((UINT64_C(1) << 46) - 1)
@@ -112,6 +114,17 @@ static inline double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* The timed part begins, and ends. It is a region of interest, too. */
+static inline void start(struct run *run, const char *name) {
+    motet_roi_begin(name);
+    run->start = seconds();
+}
+
+static inline void stop(struct run *run, const char *name) {
+    run->elapsed = seconds() - run->start;
+    motet_roi_end(name);
+}
+
 /* One of the results: prints it, and says whether it is the published one. */
 static inline bool check(const char *what, double value, double published, double tolerance) {
     bool right = fabs(value - published) <= tolerance * fabs(published);
@@ -120,9 +133,9 @@ static inline bool check(const char *what, double value, double published, doubl
 }
 
 /* The last line, and the program's status. */
-static inline int end(const char *name, int iterations, double time, bool verified) {
-    printf("%s class %c schedule %s to %s iterations %d seconds %.3f %s\n", name, CLASS_NAME, schedule_names[run.schedule],
-           run.schedule == THREADS ? "all" : migrate_place(), iterations, time, verified ? "verified" : "NOT VERIFIED");
+static inline int end(const struct run *run, const char *name, int iterations, bool verified) {
+    printf("%s class %c schedule %s to %s iterations %d seconds %.3f %s\n", name, CLASS_NAME, schedule_names[run->schedule],
+           run->migrate.isa, iterations, run->elapsed, verified ? "verified" : "NOT VERIFIED");
     return verified ? 0 : 1;
 }
 
