@@ -48,7 +48,6 @@ static const char *const schedule_names[] = {"home", "alternating", "round-trips
 /* How a program is run. */
 struct run {
     enum schedule schedule;
-    int threads;
     struct migrate migrate;
     double start, elapsed; /* of the timed part */
 };
@@ -69,7 +68,9 @@ static void begin(struct run *run, int argc, char **argv, bool threads) {
                 threads ? " | threads" : "");
         exit(2);
     }
-    *run = (struct run){(enum schedule)kind, 1, {-1, "nowhere"}, 0.0, 0.0};
+    *run = (struct run){(enum schedule)kind, {-1, "nowhere"}, 0.0, 0.0};
+    if (kind == THREADS)
+        strcpy(run->migrate.isa, "all");
     if (kind == ALTERNATING || kind == ROUND_TRIPS)
         migrate_choose(&run->migrate, argc > 2 ? argv[2] : NULL);
 }
