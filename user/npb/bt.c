@@ -16,7 +16,6 @@ typedef double block[M][M];
 
 static struct {
     struct run run;
-    char before[0x400 - sizeof(struct run)];
     ARRAY double velocity[3][POINTS];
     ARRAY double qs[POINTS]; /* half of the squared velocity */
     ARRAY double rho_i[POINTS];

@@ -1,5 +1,5 @@
 /* CG: the smallest eigenvalue of a random sparse matrix by inverse iteration, each step of which is 25 steps of conjugate gradients. */
-#include "npb.h"
+#include "team.h"
 
 enum {
     ROWS = CLASS_IS(1400, 7000, 14000, 75000),
@@ -30,6 +30,7 @@ static struct {
     ARRAY double q[ROWS + 2];
     ARRAY double r[ROWS + 2];
     int naa; /* ROWS, which the loops read here */
+    ON_A_PAGE double sums[2][TEAM_MAX][8]; /* of threads, each in a cache line of its own */
 } cg ON_A_PAGE;
 
 /* A random vector: its elements' places go to `places`, their values to `values`. Returns how many there are. */
@@ -111,15 +112,43 @@ static void make_matrix(void) {
     cg.rowstr[ROWS] = end;
 }
 
-static double dot(const double *one, const double *other) {
-    double sum = 0.0;
-    for (int i = 0; i < cg.naa; i++)
-        sum += one[i] * other[i];
+/* What a thread does of a step: some rows. */
+struct part {
+    int index; /* of the thread; -1: there is only one */
+    int first, end;
+    unsigned turn; /* of sums */
+    double zeta, residual;
+};
+
+static inline int end_of(const struct part *part) { return part->index < 0 ? cg.naa : part->end; }
+
+static void wait_for_all(const struct part *part) {
+    if (part->index >= 0)
+        team_wait();
+}
+
+/* Sum over all threads, which all get the same. There is room for two: whoever is at the next sum may be ahead of one that still reads this. */
+static double sum_of_all(struct part *part, double own) {
+    if (part->index < 0)
+        return own;
+    double(*sums)[8] = cg.sums[part->turn++ % 2], sum = 0.0;
+    sums[part->index][0] = own;
+    team_wait();
+    for (int other = 0; other < team.size; other++)
+        sum += sums[other][0];
     return sum;
 }
 
-static void multiply(const double *vector, double *product) {
-    for (int row = 0; row < cg.naa; row++) {
+static double dot(struct part *part, const double *one, const double *other) {
+    double sum = 0.0;
+    for (int i = part->first; i < end_of(part); i++)
+        sum += one[i] * other[i];
+    return sum_of_all(part, sum);
+}
+
+static void multiply(const struct part *part, const double *vector, double *product) {
+    wait_for_all(part);
+    for (int row = part->first; row < end_of(part); row++) {
         double sum = 0.0;
         for (int k = cg.rowstr[row]; k < cg.rowstr[row + 1]; k++)
             sum += cg.a[k] * vector[cg.colidx[k]];
@@ -129,46 +158,57 @@ static void multiply(const double *vector, double *product) {
 
 /* Solves A z = x, about. */
 static void *conj_grad(void *argument) {
-    double *residual = argument;
-    for (int i = 0; i < cg.naa; i++) {
+    struct part *part = argument;
+    for (int i = part->first; i < end_of(part); i++) {
         cg.q[i] = 0.0;
         cg.z[i] = 0.0;
         cg.r[i] = cg.x[i];
         cg.p[i] = cg.r[i];
     }
-    double rho = dot(cg.r, cg.r);
+    double rho = dot(part, cg.r, cg.r);
     for (int step = 0; step < INNER_STEPS; step++) {
-        multiply(cg.p, cg.q);
-        double alpha = rho / dot(cg.p, cg.q), before = rho;
-        for (int i = 0; i < cg.naa; i++) {
+        multiply(part, cg.p, cg.q);
+        double alpha = rho / dot(part, cg.p, cg.q), before = rho;
+        for (int i = part->first; i < end_of(part); i++) {
             cg.z[i] += alpha * cg.p[i];
             cg.r[i] -= alpha * cg.q[i];
         }
-        rho = dot(cg.r, cg.r);
+        rho = dot(part, cg.r, cg.r);
         double beta = rho / before;
-        for (int i = 0; i < cg.naa; i++)
+        for (int i = part->first; i < end_of(part); i++)
             cg.p[i] = cg.r[i] + beta * cg.p[i];
     }
-    multiply(cg.z, cg.r);
+    multiply(part, cg.z, cg.r);
     double sum = 0.0;
-    for (int i = 0; i < cg.naa; i++)
+    for (int i = part->first; i < end_of(part); i++)
         sum += (cg.x[i] - cg.r[i]) * (cg.x[i] - cg.r[i]);
-    *residual = sqrt(sum);
+    part->residual = sqrt(sum_of_all(part, sum));
     return NULL;
 }
 
-struct step {
-    double zeta, residual;
-};
-
 /* A step of the inverse iteration. */
 static void *step(void *argument) {
-    struct step *step = argument;
-    call(&cg.run, procedure_is_away(&cg.run), conj_grad, &step->residual);
-    double scale = 1.0 / sqrt(dot(cg.z, cg.z));
-    step->zeta = eigenvalue_shift + 1.0 / dot(cg.x, cg.z);
-    for (int i = 0; i < cg.naa; i++)
+    struct part *part = argument;
+    call(&cg.run, procedure_is_away(&cg.run), conj_grad, part);
+    double scale = 1.0 / sqrt(dot(part, cg.z, cg.z));
+    part->zeta = eigenvalue_shift + 1.0 / dot(part, cg.x, cg.z);
+    for (int i = part->first; i < end_of(part); i++)
         cg.x[i] = scale * cg.z[i];
+    return NULL;
+}
+
+/* The first thread's, at its end. */
+static struct part first_part;
+
+/* All steps, by one of several threads. */
+static void *steps_of_member(void *argument) {
+    const struct member *member = argument;
+    int index = member->index;
+    struct part part = {index, team_first(index, ROWS), team_first(index + 1, ROWS), 0, 0.0, 0.0};
+    for (int iteration = 1; iteration <= ITERATIONS; iteration++)
+        step(&part);
+    if (index == 0)
+        first_part = part;
     return NULL;
 }
 
@@ -178,20 +218,26 @@ static void start_over(void) {
 }
 
 int main(int argc, char **argv) {
-    begin(&cg.run, argc, argv, false);
+    begin(&cg.run, argc, argv, true);
+    if (cg.run.schedule == THREADS)
+        team_gather(argc > 2 ? argv[2] : NULL);
     cg.naa = ROWS;
     make_matrix();
-    struct step last = {0.0, 0.0};
+    struct part all = {-1, 0, 0, 0, 0.0, 0.0};
     start_over();
     /* One step that is not timed. Its result is not needed: x starts over. */
-    conj_grad(&last.residual);
+    conj_grad(&all);
     start_over();
 
     start(&cg.run, "cg");
-    for (int iteration = 1; iteration <= ITERATIONS; iteration++)
-        call(&cg.run, iteration_is_away(&cg.run, iteration), step, &last);
+    if (cg.run.schedule == THREADS) {
+        team_run(steps_of_member);
+        all = first_part;
+    }
+    for (int iteration = 1; cg.run.schedule != THREADS && iteration <= ITERATIONS; iteration++)
+        call(&cg.run, iteration_is_away(&cg.run, iteration), step, &all);
     stop(&cg.run, "cg");
 
-    printf("residual %.6e\n", last.residual);
-    return end(&cg.run, "CG", ITERATIONS, check("zeta", last.zeta, published_zeta, 1e-10));
+    printf("residual %.6e\n", all.residual);
+    return end(&cg.run, "CG", ITERATIONS, check("zeta", all.zeta, published_zeta, 1e-10));
 }

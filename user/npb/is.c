@@ -1,5 +1,5 @@
 /* IS: ranks of random integers, by buckets and counting. */
-#include "npb.h"
+#include "team.h"
 
 enum {
     KEYS_LOG2 = CLASS_IS(16, 20, 23, 25),
@@ -23,6 +23,7 @@ static struct {
     ARRAY int test_keys[TESTS];
     ARRAY int bucket_size[BUCKETS];
     ARRAY int bucket_ptrs[BUCKETS];
+    ON_A_PAGE int parts[TEAM_MAX][BUCKETS]; /* bucket_size of each thread */
 } is ON_A_PAGE;
 
 static const int test_places[4][TESTS] = {
@@ -103,6 +104,63 @@ static void *rank(void *argument) {
     return NULL;
 }
 
+/* Writes where a thread's keys of each bucket go: behind those of lower buckets, and behind those of threads before it. */
+static void find_places(int index, int *places) {
+    int place = 0;
+    for (int bucket = 0; bucket < BUCKETS; bucket++) {
+        for (int other = 0; other < team.size; other++) {
+            if (other == index)
+                places[bucket] = place;
+            place += is.parts[other][bucket];
+        }
+    }
+}
+
+/* Sorts a thread's part of the keys into buckets. */
+static void sort_part(int index) {
+    int first = team_first(index, KEYS), end = team_first(index + 1, KEYS), places[BUCKETS];
+    for (int bucket = 0; bucket < BUCKETS; bucket++)
+        is.parts[index][bucket] = 0;
+    for (int i = first; i < end; i++)
+        is.parts[index][is.key_array[i] >> SHIFT]++;
+    team_wait();
+    find_places(index, places);
+    for (int i = first; i < end; i++) {
+        int key = is.key_array[i];
+        is.key_buff2[places[key >> SHIFT]++] = key;
+    }
+    team_wait();
+}
+
+/* Counts the keys of a thread's part of the buckets. */
+static void count_part(int index) {
+    int first = team_first(index, BUCKETS), end = team_first(index + 1, BUCKETS), before = 0, own = 0;
+    for (int bucket = 0; bucket < end; bucket++)
+        for (int other = 0; other < team.size; other++)
+            *(bucket < first ? &before : &own) += is.parts[other][bucket];
+    for (int key = first << SHIFT; key < end << SHIFT; key++)
+        is.key_buff1[key] = 0;
+    for (int i = before; i < before + own; i++)
+        is.key_buff1[is.key_buff2[i]]++;
+    for (int key = first << SHIFT; key < end << SHIFT; key++)
+        before = is.key_buff1[key] += before;
+    team_wait();
+}
+
+static void *rank_part(void *argument) {
+    const struct member *member = argument;
+    for (int iteration = 1; iteration <= ITERATIONS; iteration++) {
+        if (member->index == 0)
+            change_keys(iteration);
+        team_wait();
+        sort_part(member->index);
+        count_part(member->index);
+        if (member->index == 0)
+            test_some_ranks(iteration);
+    }
+    return NULL;
+}
+
 /* Puts each key at its rank, and looks whether all are in order. */
 static bool sorts(void) {
     for (int i = 0; i < KEYS; i++)
@@ -114,14 +172,18 @@ static bool sorts(void) {
 }
 
 int main(int argc, char **argv) {
-    begin(&is.run, argc, argv, false);
+    begin(&is.run, argc, argv, true);
+    if (is.run.schedule == THREADS)
+        team_gather(argc > 2 ? argv[2] : NULL);
     make_keys();
     int iteration = 1;
     rank(&iteration);
     is.passed = 0;
 
     start(&is.run, "is");
-    for (; iteration <= ITERATIONS; iteration++)
+    if (is.run.schedule == THREADS)
+        team_run(rank_part);
+    for (; is.run.schedule != THREADS && iteration <= ITERATIONS; iteration++)
         call(&is.run, iteration_is_away(&is.run, iteration) || procedure_is_away(&is.run), rank, &iteration);
     stop(&is.run, "is");
 
