@@ -141,14 +141,16 @@ static double sum_of_all(struct part *part, double own) {
 
 static double dot(struct part *part, const double *one, const double *other) {
     double sum = 0.0;
-    for (int i = part->first; i < end_of(part); i++)
+    int last = end_of(part);
+    for (int i = part->first; i < last; i++)
         sum += one[i] * other[i];
     return sum_of_all(part, sum);
 }
 
 static void multiply(const struct part *part, const double *vector, double *product) {
+    int last = end_of(part);
     wait_for_all(part);
-    for (int row = part->first; row < end_of(part); row++) {
+    for (int row = part->first; row < last; row++) {
         double sum = 0.0;
         for (int k = cg.rowstr[row]; k < cg.rowstr[row + 1]; k++)
             sum += cg.a[k] * vector[cg.colidx[k]];
@@ -159,7 +161,8 @@ static void multiply(const struct part *part, const double *vector, double *prod
 /* Solves A z = x, about. */
 static void *conj_grad(void *argument) {
     struct part *part = argument;
-    for (int i = part->first; i < end_of(part); i++) {
+    int first = part->first, last = end_of(part);
+    for (int i = first; i < last; i++) {
         cg.q[i] = 0.0;
         cg.z[i] = 0.0;
         cg.r[i] = cg.x[i];
@@ -169,18 +172,18 @@ static void *conj_grad(void *argument) {
     for (int step = 0; step < INNER_STEPS; step++) {
         multiply(part, cg.p, cg.q);
         double alpha = rho / dot(part, cg.p, cg.q), before = rho;
-        for (int i = part->first; i < end_of(part); i++) {
+        for (int i = first; i < last; i++) {
             cg.z[i] += alpha * cg.p[i];
             cg.r[i] -= alpha * cg.q[i];
         }
         rho = dot(part, cg.r, cg.r);
         double beta = rho / before;
-        for (int i = part->first; i < end_of(part); i++)
+        for (int i = first; i < last; i++)
             cg.p[i] = cg.r[i] + beta * cg.p[i];
     }
     multiply(part, cg.z, cg.r);
     double sum = 0.0;
-    for (int i = part->first; i < end_of(part); i++)
+    for (int i = first; i < last; i++)
         sum += (cg.x[i] - cg.r[i]) * (cg.x[i] - cg.r[i]);
     part->residual = sqrt(sum_of_all(part, sum));
     return NULL;
@@ -191,8 +194,9 @@ static void *step(void *argument) {
     struct part *part = argument;
     call(&cg.run, procedure_is_away(&cg.run), conj_grad, part);
     double scale = 1.0 / sqrt(dot(part, cg.z, cg.z));
+    int first = part->first, last = end_of(part);
     part->zeta = eigenvalue_shift + 1.0 / dot(part, cg.x, cg.z);
-    for (int i = part->first; i < end_of(part); i++)
+    for (int i = first; i < last; i++)
         cg.x[i] = scale * cg.z[i];
     return NULL;
 }

@@ -130,7 +130,7 @@ static void restrict_to(double *coarse, const double *fine, int n, int m) {
     wrap(coarse, m);
 }
 
-/* Adds to two points of a fine row for each coarse one, by trilinear interpolation. `sums` are sums of coarse rows, of which there are 1 / `weight`. */
+/* Adds to two points of a fine row for each coarse one, by trilinear interpolation. `sums` are sums of 1 / `weight` coarse rows. */
 static void spread(double *fine, const double *sums, double weight, int m) {
     for (int i = 0; i < m - 1; i++) {
         fine[2 * i] += weight * sums[i];

@@ -133,8 +133,9 @@ static inline bool check(const char *what, double value, double published, doubl
     return right;
 }
 
-/* The last line, and the program's status. */
+/* How often the thread crossed, the last line, and the program's status. */
 static inline int end(const struct run *run, const char *name, int iterations, bool verified) {
+    migrate_show();
     printf("%s class %c schedule %s to %s iterations %d seconds %.3f %s\n", name, CLASS_NAME, schedule_names[run->schedule],
            run->migrate.isa, iterations, run->elapsed, verified ? "verified" : "NOT VERIFIED");
     return verified ? 0 : 1;
