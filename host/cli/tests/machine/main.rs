@@ -42,6 +42,7 @@ mod long_calls;
 mod measured;
 mod models;
 mod multikernel;
+mod npb;
 mod placement;
 mod preemption;
 mod process;
@@ -132,6 +133,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(accesses::trials());
     trials.extend(models::trials());
     trials.extend(measured::trials());
+    trials.extend(npb::trials());
     trials.extend(timed::trials());
     trials.extend(accel::trials());
     trials.extend(accel_guests::trials());
