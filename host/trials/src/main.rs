@@ -164,9 +164,6 @@ impl Run<'_> {
         };
         let code = ended.status.and_then(|status| status.code());
         let is_skipped = code == Some(NOT_PERMITTED) && matches!(job.kind, Kind::Test(_));
-        if is_skipped {
-            self.report.say(&format!("skipped: {}, because {}", job.name, ended.errors.trim_end()));
-        }
         let is_well = code == Some(0) || is_skipped;
         if matches!(job.kind, Kind::Test(Reports::File)) {
             for outcome in outcome::of_all(&job.tests, &told, &ended.shown()) {
@@ -175,7 +172,9 @@ impl Run<'_> {
             return true;
         }
         let failure = (!is_well).then(|| ended.shown());
-        self.report.job(job, TestOutcome { name: job.name.clone(), failure, wall: ended.wall, cpu: ended.cpu });
+        let left_out = is_skipped.then(|| ended.errors.trim_end().to_owned());
+        self.report
+            .job(job, TestOutcome { name: job.name.clone(), failure, left_out, wall: ended.wall, cpu: ended.cpu });
         if is_well {
             match self.follow_ups(job, &ended) {
                 Ok(tests) => {

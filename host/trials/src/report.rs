@@ -27,6 +27,7 @@ pub struct Report<'a> {
     measured: Vec<TestOutcome>,
     grown: Vec<String>,
     left_out: Vec<String>,
+    skipped: Vec<String>,
     listed: usize,
 }
 
@@ -42,6 +43,7 @@ impl<'a> Report<'a> {
             measured: Vec::new(),
             grown: Vec::new(),
             left_out: Vec::new(),
+            skipped: Vec::new(),
             listed: 0,
         }
     }
@@ -79,8 +81,13 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// A test has ended.
+    /// A test has ended, or was left out.
     pub fn test(&mut self, step: Step, outcome: TestOutcome) {
+        if let Some(why) = outcome.left_out.as_ref().filter(|_| outcome.failure.is_none()) {
+            self.say(&format!("skipped: {}, because {why}", outcome.name));
+            self.skipped.push(outcome.name);
+            return;
+        }
         let word = if outcome.failure.is_some() { "FAILED" } else { "ok" };
         println!("{word:6} {:>8} {:>8}  {}", seconds(outcome.wall), seconds(outcome.cpu), outcome.name);
         if outcome.failure.is_some() {
@@ -123,7 +130,7 @@ impl<'a> Report<'a> {
 
     /// Whether there was no test so far, neither run nor named.
     pub fn is_empty(&self) -> bool {
-        self.passed.is_empty() && self.failed.is_empty() && self.listed == 0
+        self.passed.is_empty() && self.failed.is_empty() && self.skipped.is_empty() && self.listed == 0
     }
 
     /// Whether something has failed.
@@ -135,7 +142,7 @@ impl<'a> Report<'a> {
     pub fn expect_all_recorded(&mut self) {
         let ran =
             self.measured.iter().chain(self.failed.iter().map(|(_, outcome)| outcome)).map(|outcome| &outcome.name);
-        let there: BTreeSet<&String> = ran.chain(&self.left_out).collect();
+        let there: BTreeSet<&String> = ran.chain(&self.left_out).chain(&self.skipped).collect();
         let gone: Vec<&str> = self.recorded.names().filter(|name| !there.contains(&(*name).to_owned())).collect();
         if !gone.is_empty() {
             let why = format!(
@@ -172,6 +179,9 @@ impl<'a> Report<'a> {
             seconds(wall),
             cpu / wall.as_secs_f64().max(0.01)
         ));
+        if !self.skipped.is_empty() {
+            self.say(&format!("{} skipped: {}", self.skipped.len(), self.skipped.join(" ")));
+        }
         println!("{} passed, {} failed", self.passed.values().sum::<usize>(), self.failed.len());
         Ok(self.failed.is_empty())
     }
@@ -193,7 +203,8 @@ impl<'a> Report<'a> {
     pub fn record(&self, path: &Path, all: bool) -> Result<(), String> {
         let mut times = self.recorded.clone();
         if all {
-            times.retain(|name| self.measured.iter().any(|outcome| outcome.name == name));
+            let is_there = |name: &str| self.measured.iter().any(|outcome| outcome.name == name);
+            times.retain(|name| is_there(name) || self.skipped.iter().any(|skipped| skipped == name));
         }
         self.measured.iter().for_each(|outcome| times.set(outcome));
         times.write(path).map_err(|error| format!("{}: {error}", path.display()))

@@ -132,7 +132,7 @@ mod tests {
         let mut times = Times::default();
         for &(name, cpu_s, wall_s) in all {
             let [cpu, wall] = [cpu_s, wall_s].map(Duration::from_secs_f64);
-            times.set(&TestOutcome { name: name.into(), failure: None, wall, cpu });
+            times.set(&TestOutcome { name: name.into(), failure: None, left_out: None, wall, cpu });
         }
         times
     }

@@ -12,12 +12,13 @@ pub struct Trial {
     name: String,
     shares: Option<&'static str>,
     is_long: bool,
+    left_out: Option<String>,
     test: Box<dyn FnOnce() -> Result<(), String>>,
 }
 
 /// A test of this name, which states a fact; it fails with a text.
 pub fn trial(name: &str, test: impl FnOnce() -> Result<(), String> + 'static) -> Trial {
-    Trial { name: name.to_owned(), shares: None, is_long: false, test: Box::new(test) }
+    Trial { name: name.to_owned(), shares: None, is_long: false, left_out: None, test: Box::new(test) }
 }
 
 impl Trial {
@@ -36,6 +37,18 @@ impl Trial {
     pub fn long(mut self) -> Self {
         self.is_long = true;
         self
+    }
+
+    /// It is left out, for this reason, which is told.
+    pub fn left_out(mut self, why: Option<String>) -> Self {
+        self.left_out = self.left_out.or(why);
+        self
+    }
+
+    /// It becomes other users of the host, which only the superuser can; others leave it out.
+    pub fn as_superuser(self) -> Self {
+        let is_root = rustix::process::geteuid().is_root();
+        self.left_out((!is_root).then(|| "it takes the superuser's rights".into()))
     }
 }
 
@@ -77,14 +90,15 @@ pub fn list(trials: &[Trial]) -> io::Result<()> {
     })
 }
 
-/// Runs tests one after the other. Each one's line is in `results` when it has ended: name, seconds, seconds of processor time, what was wrong.
+/// Runs tests one after the other. Each one's line is in `results` when it has ended: name, seconds, seconds of processor time, what was wrong,
+/// why it was left out.
 pub fn run(trials: Vec<Trial>, results: &Path) -> io::Result<()> {
     let mut results = File::create(results)?;
     for trial in trials {
         let (started, cpu) = (Instant::now(), cpu());
-        let failure = (trial.test)().err();
+        let failure = if trial.left_out.is_none() { (trial.test)().err() } else { None };
         let took = [started.elapsed(), self::cpu().saturating_sub(cpu)].map(|time| time.as_secs_f64());
-        writeln!(results, "{}", serde_json::json!([trial.name, took[0], took[1], failure]))?;
+        writeln!(results, "{}", serde_json::json!([trial.name, took[0], took[1], failure, trial.left_out]))?;
     }
     Ok(())
 }
