@@ -7,7 +7,7 @@ done
 set -o pipefail
 on riscv64 yes | on aarch64 head -1
 echo "status $?"
-(trap '' PIPE; on riscv64 sh -c 'sleep 2; echo lost' 2>/dev/null; echo "write error: $?" >&2) | on aarch64 true
+(trap '' PIPE; on riscv64 sh -c 'while echo lost || exit; do usleep 10000; done' 2>/dev/null; echo "write error: $?" >&2) | on aarch64 true
 on aarch64 yes | on riscv64 cat | on x86_64 cat | on aarch64 head -2
 echo "status $?"
 # A stage that is killed ends what reads from it, and what writes to it.

@@ -13,11 +13,17 @@ exec 4<&-
 on riscv64 cat "$TEXT" > there &
 on aarch64 md5sum < there
 wait
+# Both writers wait for a reader. A writer may still be later than the other one's end, so the reader reads on until it has two lines.
+asleep() { read -r stat <"/proc/$1/stat" && case ${stat##*)} in ' S'*) ;; *) false ;; esac; }
 on riscv64 sh -c 'echo a > there' &
+first=$!
 on aarch64 sh -c 'echo b > there' &
-sleep 2
-on x86_64 cat there | sort
+until asleep $first && asleep $!; do usleep 10000; done
+exec 5< there
+on x86_64 sh -c 'for line in 1 2; do until read -r line; do usleep 10000; done; echo "$line"; done' <&5 | sort
 wait
+on x86_64 cat <&5
+exec 5<&-
 on riscv64 test -p back && echo "it is a pipe"
 stat -c %F back
 rm there back

@@ -14,8 +14,9 @@ wait
 echo "all done $?"
 wait 999999 2>/dev/null
 echo "no such child $?"
-(on riscv64 sleep 0.3 && echo late) &
+(on riscv64 sh -c 'until [ -e go ]; do usleep 10000; done' && echo late) &
 echo early
+: > go
 wait $!
 { echo grouped; on aarch64 echo together; } | on riscv64 cat &
 wait
