@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "asleep.h"
+#include "../asleep.h"
 #include "crossing.h"
 #include "expect.h"
 
@@ -382,7 +382,7 @@ static void masks(void) {
         EXPECT(write(ends[1], "x", 1), 1);
         EXPECT(wanted(), 0);
         pthread_kill(thread, SIGUSR1);
-        while (handled == 0 && many++ < 5000)
+        while (handled == 0 && many++ < 600000)
             usleep(100);
         EXPECT(handled, 1);
         bring_bytes(0, &(struct pollfd){.fd = ends[0], .events = POLLIN}, sizeof(struct pollfd));

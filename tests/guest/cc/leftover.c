@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "asleep.h"
+#include "../asleep.h"
 #include "crossing.h"
 
 #define PAGE 4096l
@@ -31,7 +31,7 @@ enum { PAGES = 16, LEN = PAGES * PAGE, WAIT_MS = 30, FIRSTS_MAX = 80, CHECKS_MAX
 
 /* What the processes have found, in memory that they share. */
 static struct found {
-    char name[40];
+    char name[40], begun;
     struct {
         char name[40], result[16], right;
     } after[FIRSTS_MAX];
@@ -269,9 +269,15 @@ static long lock_file(int command) {
     return fcntl(file, command, &whole);
 }
 
+/* Which of the first calls is made before the one that is checked, or has been by a process that is dead; and who checks. */
+static int number, checker;
+static const char *killed_in;
+
+static void begin(void) { __atomic_store_n(&found[checker].begun, 1, __ATOMIC_SEQ_CST); }
+
 /* Waits in a call until the process is killed, if that is wanted. Returns the call's name; 0: there are no more. */
 static const char *killed(int number, int is_to_wait) {
-#define KILLED(text, call) if (number-- == 0) return is_to_wait && (call), text ", killed"
+#define KILLED(text, call) if (number-- == 0) return is_to_wait && (begin(), call), text ", killed"
     KILLED("nanosleep", sleep_for(0, LONG));
     KILLED("poll", poll_for(empty[0], LONG));
     KILLED("select", select_for(empty[0], LONG));
@@ -286,13 +292,15 @@ static const char *killed(int number, int is_to_wait) {
     return 0;
 }
 
-/* Has a process be killed in the middle of a call. */
+/* Has a process be killed in the middle of a call. (Before it, it may sleep for other reasons.) */
 static void kill_in_call(int number) {
+    __atomic_store_n(&found[checker].begun, 0, __ATOMIC_SEQ_CST);
     pid_t child = fork();
     if (child == 0) {
         killed(number, 1);
         _exit(0);
     }
+    while (!__atomic_load_n(&found[checker].begun, __ATOMIC_SEQ_CST)) usleep(500);
     until_asleep(child);
     kill(child, SIGKILL);
     waitpid(child, 0, 0);
@@ -316,10 +324,6 @@ static const char *shown(long result) {
     default: return strerror(errno);
     }
 }
-
-/* Which of the first calls is made before the one that is checked, or has been by a process that is dead; and who checks. */
-static int number, checker;
-static const char *killed_in;
 
 static void note_first(const char *name, const char *result) {
     strcpy(found[checker].after[number].result, result);

@@ -14,11 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../asleep.h"
 #include "check.h"
 #include "hthread.h"
 #include "motet.h"
 
-enum { LONG_NS = 150000000, SHORT_NS = 30000000, PATIENT_NS = 200000000 };
+enum { LONG_NS = 150000000, SHORT_NS = 30000000 };
 
 static hthread_mutex_t mutex, other_mutex;
 static hthread_cond_t condition;
@@ -231,9 +232,12 @@ static void conditions(void) {
     /* One signal, one thread, though there is enough for two. */
     tokens = 2;
     IS(hthread_cond_signal(&condition), 0);
-    IS(hthread_mutex_unlock(&mutex), 0);
-    pause_ns(SHORT_NS);
-    IS(hthread_mutex_lock(&mutex), 0);
+    for (int is_woken = 0; !is_woken;) {
+        is_woken = woken != 0;
+        IS(hthread_mutex_unlock(&mutex), 0);
+        pause_ns(SHORT_NS); /* time for a second one, too */
+        IS(hthread_mutex_lock(&mutex), 0);
+    }
     CHECK(woken == 1 && tokens == 1);
     tokens = WAITERS - 1;
     IS(hthread_cond_broadcast(&condition), 0);
@@ -314,8 +318,10 @@ static void barriers(void) {
 }
 
 static int order[8], ordered;
+static int queueing; /* the last thread that queues for the mutex, as the kernel knows it */
 
 static void *queue_for_mutex(void *priority) {
+    __atomic_store_n(&queueing, gettid(), __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&waiting, 1, __ATOMIC_SEQ_CST);
     IS(hthread_mutex_lock(&mutex), 0);
     order[ordered++] = (int)(long)priority;
@@ -330,6 +336,17 @@ static void *queue_for_signal(void *priority) {
     order[ordered++] = (int)(long)priority;
     IS(hthread_mutex_unlock(&mutex), 0);
     return NULL;
+}
+
+/* Waits until the last thread is in the queue of the mutex, which the caller has. A thread sleeps when whoever keeps the mutex has its request; it may be
+ * too early that it does. Who keeps the mutex answers all threads in turn, so it has seen the request when it has answered another one twice. */
+static void until_queued(void) {
+    for (int looks = 0; looks < 2; looks++) {
+        until_asleep(__atomic_load_n(&queueing, __ATOMIC_SEQ_CST));
+        for (int requests = 0; requests < 2; requests++)
+            IS(hthread_mutex_consistent(&mutex), EINVAL);
+        pause_ns(SHORT_NS);
+    }
 }
 
 /* Two of them are as urgent: 100 and 101 stand for the first and the second. */
@@ -358,7 +375,7 @@ static void priorities(void) {
         threads[i] = start_as(GIVEN[i] == 101 ? 100 : GIVEN[i], queue_for_mutex, (void *)(long)GIVEN[i]);
         while (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST) != i + 1)
             pause_ns(1000000);
-        pause_ns(PATIENT_NS); /* it waits by now */
+        until_queued();
     }
     IS(hthread_mutex_unlock(&mutex), 0);
     check_order(threads);
