@@ -399,6 +399,7 @@ static void masks(void) {
 static int ended(const Part *part, void (*act)(void)) {
     pid_t child = fork();
     if (child == 0) {
+        wrong = 0;
         open_pages(PROT_READ, MAP_SHARED);
         file = memfd_create("file", 0);
         pthread_t thread = started(part);

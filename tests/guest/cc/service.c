@@ -166,6 +166,7 @@ static void strangers(void) {
     EXPECT(ask(&device, LOCK, mutex, 0), 0);
     pid_t child = fork();
     if (child == 0) {
+        wrong = 0;
         struct device own = opened();
         take_window(&own);
         EXPECT(code(ask(&own, UNLOCK, mutex, 0)), EINVAL);
@@ -177,6 +178,7 @@ static void strangers(void) {
     child = fork();
     if (child == 0) {
         /* The child shares its parent's objects, but is another thread. */
+        wrong = 0;
         take_window(&device);
         EXPECT(code(ask(&device, UNLOCK, mutex, 0)), EPERM);
         _exit(wrong);
@@ -252,6 +254,7 @@ static void fuzz(int stores, uint64_t seed) {
     EXPECT(ask(&device, LOCK, mutex, 0), 0);
     pid_t child = fork();
     if (child == 0) {
+        wrong = 0;
         struct device own = opened();
         state = seed;
         take_window(&own);
