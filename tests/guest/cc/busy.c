@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
     stop = 1;
     pthread_join(thread, 0);
     int then = 0;
-    for (int tries = 0; tries < 200 && then != 2; tries++) {
+    for (int tries = 0; tries < 2000 && then != 2; tries++) {
         usleep(50000); /* The core goes to sleep. */
         then = where();
     }

@@ -287,7 +287,7 @@ static void all_pipes(uint32_t events) {
 
 /* As all_pipes, without an interest list: each wait enters the queues of all pipes. */
 static int wait_for_any(int by_select, struct pollfd *entries) {
-    if (!by_select) return poll(entries, PIPES, 10000);
+    if (!by_select) return poll(entries, PIPES, 60000);
     fd_set readable;
     FD_ZERO(&readable);
     for (int i = 0; i < PIPES; i++) FD_SET(pipes[i][0], &readable);
@@ -391,7 +391,7 @@ static void read_signals(void) {
         usleep(20000);
         _exit(0);
     }
-    printf("child %s\n", shown(epoll_wait(list, &event, 1, 10000)));
+    printf("child %s\n", shown(epoll_wait(list, &event, 1, 60000)));
     count = read_signals_there(infos, 4);
     printf("read %zd: signal %u of the child %d\n", count, infos[0].ssi_signo, infos[0].ssi_pid == (uint32_t)child);
     waitpid(child, 0, 0);

@@ -146,10 +146,8 @@ static void is_killed(int index) {
     if (child == 0) {
         close(said[0]);
         write(said[1], "b", 1);
-        for (int i = 0; i < 20; i++)
+        for (;;)
             calls[index].call();
-        write(said[1], "e", 1);
-        _exit(0);
     }
     close(said[1]);
     char byte = 0;

@@ -216,12 +216,12 @@ static void threads(void) {
         sched_yield();
     /* Most of them move to the other word. */
     int moved = 0, tries = 0;
-    while (moved < started && tries++ < 10000) {
+    while (moved < started && tries++ < 60000) {
         long more = syscall(SYS_futex, &gate, 3, 0, THREADS, &other_gate, 0);
         if (more > 0)
             moved += more;
         else
-            sched_yield();
+            usleep(1000); /* some have yet to come there */
     }
     other_gate = 1;
     tell("threads", started == THREADS && moved == THREADS);

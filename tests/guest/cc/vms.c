@@ -117,7 +117,7 @@ int main(void) {
     do {
         usleep(30000);
         result = ioctl(vm, RUN, exit);
-    } while (!(result < 0 && errno == EBUSY) && ++tries < 200);
+    } while (!(result < 0 && errno == EBUSY) && ++tries < 2000);
     expect("a core that another thread is", result, EBUSY);
     kill(child, SIGKILL);
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR) continue; // the alarm goes on

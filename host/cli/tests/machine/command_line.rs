@@ -323,15 +323,16 @@ fn slowly(shell: &mut Session) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(300));
     }
     shell.expect("3\n")?;
-    shell.type_line("stty -echo; echo re''ady; sleep 3; stty -ixon; sleep 1; echo go''es; stty ixon echo")?;
+    shell.type_line("stty -echo; echo re''ady; read line; stty -ixon; echo go''es; stty ixon echo")?;
     shell.expect("ready\n")?;
-    shell.type_bytes(b"\x13")?;
+    // The terminal has stopped when the line comes.
+    shell.type_bytes(b"\x13line\r")?;
     shell.expect("goes\n")?;
     shell.type_line(
-        "echo re''ady; sleep 2; date +%s > /tmp/be''fore; echo sto''pped; expr $(date +%s) - $(cat /tmp/before) \\> 2",
+        "stty -echo; echo re''ady; read line; date +%s > /tmp/be''fore; echo sto''pped; expr $(date +%s) - $(cat /tmp/before) \\> 2; stty echo",
     )?;
     shell.expect("ready\n")?;
-    shell.type_bytes(b"\x13")?;
+    shell.type_bytes(b"\x13line\r")?;
     std::thread::sleep(Duration::from_secs(9));
     shell.type_bytes(b"\x11")?;
     shell.expect("stopped\n1\n")

@@ -170,7 +170,7 @@ fn hidden() -> Result<(), String> {
     let command = "cd /sys/devices/system/cpu/hidden; echo $(ls) / $(cat online) / $(cat present); \
         /in/spins & spins=$!; while ! grep -q 'to_hidden.[1-9]' /proc/$spins/migrations && kill -0 $spins; do usleep 1000; done; \
         for hart in 0 1; do echo 0 >hart$hart/online; cat online hart$hart/online; echo 1 >hart$hart/online; done; \
-        rounds=0; until grep -q 'hot_removal.[1-9]' /proc/$spins/migrations || [ $((rounds += 1)) -gt 100 ]; do \
+        rounds=0; until grep -q 'hot_removal.[1-9]' /proc/$spins/migrations || [ $((rounds += 1)) -gt 3000 ]; do \
             for hart in 0 1; do echo 0 >hart$hart/online; echo 1 >hart$hart/online; usleep 1000; done; done; \
         grep -c 'hot_removal.[1-9]' /proc/$spins/migrations; kill $spins; \
         (while [ ! -e /out/over ]; do for hart in 0 1; do echo 0 >hart$hart/online; usleep 500; \

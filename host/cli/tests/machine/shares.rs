@@ -144,7 +144,7 @@ fn of_users() -> Result<(), String> {
 /// The memory of a machine does not get shorter.
 fn refused() -> Result<(), String> {
     let ended = run("vm run --share a/b /in/programs/share; echo $?
-        vm run --share court:8 --append rounds=0 /in/programs/share & until [ -e /dev/shm/vm.court/bell.15 ]; do sleep 0.1; done; sleep 0.2
+        vm run --share court:8 --append rounds=0 /in/programs/share & until [ -e /dev/shm/vm.court/bell.15 ] && vm list | grep -q share; do sleep 0.1; done; sleep 1
         vm run --share court:4 /in/programs/share 2>&1; echo $?
         truncate -s 4096 /dev/shm/vm.court/memory 2>/dev/null || wc -c </dev/shm/vm.court/memory
         kill -KILL $!; wait $! 2>/dev/null; truncate -s 4096 /dev/shm/vm.court/memory && wc -c </dev/shm/vm.court/memory")?;

@@ -110,7 +110,7 @@ fn ends() -> Result<(), String> {
         "left() {{ awk '/^(MemFree|Slab)/ {{ kib += $2 }} END {{ print kib }}' /proc/meminfo; }}; runs() {{ n=0; while [ $n -lt $1 ]; do \
          vm run --append 'ticks 100' /in/{name}/guest >/dev/null; n=$((n + 1)); done; }}; \
          runs 5; before=$(left); runs {MACHINES}; vm list | wc -l; n=0; \
-         until after=$(left); [ $((before - after)) -lt 512 ] || [ $n -gt 100 ]; do usleep 100000; n=$((n + 1)); done; \
+         until after=$(left); [ $((before - after)) -lt 512 ] || [ $n -gt 600 ]; do usleep 100000; n=$((n + 1)); done; \
          [ $((before - after)) -lt 512 ] || echo \"$before $after\""
     );
     let options = ["--quiet".as_ref(), "--machine".as_ref(), machine.as_os_str(), "--in".as_ref()];

@@ -140,7 +140,7 @@ fn above_programs() -> Result<(), String> {
         "{COUNTED}echo -1 >/proc/sys/kernel/sched_rt_runtime_us; \
          sums() {{ awk 'BEGIN {{ for (n = 1; n < 20000; n++) {{ x += 1 / n; y += x * x / n }} printf \"%.12f %.12f\", x, y }}'; }}; \
          want=$(sums); vm run --real-time 50 --append 'adds 3000' /in/guest & guest=$!; \
-         n=0; while [ $n -lt 3000 ] && [ $(counted TURN) -lt 100 ]; do usleep 1000; n=$((n + 1)); done; \
+         n=0; while [ $n -lt 3000 ] && [ $(counted TURN) -lt 100 ]; do usleep 10000; n=$((n + 1)); done; \
          [ $(counted TURN) -ge 100 ] && echo above || cat /proc/vms; \
          n=0; while [ $n -lt 20 ]; do [ \"$(sums)\" = \"$want\" ] || echo wrong; \
          dd if=/dev/zero of=/tmp/copy bs=256k count=4 2>/dev/null; n=$((n + 1)); done; wait $guest"
