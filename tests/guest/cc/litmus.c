@@ -11,7 +11,8 @@
  * so it is never cleared. On a busy host, a test has fewer rounds in its time.
  *
  * A test sees something only in rounds in which its threads run at the same time. Then their accesses mix: not all slots have the same outcome, as they
- * have if one thread does all of its round before another one begins. Those rounds are counted, and the test goes on until there are enough of them.
+ * have if one thread does all of its round before another one begins. Those rounds are counted, and the test goes on until there are enough of them. If
+ * they do not come, the program ends with status 3.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -289,6 +290,10 @@ static int run(void) {
     printf(": %s%llu weak of %llu, %llu of %u rounds mixed, %llu ms\n", is_bad ? "FORBIDDEN " : "", (unsigned long long)weak,
            (unsigned long long)done * test->slots, (unsigned long long)mixed, done, (unsigned long long)(now_ms() - start_ms));
     fflush(stdout);
+    if (mixed < MIXED_MIN) {
+        printf("its threads have hardly run at the same time\n");
+        exit(3);
+    }
     return is_bad;
 }
 
