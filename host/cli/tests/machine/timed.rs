@@ -282,6 +282,7 @@ fn alike() -> Result<(), String> {
         let seed = bad_input::seed() + index;
         let context = |error: String| format!("{}={seed}: {error}", bad_input::SEED_VARIABLE);
         compared += alike_with(&programs.path, seed).map_err(context)?;
+        eprintln!("{compared} of {} runs beside others were in order", (index + 1) * BESIDE as u64);
     }
     Ok(())
 }
