@@ -10,6 +10,7 @@ pub mod clock;
 pub mod cores;
 pub mod direct;
 pub mod dma;
+pub mod dsm;
 pub mod engine;
 pub mod format;
 pub mod fpga;

@@ -1,0 +1,322 @@
+//! All schedules of a few faults on one page between kernels without shared memory: each read sees the last write, nobody waits for ever, and which of the rules for
+//! faults that come together are needed.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use motet_protocol::dsm::{
+    Effects, Message, Outcome, Rights, Site,
+    table::{Fault, Place, action},
+};
+
+/// A thread: at which kernel, and whether each of its accesses writes.
+type Script<'a> = (usize, &'a [bool]);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct World {
+    sites: Vec<Site>,
+    /// By kernel: what its page tables let threads do.
+    mapped: Vec<Rights>,
+    /// By kernel: which write its copy of the page has seen.
+    copies: Vec<u8>,
+    /// The last write.
+    written: u8,
+    /// By sender and receiver: messages under way, each with the page as it was.
+    channels: Vec<VecDeque<(Message, u8)>>,
+    /// By thread: accesses done, and whether it waits.
+    threads: Vec<(usize, bool)>,
+    /// Messages so far, where they are counted.
+    messages: u32,
+    broken: Broken,
+}
+
+/// What is wrong with a machine, on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Broken {
+    Nothing,
+    /// Messages overtake each other.
+    Order,
+    /// Kernels keep what their page tables say when they lose a right.
+    Tables,
+    /// Threads that wait for the page are forgotten.
+    Waiters,
+}
+
+/// What one kernel does in a step.
+struct Doing<'a> {
+    node: usize,
+    world: &'a mut World,
+    came: u8,
+    wakes: bool,
+}
+
+impl Effects for Doing<'_> {
+    fn protect(&mut self, rights: Rights) {
+        let mapped = &mut self.world.mapped[self.node];
+        if rights > *mapped || self.world.broken != Broken::Tables {
+            *mapped = rights;
+        }
+    }
+
+    fn send(&mut self, to: u32, message: Message) {
+        if let Message::Data { write } = message {
+            let most = if write { Rights::None } else { Rights::Read };
+            assert!(self.world.mapped[self.node] <= most, "the page is written while it is sent");
+        }
+        let count = self.world.sites.len();
+        self.world.messages += 1;
+        self.world.channels[self.node * count + to as usize].push_back((message, self.world.copies[self.node]));
+    }
+
+    fn install(&mut self) {
+        self.world.copies[self.node] = self.came;
+    }
+
+    fn wake(&mut self) {
+        self.wakes = self.world.broken != Broken::Waiters;
+    }
+}
+
+impl World {
+    fn new(kernels: usize, scripts: &[Script<'_>], broken: Broken) -> Self {
+        let sites: Vec<Site> = (0..kernels as u32).map(|node| Site::new(node, 0)).collect();
+        Self {
+            mapped: sites.iter().map(Site::rights).collect(),
+            sites,
+            copies: vec![0; kernels],
+            written: 0,
+            channels: vec![VecDeque::new(); kernels * kernels],
+            threads: vec![(0, false); scripts.len()],
+            messages: 0,
+            broken,
+        }
+    }
+
+    /// Kernel `node` does something with its site; what it may do with the page is what it was told last.
+    fn act<R>(
+        &mut self,
+        node: usize,
+        scripts: &[Script<'_>],
+        came: u8,
+        act: impl FnOnce(&mut Site, &mut Doing<'_>) -> R,
+    ) -> R {
+        let mut site = self.sites[node];
+        let mut doing = Doing { node, world: self, came, wakes: false };
+        let result = act(&mut site, &mut doing);
+        let wakes = doing.wakes;
+        self.sites[node] = site;
+        assert!(self.mapped[node] >= site.rights(), "a kernel was not told what it may do");
+        if wakes {
+            for (thread, (home, _)) in self.threads.iter_mut().zip(scripts) {
+                thread.1 &= *home != node;
+            }
+        }
+        result
+    }
+
+    /// No two kernels may do what excludes the other.
+    fn check(&self) {
+        let count = |rights| self.mapped.iter().filter(|mapped| **mapped == rights).count();
+        let (writers, readers) = (count(Rights::Write), count(Rights::Read));
+        assert!(writers == 0 || writers == 1 && readers == 0, "{writers} kernels write, {readers} read");
+    }
+
+    fn has_ended(&self, scripts: &[Script<'_>]) -> bool {
+        self.threads.iter().zip(scripts).all(|((done, _), (_, accesses))| *done == accesses.len())
+    }
+}
+
+/// Places where two faults have met: which, and which first one.
+type Met = HashSet<(bool, bool, bool, bool, bool, bool)>;
+
+/// Notes which rule is asked for a fault at a kernel.
+fn note(world: &World, node: usize, new: Fault, met: &mut Met) {
+    if let Some((current, invalidated)) = world.sites[node].served() {
+        let place = if node == 0 { Place::Home } else { Place::Remote };
+        assert!(
+            action(place, current, invalidated, new).is_some(),
+            "{place:?} {current:?} {invalidated} {new:?} is impossible"
+        );
+        met.insert((node != 0, current.is_remote, invalidated, current.write, new.write, new.is_remote));
+    }
+}
+
+/// The states that follow, in each schedule.
+fn next(world: &World, scripts: &[Script<'_>], met: &mut Met) -> Vec<World> {
+    let mut all = Vec::new();
+    for (thread, &(node, accesses)) in scripts.iter().enumerate() {
+        let (done, waits) = world.threads[thread];
+        let Some(&write) = accesses.get(done).filter(|_| !waits) else { continue };
+        let mut after = world.clone();
+        if world.mapped[node] >= if write { Rights::Write } else { Rights::Read } {
+            // No kernel sees it.
+            assert_eq!(after.copies[node], after.written, "a kernel has an old page");
+            after.written += u8::from(write);
+            after.copies[node] = after.written;
+            after.threads[thread].0 += 1;
+        } else {
+            note(world, node, Fault { write, is_remote: false }, met);
+            let outcome = after.act(node, scripts, 0, |site, doing| site.fault(write, doing));
+            after.threads[thread].1 = outcome == Outcome::Wait;
+        }
+        all.push(after);
+    }
+    let count = world.sites.len();
+    for (channel, messages) in world.channels.iter().enumerate() {
+        let (from, node) = (channel / count, channel % count);
+        let most = if world.broken == Broken::Order { messages.len() } else { 1 };
+        for (index, &(message, page)) in messages.iter().enumerate().take(most) {
+            let mut after = world.clone();
+            after.channels[channel].remove(index);
+            if let Message::Request { write } = message {
+                assert!(node == 0 || world.sites[node].served().is_none(), "the home asks who asks it");
+                note(world, node, Fault { write, is_remote: true }, met);
+            }
+            let is_taken = after.act(node, scripts, page, |site, doing| site.receive(from as u32, message, doing));
+            assert!(is_taken, "kernel {node} does not know what to do with {message:?} of kernel {from}");
+            all.push(after);
+        }
+    }
+    all.iter().for_each(World::check);
+    all
+}
+
+/// Goes through all schedules. From each state that is reached, all accesses can still be done.
+fn explore(kernels: usize, scripts: &[Script<'_>], met: &mut Met) -> usize {
+    explore_broken(Broken::Nothing, kernels, scripts, met)
+}
+
+fn explore_broken(broken: Broken, kernels: usize, scripts: &[Script<'_>], met: &mut Met) -> usize {
+    let start = World::new(kernels, scripts, broken);
+    let mut numbers = HashMap::from([(start.clone(), 0)]);
+    let (mut states, mut before, mut ends) = (vec![start], vec![Vec::new()], Vec::new());
+    let mut index = 0;
+    while index < states.len() {
+        let world = states[index].clone();
+        if world.has_ended(scripts) && world.channels.iter().all(VecDeque::is_empty) {
+            assert!(world.sites.iter().all(|site| site.served().is_none()), "somebody is served for ever");
+            ends.push(index);
+        }
+        for mut after in next(&world, scripts, met) {
+            after.messages = 0;
+            let number = *numbers.entry(after.clone()).or_insert_with(|| {
+                states.push(after);
+                before.push(Vec::new());
+                states.len() - 1
+            });
+            before[number].push(index);
+        }
+        index += 1;
+    }
+    let (mut reaches, mut todo) = (vec![false; states.len()], ends);
+    while let Some(state) = todo.pop() {
+        if !std::mem::replace(&mut reaches[state], true) {
+            todo.extend(&before[state]);
+        }
+    }
+    let stuck = reaches.iter().filter(|&&reaches| !reaches).count();
+    assert_eq!(stuck, 0, "{stuck} of {} states of {kernels} kernels with {scripts:?} lead to no end", states.len());
+    states.len()
+}
+
+const ACCESSES: [&[bool]; 4] = [&[false], &[true], &[false, true], &[true, false]];
+
+/// Who is served, and what comes: at which place, the first one's kernel and kind, whether it has lost its copy, the second one's kind and kernel.
+const NEEDED: [&str; 22] = [
+    "home: own read, own read",
+    "home: own read, own write",
+    "home: own read, other's read",
+    "home: own read, other's write",
+    "home: own write, own read",
+    "home: own write, own write",
+    "home: own write, other's read",
+    "home: own write, other's write",
+    "home: other's read, own read",
+    "home: other's read, own write",
+    "home: other's read, other's read",
+    "home: other's read, other's write",
+    "home: other's write, own read",
+    "home: other's write, own write",
+    "home: other's write, other's read",
+    "home: other's write, other's write",
+    "remote: own read, own read",
+    "remote: own read, own write",
+    "remote: own write, own read",
+    "remote: own write, own write",
+    "remote: own write that has lost its copy, own read",
+    "remote: own write that has lost its copy, own write",
+];
+
+fn described(
+    (remote, current_remote, invalidated, current_write, write, is_remote): (bool, bool, bool, bool, bool, bool),
+) -> String {
+    let fault = |is_remote, write| {
+        format!("{} {}", if is_remote { "other's" } else { "own" }, if write { "write" } else { "read" })
+    };
+    let lost = if invalidated { " that has lost its copy" } else { "" };
+    let place = if remote { "remote" } else { "home" };
+    format!("{place}: {}{lost}, {}", fault(current_remote, current_write), fault(is_remote, write))
+}
+
+/// Of Popcorn's rules, those are needed that are listed here, and no schedule asks for another: a holder has no fault of its own when the home asks it,
+/// because answers come in the order in which they were sent.
+#[test]
+fn all_schedules_are_coherent_and_end_and_need_these_rules() {
+    let (mut met, mut states) = (Met::new(), 0);
+    for first in ACCESSES {
+        for second in ACCESSES {
+            for third in ACCESSES {
+                // Two threads at home or away, or a thread at each of three kernels.
+                states += explore(2, &[(0, first), (0, second), (1, third)], &mut met);
+                states += explore(2, &[(0, first), (1, second), (1, third)], &mut met);
+                states += explore(3, &[(0, first), (1, second), (2, third)], &mut met);
+                states += explore(3, &[(1, first), (1, second), (2, third)], &mut met);
+            }
+        }
+    }
+    // A kernel has the page, two others and the home want it.
+    for (second, third, fourth) in
+        [(false, false, false), (false, true, true), (true, false, true), (true, true, false)]
+    {
+        states += explore(4, &[(1, &[true]), (2, &[second]), (3, &[third]), (0, &[fourth])], &mut met);
+    }
+    let met: std::collections::BTreeSet<String> = met.into_iter().map(described).collect();
+    println!("{states} states, {} rules", met.len());
+    let needed = NEEDED.map(str::to_owned).into_iter().collect();
+    assert_eq!(met, needed);
+}
+
+/// Two messages a miss or an upgrade between two kernels; four where a third one has the page.
+#[test]
+fn misses_cost_what_they_cost_in_popcorn() {
+    let mut world = World::new(3, &[], Broken::Nothing);
+    let mut costs = |node: usize, write: bool| {
+        let before = world.messages;
+        let _ = world.act(node, &[], 0, |site, doing| site.fault(write, doing));
+        while let Some(channel) = world.channels.iter().position(|messages| !messages.is_empty()) {
+            let Some((message, page)) = world.channels[channel].pop_front() else { break };
+            assert!(world.act(channel % 3, &[], page, |site, doing| site.receive(channel as u32 / 3, message, doing)));
+        }
+        assert!(world.sites[node].rights() >= if write { Rights::Write } else { Rights::Read });
+        world.messages - before
+    };
+    assert_eq!(costs(0, true), 0, "at home, of what nobody else has");
+    assert_eq!(costs(1, false), 2, "a read miss");
+    assert_eq!(costs(1, true), 2, "an upgrade");
+    assert_eq!(costs(0, false), 2, "a read miss at home");
+    assert_eq!(costs(0, true), 2, "an upgrade at home");
+    assert_eq!(costs(1, true), 2, "a write miss");
+    assert_eq!(costs(0, true), 2, "a write miss at home");
+    assert_eq!(costs(1, true), 2);
+    assert_eq!(costs(2, false), 4, "of what a third kernel writes");
+    assert_eq!(costs(2, true), 4, "of what a third kernel reads");
+}
+
+/// What kernels rely on: an exploration without it must fail.
+#[test]
+fn what_is_broken_is_found() {
+    let scripts: [Script<'_>; 3] = [(0, &[true, false]), (1, &[true, false]), (2, &[false, true])];
+    for broken in [Broken::Order, Broken::Tables, Broken::Waiters] {
+        let ended = std::panic::catch_unwind(|| explore_broken(broken, 3, &scripts, &mut Met::new()));
+        assert!(ended.is_err(), "nobody notices");
+    }
+}
