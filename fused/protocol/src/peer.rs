@@ -29,7 +29,7 @@ macro_rules! kinds {
             }
 
             /// Bytes of such a message, its header included.
-            pub const fn len(self) -> usize {
+            pub const fn message_len(self) -> usize {
                 match self { $(Self::$name => $len,)* }
             }
         }
@@ -91,7 +91,7 @@ impl Header {
     pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         (bytes[0], bytes[1]) = (self.node & NODE_MASK, self.kind as u8);
-        bytes[2..].copy_from_slice(&(self.kind.len() as u64).to_le_bytes());
+        bytes[2..].copy_from_slice(&(self.kind.message_len() as u64).to_le_bytes());
         bytes
     }
 
@@ -106,7 +106,7 @@ impl Header {
         }
         let kind = MessageKind::from_raw(code).ok_or(Malformed::Kind(code))?;
         let len = u64::from_le_bytes(len);
-        if len == kind.len() as u64 { Ok(Self { node, kind }) } else { Err(Malformed::Len(len)) }
+        if len == kind.message_len() as u64 { Ok(Self { node, kind }) } else { Err(Malformed::Len(len)) }
     }
 }
 
@@ -120,7 +120,7 @@ pub struct NodeInfo {
 }
 
 /// Bytes of a [`NodeInfo`], which follows the header.
-const NODE_INFO_LEN: usize = MessageKind::NodeInfo.len() - HEADER_LEN;
+const NODE_INFO_LEN: usize = MessageKind::NodeInfo.message_len() - HEADER_LEN;
 
 impl NodeInfo {
     /// As it stands behind a header.
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn messages_are_as_long_as_popcorns() {
-        assert_eq!((HEADER_LEN, MessageKind::NodeInfo.len()), (10, 22));
+        assert_eq!((HEADER_LEN, MessageKind::NodeInfo.message_len()), (10, 22));
         let header = Header { node: 2, kind: MessageKind::NodeInfo };
         assert_eq!(header.to_bytes(), [2, 0, 22, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(Header::read(header.to_bytes(), 2), Ok(header));

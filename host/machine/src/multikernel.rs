@@ -188,14 +188,14 @@ mod tests {
             let private: Vec<u64> = private.collect();
             // Which kernels have each unit of the machine's memory.
             let mut owners = vec![Vec::new(); ((1u64 << 30) / PIECE_ALIGN) as usize];
-            for kernel in 0..kernels {
+            for (kernel, &private) in private.iter().enumerate() {
                 let ranges = spec.ranges(&machine, kernel);
                 let mut covered = 0;
                 assert!(ranges.len() <= 4, "{ranges:x?}");
                 for (offset, phys, len) in ranges {
                     assert_eq!((offset, phys % PIECE_ALIGN, len % PIECE_ALIGN), (covered, 0, 0));
                     covered += len;
-                    let first = ((phys - private[kernel]) / PIECE_ALIGN) as usize;
+                    let first = ((phys - private) / PIECE_ALIGN) as usize;
                     owners[first..][..(len / PIECE_ALIGN) as usize]
                         .iter_mut()
                         .for_each(|unit| unit.push((kernel, offset)));

@@ -109,7 +109,7 @@ fn send<M: Machine>(cpu: &Cpu<M>, node: u32, kind: MessageKind, body: &[u8]) -> 
         }
     }
     count(&record.sent[kind as usize]);
-    record.bytes_sent.fetch_add(kind.len() as u64, Ordering::Relaxed);
+    record.bytes_sent.fetch_add(kind.message_len() as u64, Ordering::Relaxed);
     if record.coalesces.get() == 0 || ring.take_asleep() {
         count(&record.doorbells);
         cpu.ring(bell_of(record.node.get(), node));
@@ -121,7 +121,7 @@ fn send<M: Machine>(cpu: &Cpu<M>, node: u32, kind: MessageKind, body: &[u8]) -> 
 fn take_from<M: Machine>(cpu: &Cpu<M>, node: u32) {
     let record = of(cpu);
     let Some(ring) = ring_from(cpu, record, node) else { return };
-    let mut bytes = [0; MessageKind::NodeInfo.len()];
+    let mut bytes = [0; MessageKind::NodeInfo.message_len()];
     for _ in 0..AT_ONCE {
         if ring.take(|slot| slot.read(0, &mut bytes)).is_none() {
             return;
@@ -146,7 +146,11 @@ fn refuse<M: Machine>(cpu: &Cpu<M>, node: u32, why: Malformed) {
     }
 }
 
-fn act_on<M: Machine>(cpu: &Cpu<M>, node: u32, bytes: &[u8; MessageKind::NodeInfo.len()]) -> Result<(), Malformed> {
+fn act_on<M: Machine>(
+    cpu: &Cpu<M>,
+    node: u32,
+    bytes: &[u8; MessageKind::NodeInfo.message_len()],
+) -> Result<(), Malformed> {
     let record = of(cpu);
     let (header, body) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(Malformed::Len(0))?;
     let header = Header::read(*header, node as u8)?;
@@ -162,6 +166,6 @@ fn act_on<M: Machine>(cpu: &Cpu<M>, node: u32, bytes: &[u8; MessageKind::NodeInf
         }
     }
     count(&record.taken[header.kind as usize]);
-    record.bytes_taken.fetch_add(header.kind.len() as u64, Ordering::Relaxed);
+    record.bytes_taken.fetch_add(header.kind.message_len() as u64, Ordering::Relaxed);
     Ok(())
 }

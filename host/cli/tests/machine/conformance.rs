@@ -33,7 +33,7 @@ const NO_REASON: &str = "# New: no reason is given yet.";
 pub fn trials() -> Vec<Trial> {
     vec![
         trial("conformance::what_is_recorded_is_what_the_hosts_linux_does", on_host)
-            .as_superuser()
+            .for_the_superuser()
             .left_out(of_another_version()),
         trial("conformance::system_calls_do_what_they_do_on_linux_or_what_is_listed", on_machine),
     ]

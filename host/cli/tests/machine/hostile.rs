@@ -14,7 +14,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("hostile::attempts_on_others_end_as_on_linux", on_machine),
         trial("hostile::addresses_of_one_program_say_nothing_of_the_next", placed),
-        trial("hostile::the_table_is_that_of_the_hosts_linux", on_host).as_superuser(),
+        trial("hostile::the_table_is_that_of_the_hosts_linux", on_host).for_the_superuser(),
     ]
 }
 

@@ -46,7 +46,7 @@ impl Trial {
     }
 
     /// It becomes other users of the host, which only the superuser can; others leave it out.
-    pub fn as_superuser(self) -> Self {
+    pub fn for_the_superuser(self) -> Self {
         let is_root = rustix::process::geteuid().is_root();
         self.left_out((!is_root).then(|| "it takes the superuser's rights".into()))
     }

@@ -17,7 +17,7 @@ use crate::{
 pub fn trials() -> Vec<Trial> {
     vec![
         trial("vm_users::a_machine_is_not_another_users", within),
-        trial("vm_users::a_run_is_not_another_users_of_the_host", on_host).as_superuser(),
+        trial("vm_users::a_run_is_not_another_users_of_the_host", on_host).for_the_superuser(),
     ]
 }
 
