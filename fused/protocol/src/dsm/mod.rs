@@ -113,11 +113,6 @@ impl Site {
         self.rights
     }
 
-    /// At home: whether another kernel has a copy.
-    pub const fn is_distributed(&self) -> bool {
-        self.holders != bit(self.home)
-    }
-
     /// Whose fault is being served here, and whether that kernel has lost its copy since it asked.
     pub fn served(&self) -> Option<(Fault, bool)> {
         let handle = self.handle?;
