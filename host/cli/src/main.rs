@@ -11,6 +11,7 @@ mod debugger;
 mod doctor;
 mod guests;
 mod live;
+mod messages;
 mod output;
 mod points;
 mod progress;

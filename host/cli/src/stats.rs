@@ -2,7 +2,7 @@
 
 use motet_fabric::stats::{CoreStats, RegionStats, Stats};
 
-use crate::progress;
+use crate::{messages, progress};
 
 /// Most regions that the table shows; `--stats` has all.
 const REGIONS_SHOWN: usize = 12;
@@ -26,6 +26,7 @@ pub fn print(stats: &Stats) {
             core.count("l3i_misses") + core.count("l3d_misses"),
         ));
     }
+    messages::lines(&stats.kernels).iter().for_each(|line| progress::print(line));
     for line in stats.regions.iter().take(REGIONS_SHOWN).flat_map(region_lines) {
         progress::print(&line);
     }

@@ -54,11 +54,11 @@ struct Converter<'a> {
     machine: &'a MachineSpec,
     out: &'a mut dyn Write,
     open: [Open; CORES_MAX],
-    /// By thread id.
-    ready: HashMap<u32, Ready>,
+    /// By kernel and thread id.
+    ready: HashMap<(usize, u32), Ready>,
     flows: u64,
-    /// Cores of virtual machines (machine, core of it), in the order of their tracks: where each runs.
-    guests: Vec<([u32; 2], Option<CoreId>)>,
+    /// Cores of virtual machines (kernel, machine, core of it), in the order of their tracks: where each runs.
+    guests: Vec<((usize, u32, u32), Option<CoreId>)>,
     time_ns: u64,
     first: bool,
 }
@@ -113,21 +113,26 @@ impl<'a> Converter<'a> {
             }
             Kind::Awake if self.open[core.index()] == Open::Idle => self.close(core, json!({})),
             Kind::Awake => Ok(()),
-            Kind::Guest => self.guest_runs(core, [event.pid, event.detail]),
+            Kind::Guest => self.guest_runs(core, event.pid, event.detail),
             Kind::GuestStop => self.guest_stops(core),
         }
     }
 
     /// A core of a virtual machine runs from now on.
-    fn guest_runs(&mut self, core: CoreId, guest: [u32; 2]) -> io::Result<()> {
+    fn guest_runs(&mut self, core: CoreId, machine: u32, vcpu: u32) -> io::Result<()> {
         self.guest_stops(core)?;
+        let guest = (self.kernel_of(core), machine, vcpu);
         let known = self.guests.iter().position(|(known, _)| *known == guest);
         let track = known.unwrap_or(self.guests.len());
         if known.is_none() {
             if track == 0 {
                 self.put_at(GUESTS, "M", "process_name", json!({ "args": { "name": "virtual machines" } }))?;
             }
-            let name = format!("VM {}, vCPU {}", guest[0], guest[1]);
+            let of = self
+                .machine
+                .multikernel
+                .map_or_else(String::new, |_| format!(" of {}", self.machine.islands[guest.0].name));
+            let name = format!("VM {machine}{of}, vCPU {vcpu}");
             self.put_at([GUESTS[0], GUESTS[1] + track], "M", "thread_name", json!({ "args": { "name": name } }))?;
             self.guests.push((guest, None));
         }
@@ -159,7 +164,7 @@ impl<'a> Converter<'a> {
         let name = String::from_utf8_lossy(&event.name[..end]);
         let args = json!({ "cat": "thread", "args": { "pid": event.pid, "tid": event.tid } });
         self.put(core, "B", &name, args)?;
-        match self.ready.remove(&event.tid) {
+        match self.ready.remove(&(self.kernel_of(core), event.tid)) {
             Some(ready) => self.put(core, "f", ready.what, json!({ "cat": "flow", "id": ready.flow, "bp": "e" })),
             None => Ok(()),
         }
@@ -187,7 +192,7 @@ impl<'a> Converter<'a> {
         match CoreId::from_raw(event.detail).filter(|target| *target != core && runs(&self.open[target.index()])) {
             Some(target) => self.put(target, "f", what, json!({ "cat": "flow", "id": flow, "bp": "e" })),
             None => {
-                self.ready.insert(event.tid, Ready { flow, what });
+                self.ready.insert((self.kernel_of(core), event.tid), Ready { flow, what });
                 Ok(())
             }
         }
@@ -235,6 +240,11 @@ impl<'a> Converter<'a> {
         }
         self.out.write_all(b"\n]\n")?;
         self.out.flush()
+    }
+
+    /// The number of the kernel that a core has.
+    fn kernel_of(&self, core: CoreId) -> usize {
+        self.machine.multikernel.map_or(0, |_| core.island().index())
     }
 
     fn core_name(&self, raw: u32) -> String {
@@ -290,11 +300,29 @@ mod tests {
     }
 
     fn convert_with(events: &[(CoreId, Event)], regions: Vec<FpgaChangeStats>) -> Vec<Value> {
+        convert_on(&machine(), events, regions)
+    }
+
+    fn convert_on(machine: &MachineSpec, events: &[(CoreId, Event)], regions: Vec<FpgaChangeStats>) -> Vec<Value> {
         let mut bytes = Vec::new();
-        write(&machine(), &Recording { events: events.to_vec(), lost: 0, fpga: regions }, &mut bytes).unwrap();
+        write(machine, &Recording { events: events.to_vec(), lost: 0, fpga: regions }, &mut bytes).unwrap();
         let lines: Vec<Value> = serde_json::from_slice(&bytes).unwrap();
         check(&lines);
         lines.into_iter().filter(|line| line["ph"] != "M").collect()
+    }
+
+    #[test]
+    fn threads_of_two_kernels_with_one_number_are_not_taken_for_each_other() {
+        let text = format!("os = \"multikernel\"\n{}", machine().text.replace("64MiB", "512MiB"));
+        let events = [
+            (ARM, event(1000, Kind::Wake, 9, 16, "")),
+            (CoreId(0), event(1500, Kind::Run, 9, 0, "cat")),
+            (ARM, event(2000, Kind::Run, 9, 0, "wc")),
+        ];
+        let lines = convert_on(&MachineSpec::parse(&text).unwrap(), &events, Vec::new());
+        let ends: Vec<_> =
+            lines.iter().filter(|line| line["ph"] == "f").map(|line| line["ts"].as_f64().unwrap()).collect();
+        assert_eq!(ends, [2.0]);
     }
 
     /// On every track, times ascend and slices begin and end in turn.

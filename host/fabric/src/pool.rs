@@ -14,8 +14,8 @@ use std::{
 
 use motet_coherence::RangeConfig;
 use motet_layout::{
-    CONSOLE_TERMINAL, CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, HostStream, ISLAND_BOOTING, Isa, IslandRecord,
-    NEAR_HOST, PAGE_SIZE, POOL_MAGIC, POOL_VERSION, Peers, Pool, PoolAddr, PoolHeader,
+    CONSOLE_TERMINAL, CORES_PER_ISLAND_MAX, CoreId, CoreRecord, FINGERPRINT, HostStream, ISLAND_BOOTING, Isa,
+    IslandRecord, NEAR_HOST, PAGE_SIZE, POOL_MAGIC, POOL_VERSION, Peers, Pool, PoolAddr, PoolHeader,
 };
 use rustix::{fs::MemfdFlags, mm};
 
@@ -24,6 +24,7 @@ use motet_protocol::{Context, format::format, memory::set_near, peer::bell_of, t
 use crate::{fpga, service, trace};
 use motet_error::{Context as _, Error, ErrorKind, Result};
 use motet_machine::{IslandSpec, LocalRange, MachineSpec, MultikernelSpec, Queue, TREE_SIZE, TextPlace, local_ranges};
+use motet_timing::Records;
 
 /// Bytes each console stream can hold.
 pub const STREAM_SIZE: u64 = 256 << 10;
@@ -48,6 +49,10 @@ pub struct Command {
 #[derive(Debug)]
 pub struct HostPool {
     pool: Pool,
+    /// Where it begins in the machine's memory.
+    start: u64,
+    /// The machine's islands that its kernel has.
+    islands: Range<usize>,
     memory: OwnedFd,
     started: Instant,
     map_lens: Vec<u64>,
@@ -84,7 +89,8 @@ impl HostPool {
         let texts = machine.text_places(&machine.model_config()?);
         let pool = map(&memory, view.start, view.own_len)?;
         let places = (0..machine.islands.len()).map(|index| place(machine, index)).collect();
-        let mut this = Self { pool, memory, started, map_lens, places, texts, others: Vec::new() };
+        let (start, islands) = (view.start, view.numbers());
+        let mut this = Self { pool, start, islands, memory, started, map_lens, places, texts, others: Vec::new() };
         let fill = |pool: &Self, view: &View<'_>, command: &Command| {
             pool.write_header(view, host_peer, realtime, verbose)?;
             pool.lay_out(view, command)
@@ -104,13 +110,50 @@ impl HostPool {
     fn beside(&self, view: &View<'_>) -> Result<Self> {
         let memory = self.memory.try_clone().host("a descriptor")?;
         let pool = map(&memory, view.start, view.own_len)?;
+        let (start, islands, started) = (view.start, view.numbers(), self.started);
         let (map_lens, places, texts, others) = Default::default();
-        Ok(Self { pool, memory, started: self.started, map_lens, places, texts, others })
+        Ok(Self { pool, start, islands, memory, started, map_lens, places, texts, others })
     }
 
     /// The pools of all kernels: one, if all islands have the same.
     pub fn kernels(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.others)
+    }
+
+    /// The machine's islands that this kernel has.
+    pub fn islands(&self) -> Range<usize> {
+        self.islands.clone()
+    }
+
+    /// Where this kernel's pool begins in the machine's memory.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// To which of this kernel's islands something is near, or the like, that is so to these of the machine's, a bit each.
+    pub(crate) fn own_islands(&self, islands: u32) -> u32 {
+        own(&self.islands, islands)
+    }
+
+    /// The records of the machine's cores and islands, wherever its kernels have them.
+    pub(crate) fn records(&self) -> Records {
+        match self.others[..] {
+            [] => self.header().into(),
+            _ => Records::by_island(self.kernels().map(Self::header).collect()),
+        }
+    }
+
+    /// The number in the machine of this kernel's first core: its cores follow in the order that it has them in.
+    pub(crate) fn first_core(&self) -> usize {
+        self.islands.start * CORES_PER_ISLAND_MAX
+    }
+
+    /// The records of all cores, in their kernels' pools, with the cores' numbers in the machine.
+    pub(crate) fn core_records(&self) -> impl Iterator<Item = (usize, &'static CoreRecord)> {
+        self.kernels().flat_map(|kernel| {
+            let records = &kernel.header().cores[..kernel.islands.len() * CORES_PER_ISLAND_MAX];
+            (kernel.first_core()..).zip(records)
+        })
     }
 
     /// The record of island `index`, in its kernel's pool.
@@ -216,7 +259,7 @@ impl HostPool {
             return Err(Error::new(ErrorKind::Usage, "the command is longer than 1 MiB"));
         }
         let block_frames = (machine.pool.block / PAGE_SIZE) as u32;
-        let trace_len = if command.trace == Scope::Nothing { 0 } else { trace::room(machine) };
+        let trace_len = if command.trace == Scope::Nothing { 0 } else { trace::room(view.islands) };
         let service_len = if machine.service.is_some() { service::LEN } else { 0 };
         let fpga_len = machine.fpga.as_ref().map_or(0, fpga::len);
         let extra = service_len + fpga_len + 3 * STREAM_SIZE + trace_len + bytes.len() as u64;
@@ -236,7 +279,7 @@ impl HostPool {
             at = at.add(STREAM_SIZE);
         }
         if command.trace != Scope::Nothing {
-            trace::lay_out(self, machine, at, command.trace);
+            trace::lay_out(self, view.islands, at, command.trace);
             at = at.add(trace_len);
         }
         self.pool.write(at, &bytes);
@@ -380,10 +423,20 @@ impl<'a> View<'a> {
         (0..kernels).find(|&node| bell_of(own, node).island().0 == place as u8).unwrap_or(place)
     }
 
+    /// Their numbers in the machine.
+    fn numbers(&self) -> Range<usize> {
+        self.kernel..self.kernel + self.islands.len()
+    }
+
     /// To which of its islands a block is near that is near to these of the machine's, a bit each.
     fn near(&self, islands: u32) -> u32 {
-        if self.machine.multikernel.is_none() || islands == u32::MAX { islands } else { islands >> self.kernel & 1 }
+        if islands == u32::MAX { islands } else { own(&self.numbers(), islands) }
     }
+}
+
+/// Of a bit for each island of the machine, those of these islands.
+fn own(numbers: &Range<usize>, islands: u32) -> u32 {
+    islands >> numbers.start & u32::MAX >> (u32::BITS - numbers.len() as u32)
 }
 
 /// The number that an island has for its kernel, and where it sees that one's pool.

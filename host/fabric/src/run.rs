@@ -38,7 +38,6 @@ use crate::{
 };
 use launch::{Images, Launcher};
 use motet_machine::MachineSpec;
-use motet_protocol::trace::Scope;
 use restart::Restart;
 
 /// How often the clock in the header is brought up to date while islands boot.
@@ -468,6 +467,9 @@ impl<'a> Run<'a> {
     /// What the command has ended with, if it has.
     fn exit_code(&self) -> Option<u8> {
         let exit = self.pool.header().exit.load(Ordering::Acquire);
+        // Where others run no command, who simulates their time has told them at the right moment.
+        let others = self.pool.kernels().skip(1).filter(|_| exit != 0 && self.clocks.is_none());
+        others.for_each(|kernel| kernel.header().exit.store(exit, Ordering::Release));
         exit.checked_sub(1).map(|code| code as u8)
     }
 
@@ -607,14 +609,8 @@ fn check_kernels(options: &Options) -> Result<()> {
         () if options.mode == Mode::Conformance => {
             "the machine's islands have a kernel each: the suite tests kernels that share a pool; test them one by one"
         }
-        () if options.timed.is_some() => {
-            "the machine's islands have a kernel each: their time is not simulated; run it without --timed"
-        }
         () if options.survive => {
             "the machine's islands have a kernel each: none goes on without the others; run it without --survive"
-        }
-        () if options.command.trace != Scope::Nothing => {
-            "the machine's islands have a kernel each: what they do is not traced; run it without --trace"
         }
         () => return Ok(()),
     };

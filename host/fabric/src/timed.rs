@@ -181,7 +181,9 @@ impl Clocks {
             let first = island * CORES_PER_ISLAND_MAX;
             (spec.cores..spec.harts()).for_each(|hart| region.add_hidden(pool.header(), first + hart));
         }
-        header::describe(pool, model.config(), deterministic);
+        for kernel in pool.kernels() {
+            header::describe(kernel, model.config(), deterministic);
+        }
         Ok(Self {
             region,
             memory,

@@ -6,7 +6,8 @@ use motet_protocol::{
     trace::{self, Event, Kind, Scope},
 };
 
-use motet_machine::MachineSpec;
+use motet_machine::{IslandSpec, MachineSpec};
+use motet_timing::Records;
 
 use crate::{
     HostPool,
@@ -31,16 +32,16 @@ pub struct Recording {
     pub fpga: Vec<FpgaChangeStats>,
 }
 
-/// Bytes of pool that the trace of a machine needs.
-pub(crate) fn room(machine: &MachineSpec) -> u64 {
-    size_of::<TraceTable>() as u64 + cores(machine).count() as u64 * trace::ring_bytes(RING_EVENTS)
+/// Bytes of a kernel's pool that the trace of its islands needs.
+pub(crate) fn room(islands: &[IslandSpec]) -> u64 {
+    size_of::<TraceTable>() as u64 + cores(islands).count() as u64 * trace::ring_bytes(RING_EVENTS)
 }
 
 /// Makes the rings, in [`room`] zeroed bytes at `at`, before any island starts.
-pub(crate) fn lay_out(pool: &HostPool, machine: &MachineSpec, at: PoolAddr, scope: Scope) {
+pub(crate) fn lay_out(pool: &HostPool, islands: &[IslandSpec], at: PoolAddr, scope: Scope) {
     let table = pool.pool().at::<TraceTable>(at);
     let mut next = at.add(size_of::<TraceTable>() as u64);
-    for core in cores(machine) {
+    for core in cores(islands) {
         let ring = pool.pool().at::<TraceRing>(next);
         ring.capacity.set(RING_EVENTS);
         ring.scope.set(scope as u32);
@@ -75,8 +76,9 @@ pub(crate) fn guests(events: &[(CoreId, Event)], end_ps: u64) -> Option<GuestSta
 
 /// The consumer of all rings.
 pub(crate) struct Recorder {
-    pool: Pool,
-    rings: Vec<(CoreId, &'static TraceRing)>,
+    records: Records,
+    /// With the pool that each is in.
+    rings: Vec<(CoreId, Pool, &'static TraceRing)>,
     events: Vec<(CoreId, Event)>,
     lost: u64,
 }
@@ -84,16 +86,22 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// The recorder of a machine, `None` when its pool has no rings.
     pub(crate) fn new(pool: &HostPool, machine: &MachineSpec) -> Option<Self> {
-        let rings: Vec<_> =
-            cores(machine).filter_map(|core| Some((core, trace::ring_of(pool.pool(), core)?))).collect();
-        (!rings.is_empty()).then(|| Self { pool: pool.pool(), rings, events: Vec::new(), lost: 0 })
+        let of_kernel = |kernel: &HostPool| {
+            let (pool, first) = (kernel.pool(), kernel.first_core());
+            let ring =
+                move |core: CoreId| Some((CoreId((first + core.index()) as u8), pool, trace::ring_of(pool, core)?));
+            cores(&machine.islands[kernel.islands()]).filter_map(ring).collect::<Vec<_>>()
+        };
+        let rings: Vec<_> = pool.kernels().flat_map(of_kernel).collect();
+        (!rings.is_empty()).then(|| Self { records: pool.records(), rings, events: Vec::new(), lost: 0 })
     }
 
     /// Takes what is there.
     pub(crate) fn drain(&mut self) {
-        for &(core, ring) in &self.rings {
+        for &(core, pool, ring) in &self.rings {
             let (events, lost) = (&mut self.events, &mut self.lost);
-            *lost += trace::take(self.pool, ring, RING_EVENTS, |event| {
+            *lost += trace::take(pool, ring, RING_EVENTS, |event| {
+                let event = named(&self.records, core, event);
                 if events.len() < EVENTS_MAX { events.push((core, event)) } else { *lost += 1 }
             });
         }
@@ -102,7 +110,7 @@ impl Recorder {
     /// All that was taken. Call it when no island runs any more.
     pub(crate) fn finish(mut self) -> Recording {
         self.drain();
-        let not_written: u64 = self.rings.iter().map(|(_, ring)| ring.lost.get()).sum();
+        let not_written: u64 = self.rings.iter().map(|(.., ring)| ring.lost.get()).sum();
         // What a core did stays in order whatever its clock says.
         let mut latest = [0; motet_layout::CORES_MAX];
         for (core, event) in &mut self.events {
@@ -115,8 +123,20 @@ impl Recorder {
     }
 }
 
-fn cores(machine: &MachineSpec) -> impl Iterator<Item = CoreId> {
-    let islands = machine.islands.iter().enumerate();
+/// An event of a core, with the machine's number of the core that it tells of.
+fn named(records: &Records, core: CoreId, event: Event) -> Event {
+    let detail = match event.kind {
+        Kind::Wake | Kind::Start | Kind::Move | Kind::Ring | Kind::Rung | Kind::Sleep | Kind::Awake => {
+            records.named(core.index(), event.detail).map_or(event.detail, |core| core as u32)
+        }
+        Kind::Run | Kind::Stop | Kind::Guest | Kind::GuestStop => event.detail,
+    };
+    Event { detail, ..event }
+}
+
+/// The cores of a kernel's islands, by its numbers.
+fn cores(islands: &[IslandSpec]) -> impl Iterator<Item = CoreId> {
+    let islands = islands.iter().enumerate();
     islands.flat_map(|(index, island)| (0..island.cores).map(move |core| CoreId::new(IslandId(index as u8), core)))
 }
 
@@ -163,6 +183,27 @@ mod tests {
         let want = [(16, event(5, 1)), (1, event(7, 2)), (16, event(9, 3)), (16, event(9, 4))];
         assert_eq!(recording.events, want.map(|(core, event)| (CoreId(core), event)));
         assert_eq!(recording.lost, 0);
+    }
+
+    #[test]
+    fn cores_of_kernels_have_the_machines_numbers() {
+        let text = format!("os = \"multikernel\"\n{}", machine().text.replace("64MiB", "512MiB"));
+        let machine = MachineSpec::parse(&text).unwrap();
+        let pool = HostPool::create(&machine, &Command { trace: Scope::All, ..Command::default() }, 2, false).unwrap();
+        let mut recorder = Recorder::new(&pool, &machine).unwrap();
+        let rings = pool.kernels().map(|kernel| (kernel.pool(), trace::ring_of(kernel.pool(), CoreId(0)).unwrap()));
+        for ((pool, ring), time_ns) in rings.zip([7, 5]) {
+            // It rings the other kernel, which has the place behind its own, wakes itself, and runs a thread.
+            for (kind, detail) in [(Kind::Ring, 16), (Kind::Awake, 0), (Kind::Run, 16)] {
+                trace::put(pool, ring, &Event { time_ns, kind, detail, ..event(0, 1) });
+            }
+        }
+        recorder.drain();
+        let told: Vec<_> =
+            recorder.finish().events.iter().map(|(core, event)| (core.0, event.kind, event.detail)).collect();
+        let of =
+            |core: u8, other: u32| [(core, Kind::Ring, other), (core, Kind::Awake, core.into()), (core, Kind::Run, 16)];
+        assert_eq!(told, [of(16, 0), of(0, 16)].concat());
     }
 
     #[test]

@@ -27,10 +27,31 @@ impl MachineSpec {
             let traps = trap_cycles(island.isa);
             motet_coherence::Island { name: island.name.clone(), cores: island.harts(), memory, traps }
         });
-        let shape = Shape { pool: self.pool.size, islands: islands.collect(), own: own_records(self.islands.len()) };
+        let shape = Shape { pool: self.pool.size, islands: islands.collect(), own: self.own_records() };
         self.model
             .resolve(&shape)
             .map_err(|error| fault(&self.text, span_of_key(&self.text, &error.key).unwrap_or(0..0), &error.to_string()))
+    }
+
+    /// Where the records of islands and their cores are in the machine's memory: pages of their own, which are near the island. First byte, end, island.
+    fn own_records(&self) -> Vec<(u64, u64, usize)> {
+        let cores_len = CORES_PER_ISLAND_MAX * size_of::<CoreRecord>();
+        let places = (0..self.islands.len()).map(|index| (index, self.place(index)));
+        let of = |at: usize, len: usize| {
+            places.clone().map(move |(index, (start, number))| {
+                let first = start + (at + number * len) as u64;
+                (first, first + len as u64, index)
+            })
+        };
+        let records = of(offset_of!(PoolHeader, islands), size_of::<IslandRecord>());
+        let cores = of(offset_of!(PoolHeader, cores), cores_len);
+        let engines = of(offset_of!(PoolHeader, dma), size_of::<DmaEngine>());
+        records.chain(cores).chain(engines).collect()
+    }
+
+    /// Where the pool of an island's kernel begins in the machine's memory, and the number that the island has there.
+    fn place(&self, island: usize) -> (u64, usize) {
+        self.multikernel.map_or((0, island), |spec| (spec.start(island), 0))
     }
 
     /// That there are calls over links to choose a way for.
@@ -46,16 +67,6 @@ impl MachineSpec {
             }
         }
     }
-}
-
-/// Where the records of islands and their cores are in the pool: pages of their own, which are near the island.
-fn own_records(islands: usize) -> Vec<(u64, u64, usize)> {
-    let cores_len = CORES_PER_ISLAND_MAX * size_of::<CoreRecord>();
-    let of = |at: usize, len: usize, index: usize| ((at + index * len) as u64, (at + (index + 1) * len) as u64, index);
-    let records = (0..islands).map(|index| of(offset_of!(PoolHeader, islands), size_of::<IslandRecord>(), index));
-    let cores = (0..islands).map(|index| of(offset_of!(PoolHeader, cores), cores_len, index));
-    let engines = (0..islands).map(|index| of(offset_of!(PoolHeader, dma), size_of::<DmaEngine>(), index));
-    records.chain(cores).chain(engines).collect()
 }
 
 /// What traps take on an ISA's cores, unless the file says so. Measured by others, on hardware:

@@ -219,6 +219,44 @@ mod tests {
     }
 
     #[test]
+    fn the_model_has_kernels_where_they_lie_and_a_window_once() {
+        let ranges = "[[model.range]]\nname = \"of-i0\"\nend = \"444MiB\"\nnear = [\"i0\"]\n[[model.range]]\nname = \"of-i1\"\n\
+            end = \"888MiB\"\nnear = [\"i1\"]\n[[model.range]]\nname = \"window\"\nnear = [\"i0\"]\n";
+        let machine = machine(2, ranges).unwrap();
+        let (spec, config) = (machine.multikernel.unwrap(), machine.model_config().unwrap());
+        let reach = |kernel: usize, offset: u64| {
+            let ranges = spec.ranges(&machine, kernel);
+            let (start, phys, _) = *ranges.iter().rfind(|(start, ..)| *start <= offset).unwrap();
+            let local = phys + offset - start;
+            let segment = config.islands[kernel].segments.iter().rfind(|segment| segment.local <= local).unwrap();
+            (config.islands[kernel].global(motet_coherence::Kind::Load, local).unwrap(), segment.far)
+        };
+        for kernel in [0, 1] {
+            // Its header, and the records of its cores in it, its last byte, and the window behind that.
+            for offset in [0, std::mem::offset_of!(motet_layout::PoolHeader, cores) as u64, spec.kernel_len - 1] {
+                assert_eq!(reach(kernel, offset), (spec.start(kernel) + offset, false), "{kernel} {offset:#x}");
+            }
+            let window = spec.window(kernel, 1 - kernel).unwrap();
+            assert_eq!(reach(kernel, window + 64), (2 * spec.kernel_len + 64, kernel == 1));
+        }
+    }
+
+    #[test]
+    fn records_are_near_to_their_island_wherever_its_kernel_lies() {
+        let machine = machine(2, "[[model.range]]\nname = \"near-i0\"\nend = \"64MiB\"\nnear = [\"i0\", \"i1\"]\n[[model.range]]\nname = \"far\"\n").unwrap();
+        let (spec, config) = (machine.multikernel.unwrap(), machine.model_config().unwrap());
+        let base = spec.ranges(&machine, 1)[0].1;
+        let is_far = |offset: usize| {
+            let local = base + offset as u64;
+            config.islands[1].segments.iter().rfind(|segment| segment.local <= local).unwrap().far
+        };
+        let cores = std::mem::offset_of!(motet_layout::PoolHeader, cores);
+        let records = motet_layout::CORES_PER_ISLAND_MAX * size_of::<motet_layout::CoreRecord>();
+        // The kernel has room for islands that it has not: it is island 0 of its pool.
+        assert_eq!([cores, cores + records - 1, cores + records].map(is_far), [false, false, true]);
+    }
+
+    #[test]
     fn popcorns_rings_are_the_default() {
         let spec = machine(2, "").unwrap().multikernel.unwrap();
         assert_eq!((spec.slots, spec.slot_len, spec.coalesces), (1024, 65536, false));

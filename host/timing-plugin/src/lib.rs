@@ -45,7 +45,7 @@ use motet_layout::{CORES_PER_ISLAND_MAX, Isa, Pool, marks};
 use motet_machine::{Firmware, MachineSpec, PluginArguments, PointArguments, local_ranges};
 use motet_plugin_api::{Guest, Instruction, Registration, Scoreboard, Sizes, VCPUS_MAX, Vcpu};
 use motet_record::{Accesses, Passages, Probe, Record};
-use motet_timing::{Bells, ClockRegion, Next, Timing, host};
+use motet_timing::{Bells, ClockRegion, Next, Records, Timing, host};
 use recent::RecentLines;
 use translated::{Ahead, Costs};
 use traps::Handlers;
@@ -150,14 +150,16 @@ struct Plugin {
     has_guests: bool,
     island: usize,
     host_map: Mutex<HostMap>,
-    /// Local addresses of the pool.
+    /// Local addresses of the machine's memory.
     pool: std::ops::Range<u64>,
     costs: Costs,
-    /// The pool, for page tables; empty if nobody reads them.
+    /// The machine's memory, for page tables; empty if nobody reads them.
     pool_words: &'static [AtomicU64],
-    /// The pool, for the island's transfer engine.
+    /// The pool of the island's kernel, for its transfer engine.
     pool_bytes: Pool,
-    /// The pool's pieces in the island's physical memory: offset, local address, size.
+    /// Where that begins in the machine's memory.
+    pool_start: u64,
+    /// The pieces of the machine's memory in the island's physical memory: offset, local address, size.
     pool_pieces: Vec<(u64, u64, u64)>,
     /// Where traps go.
     handlers: Mutex<Handlers>,
@@ -242,11 +244,11 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     let isa = isa.ok_or("unknown instruction set")?;
     let bells = Doorbells(given.bells.iter().map(|&(core, fd)| (core, memory::event(fd))).collect());
     let clocks = memory::clocks(given.clocks)?;
-    let timing = Timing::new(clocks, memory::header(given.pool)?, bells).ok_or("clocks: not set up")?;
     let island = given.island;
     let path = format!("/proc/self/fd/{}", given.machine);
     let text = std::fs::read_to_string(path).map_err(|error| format!("machine: {error}"))?;
     let machine = MachineSpec::parse(&text).map_err(|error| error.to_string())?;
+    let timing = Timing::new(clocks, records(given.pool, &machine)?, bells).ok_or("clocks: not set up")?;
     let config = machine.model_config().map_err(|error| error.to_string())?;
     let segments = &config.islands.get(island).ok_or("island: not in the machine")?.segments;
     let pool_local = local_ranges(machine.islands[island].isa, machine.islands[island].private, machine.pool.size)[0].1;
@@ -261,7 +263,9 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
     let translates = model.config().islands[island].tlbs.is_some();
     let pool_words = if translates { memory::pool_words(given.pool, machine.pool.size)? } else { &[] };
     let spec = &machine.islands[island];
-    let pool_bytes = memory::pool(given.pool, machine.pool.size)?;
+    let (pool_start, pool_len) =
+        machine.multikernel.map_or((0, machine.pool.size), |spec| (spec.start(island), spec.kernel_len));
+    let pool_bytes = memory::pool(given.pool, pool_start, pool_len)?;
     let timing = timing.with_pool(pool_bytes);
     let bare = given.bare;
     let plugin = Plugin {
@@ -269,6 +273,7 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         service: machine.service.and_then(|spec| service::Service::new(pool_bytes, pool_local, &spec)),
         pool_words,
         pool_bytes,
+        pool_start,
         pool_pieces: local_ranges(spec.isa, spec.private, machine.pool.size),
         isa,
         first_core: island * CORES_PER_ISLAND_MAX,
@@ -298,6 +303,13 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
         qemu.on_idle(fell_asleep);
     }
     Ok(())
+}
+
+/// The records of the machine's islands and cores, wherever their kernels have them.
+fn records(pool: RawFd, machine: &MachineSpec) -> Result<Records, String> {
+    let Some(spec) = machine.multikernel else { return Ok(memory::header(pool, 0)?.into()) };
+    let headers = (0..spec.kernels).map(|kernel| memory::header(pool, spec.start(kernel)));
+    Ok(Records::by_island(headers.collect::<Result<_, _>>()?))
 }
 
 /// The points of a list, and where passages are noted.
@@ -493,7 +505,8 @@ fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
         }
         marks::WOKE => plugin.times.get(vcpu).since_ps += plugin.timing.catch_up(core, now_ps),
         marks::TRANSFER => {
-            let moved = |from, to, bytes| caches::note_transfer(vcpu, from, to, bytes);
+            let start = plugin.pool_start;
+            let moved = |from, to, bytes| caches::note_transfer(vcpu, start + from, start + to, bytes);
             plugin.timing.transfer(core, now_ps, |bytes| plugin.model.dma(bytes).0, moved);
             caches::count_engine_start(vcpu);
         }
@@ -503,7 +516,9 @@ fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
                 core,
                 now_ps,
                 |bytes| plugin.model.dma(bytes).0,
-                |from, to, bytes| caches::note_transfer(vcpu, from.0, to.0, bytes),
+                |from, to, bytes| {
+                    caches::note_transfer(vcpu, plugin.pool_start + from.0, plugin.pool_start + to.0, bytes);
+                },
             );
             if let Some(service) = &plugin.service {
                 plugin.timing.control_service(service.core, core, now_ps);
@@ -514,7 +529,7 @@ fn mark_executed(vcpu: &mut Vcpu, mark: usize) {
             }
             caches::count_doorbell_store(vcpu);
         }
-        marks::FLUSH => caches::flush_frame(vcpu, plugin.timing.flush_addr(core)),
+        marks::FLUSH => caches::flush_frame(vcpu, plugin.pool_start + plugin.timing.flush_addr(core)),
         marks::WROTE => plugin.timing.note_write(core, now_ps),
         _ => {}
     }

@@ -12,21 +12,26 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 /// Maps the first `len` bytes of an inherited memory file.
 fn map(fd: RawFd, len: usize) -> Result<*mut u8, String> {
+    map_at(fd, 0, len)
+}
+
+/// Maps bytes of an inherited memory file, from a page on.
+fn map_at(fd: RawFd, start: u64, len: usize) -> Result<*mut u8, String> {
     // SAFETY: the fabric started this process with the descriptor open; nobody closes it.
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     // SAFETY: a fresh shared mapping at an address the system chooses; nothing else refers to it.
-    unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0) }
+    unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, start) }
         .map(<*mut _>::cast)
         .map_err(|error| format!("cannot map descriptor {fd}: {error}"))
 }
 
-/// The pool's header.
+/// The header of the pool that begins there in the machine's memory.
 ///
 /// # Errors
-/// The descriptor is no pool, or one with other layouts than this plugin was built for.
-pub fn header(fd: RawFd) -> Result<&'static PoolHeader, String> {
+/// There is no pool, or one with other layouts than this plugin was built for.
+pub fn header(fd: RawFd, start: u64) -> Result<&'static PoolHeader, String> {
     // SAFETY: page-aligned, never unmapped, and made of atomics only.
-    let header = unsafe { &*map(fd, size_of::<PoolHeader>())?.cast::<PoolHeader>() };
+    let header = unsafe { &*map_at(fd, start, size_of::<PoolHeader>())?.cast::<PoolHeader>() };
     if header.magic.get() != POOL_MAGIC {
         return Err(format!("descriptor {fd} is no pool"));
     }
@@ -65,7 +70,7 @@ pub fn words(fd: RawFd, count: usize) -> Result<&'static [AtomicU64], String> {
     Ok(unsafe { std::slice::from_raw_parts(base.cast::<AtomicU64>(), count) })
 }
 
-/// The pool as the plugin sees it, to read page tables.
+/// The machine's memory as the plugin sees it, to read page tables.
 ///
 /// # Errors
 /// The descriptor cannot be mapped.
@@ -73,12 +78,12 @@ pub fn pool_words(fd: RawFd, size: u64) -> Result<&'static [AtomicU64], String> 
     words(fd, size as usize / size_of::<AtomicU64>())
 }
 
-/// The pool, for the transfer engine.
+/// The pool of the island's kernel, which begins there in the machine's memory, for the transfer engine.
 ///
 /// # Errors
 /// The descriptor cannot be mapped.
-pub fn pool(fd: RawFd, size: u64) -> Result<Pool, String> {
-    let base = map(fd, size as usize)?;
+pub fn pool(fd: RawFd, start: u64, size: u64) -> Result<Pool, String> {
+    let base = map_at(fd, start, size as usize)?;
     // SAFETY: page-aligned, so many bytes, never unmapped, and used as a pool only.
     Ok(unsafe { Pool::new(base, size) })
 }

@@ -19,7 +19,7 @@ impl<B: Bells> Timing<B> {
     pub fn passes(&self, core: usize, now_ps: u64) -> bool {
         let clock = self.clock(core);
         let is_usual = clock.halted.load(Relaxed) == 0
-            && self.header.exit.load(Relaxed) == 0
+            && self.records.first().exit.load(Relaxed) == 0
             && self.record(core).alarm_ns.load(Relaxed) > now_ps / PS_PER_NS;
         // In turns, no core is free.
         if !is_usual || self.is_stopped() || !self.is_free(core, now_ps) {
@@ -111,8 +111,11 @@ impl<B: Bells> Timing<B> {
     /// Stops time when the machine's command has ended; whether it has. Deterministic runs stop where the core whose turn
     /// it is comes to its boundary, not where the host happens to look.
     pub(crate) fn stop_at_end(&self, core: usize) -> bool {
-        let over = self.header.exit.load(SeqCst) != 0 && (!self.settings.deterministic || self.has_turn(core));
+        let over = self.records.first().exit.load(SeqCst) != 0 && (!self.settings.deterministic || self.has_turn(core));
         if over {
+            if !self.is_stopped() {
+                self.records.end(&self.region.messages);
+            }
             self.region.stopped.store(1, SeqCst);
             self.cores.iter().for_each(|&core| self.wake(core));
         }

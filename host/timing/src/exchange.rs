@@ -23,7 +23,9 @@ const LOOK: Duration = Duration::from_micros(50);
 impl<B: Bells> Timing<B> {
     /// A core is about to ring another one: notes when the doorbell arrives. Of several, the first one wakes.
     pub fn note_ring(&self, core: usize, now_ps: u64) {
-        self.note_ring_of(core, self.record(core).ring_target.get() as usize, now_ps);
+        if let Some((target, _)) = self.target_of(core) {
+            self.note_ring_of(core, target, now_ps);
+        }
     }
 
     /// As [`Timing::note_ring`], of a core that the caller names.
@@ -61,7 +63,7 @@ impl<B: Bells> Timing<B> {
 
     /// A core that slept was rung, and its turn has not begun.
     fn wakes(&self, core: usize) -> bool {
-        let Some(record) = self.header.cores.get(core) else { return false };
+        let Some(record) = self.records.cores().get(core) else { return false };
         let clock = self.clock(core);
         let rung = [&record.rung_at_ns, &record.written_at_ns, &clock.wake_at_ps];
         clock.halted.load(SeqCst) != 0 && rung.into_iter().any(|word| word.load(SeqCst) != 0)
@@ -76,7 +78,7 @@ impl<B: Bells> Timing<B> {
         let arrived = &self.clock(target).arrived;
         let until = Instant::now() + WAKING;
         while arrived.load(SeqCst) == 0 {
-            if self.is_stopped() || self.header.exit.load(SeqCst) != 0 {
+            if self.is_stopped() || self.records.first().exit.load(SeqCst) != 0 {
                 return;
             }
             if Instant::now() >= until {
@@ -88,9 +90,11 @@ impl<B: Bells> Timing<B> {
     }
 
     fn note_arrival(&self, from: usize, target: usize, now_ps: u64) -> bool {
-        let (to, Some(target)) = (target / CORES_PER_ISLAND_MAX, self.header.cores.get(target)) else { return false };
+        let (to, Some(target)) = (target / CORES_PER_ISLAND_MAX, self.records.cores().get(target)) else {
+            return false;
+        };
         self.note_exchange(now_ps);
-        let latency_ns = self.header.islands[from].doorbell_ns[to].get();
+        let latency_ns = self.records.doorbell_ns(from, to);
         note_first(&target.rung_at_ns, now_ps / PS_PER_NS + u64::from(latency_ns));
         target.rings_received.fetch_add(1, SeqCst);
         true
@@ -131,7 +135,7 @@ impl<B: Bells> Timing<B> {
         let island = receiver / CORES_PER_ISLAND_MAX;
         self.let_wake(receiver);
         self.note_exchange(now_ps);
-        let transit_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].transit_ns[island].get();
+        let transit_ns = self.records.transit_ns(core / CORES_PER_ISLAND_MAX, island);
         note_first(&target.written_at_ns, now_ps / PS_PER_NS + u64::from(transit_ns));
         target.rings_received.fetch_add(1, SeqCst);
         self.bells.ring(receiver);
@@ -151,21 +155,22 @@ impl<B: Bells> Timing<B> {
         let island = receiver / CORES_PER_ISLAND_MAX;
         self.let_wake(receiver);
         self.note_exchange(now_ps);
-        let (id, own) = (CoreId(core as u8), self.record(core));
+        let (id, own) = (self.records.number(core), self.record(core));
         let (bytes, pieces) = (dma::bytes(id, own), dma::pieces(id, own));
         let arrives_ns = (now_ps + transfer_ps(bytes as u64)).div_ceil(PS_PER_NS);
         if !dma::transfer(id, own, target, arrives_ns) {
             return;
         }
-        let record_at = |core: usize| offset_of!(PoolHeader, cores) + core * size_of::<CoreRecord>();
+        let record_at =
+            |core: usize| offset_of!(PoolHeader, cores) + self.records.number(core).index() * size_of::<CoreRecord>();
         for (from, to, bytes) in pieces.into_iter().filter(|piece| piece.2 != 0) {
             moved((record_at(core) + from) as u64, (record_at(receiver) + to) as u64, bytes as u64);
         }
-        let polls = self.header.islands[island].poll_ns.get() != 0 && target.state.load(SeqCst) != CORE_IDLE;
+        let polls = self.records.island(island).0.poll_ns.get() != 0 && target.state.load(SeqCst) != CORE_IDLE;
         if polls {
             note_first(&target.written_at_ns, arrives_ns);
         } else {
-            let latency_ns = self.header.islands[core / CORES_PER_ISLAND_MAX].doorbell_ns[island].get();
+            let latency_ns = self.records.doorbell_ns(core / CORES_PER_ISLAND_MAX, island);
             note_first(&target.rung_at_ns, arrives_ns + u64::from(latency_ns));
         }
         target.rings_received.fetch_add(1, SeqCst);
@@ -180,7 +185,7 @@ impl<B: Bells> Timing<B> {
 
     /// The core that a core's record names; `None`: the word is damaged.
     fn target_of(&self, core: usize) -> Option<(usize, &'static CoreRecord)> {
-        let target = self.record(core).ring_target.get() as usize;
-        Some((target, self.header.cores.get(target)?))
+        let target = self.records.named(core, self.record(core).ring_target.get())?;
+        Some((target, self.record(target)))
     }
 }

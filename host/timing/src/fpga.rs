@@ -67,7 +67,7 @@ impl<B: Bells> Timing<B> {
         let done_ps = execute(&mut device);
         let rings = device.rings();
         fpga::release(fpga);
-        for target in rings.map(|target| alive(self.header, target)) {
+        for target in rings.map(|target| alive(self.records.first(), target)) {
             self.interrupt(target, done_ps);
         }
         done_ps

@@ -14,12 +14,16 @@ mod fpga;
 #[cfg(not(motet_model))]
 pub mod host;
 mod pace;
+mod records;
 mod region;
 mod rules;
 mod service;
 mod sleep;
 
-pub use region::{ClockRegion, CoreClock, PACE_NONE, PACE_PARKED, PACE_RUNS, PACE_WAITS, REGION_MAGIC, Settings};
+pub use records::Records;
+pub use region::{
+    ClockRegion, CoreClock, MessageCounts, PACE_NONE, PACE_PARKED, PACE_RUNS, PACE_WAITS, REGION_MAGIC, Settings,
+};
 pub use rules::{Bells, Next, Timing};
 
 /// Picoseconds in a nanosecond.

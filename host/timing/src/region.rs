@@ -1,15 +1,15 @@
 //! The shared region: what every process sees of every core's time.
 
 use motet_layout::{
-    CORE_IDLE, CORES_MAX, PoolHeader,
+    CORE_IDLE, CORES_MAX, MESSAGE_KINDS_MAX, NODES_MAX, Peers, PoolHeader,
     sync::{
         AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
 
-/// First eight bytes of a region: "MOTETCK\x08".
-pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x08");
+/// First eight bytes of a region: "MOTETCK\x09".
+pub const REGION_MAGIC: u64 = u64::from_le_bytes(*b"MOTETCK\x09");
 
 /// How time is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +155,39 @@ pub struct ClockRegion {
     pub turn: Apart<AtomicU32>,
     /// By [`motet_layout::CoreId`].
     pub cores: [CoreClock; CORES_MAX],
+    /// By kernel, where islands have one each: what it had exchanged with the others when nothing counted any more.
+    pub messages: [MessageCounts; NODES_MAX],
+}
+
+/// What a kernel has exchanged with others.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct MessageCounts {
+    /// By kind of message: those that it has sent.
+    pub sent: [AtomicU64; MESSAGE_KINDS_MAX],
+    /// By kind of message: those that it has taken.
+    pub taken: [AtomicU64; MESSAGE_KINDS_MAX],
+    /// Bytes of those that it has sent.
+    pub bytes_sent: AtomicU64,
+    /// Bytes of those that it has taken.
+    pub bytes_taken: AtomicU64,
+    /// Doorbells that it has rung for messages.
+    pub doorbells: AtomicU64,
+    /// What it has taken that was no message.
+    pub refused: AtomicU64,
+}
+
+impl MessageCounts {
+    /// Takes over what a kernel has counted.
+    pub fn copy(&self, peers: &Peers) {
+        let copy = |to: &AtomicU64, from: &AtomicU64| to.store(from.load(Relaxed), Relaxed);
+        self.sent.iter().zip(&peers.sent).for_each(|(to, from)| copy(to, from));
+        self.taken.iter().zip(&peers.taken).for_each(|(to, from)| copy(to, from));
+        copy(&self.bytes_sent, &peers.bytes_sent);
+        copy(&self.bytes_taken, &peers.bytes_taken);
+        copy(&self.doorbells, &peers.doorbells);
+        self.refused.store(peers.refused.iter().map(|of| of.load(Relaxed)).sum(), Relaxed);
+    }
 }
 
 impl Default for ClockRegion {
@@ -176,6 +209,7 @@ impl Default for ClockRegion {
             escapes: Apart::default(),
             unsettled: Apart::default(),
             cores: std::array::from_fn(|_| CoreClock::default()),
+            messages: std::array::from_fn(|_| MessageCounts::default()),
         }
     }
 }

@@ -10,14 +10,14 @@
 use std::time::{Duration, Instant};
 
 use motet_layout::{
-    CoreRecord, Pool, PoolHeader,
+    CoreRecord, Pool,
     sync::{
         AtomicU32, AtomicU64,
         Ordering::{Relaxed, SeqCst},
     },
 };
 
-use crate::{ClockRegion, CoreClock, PS_PER_NS, Settings};
+use crate::{ClockRegion, CoreClock, PS_PER_NS, Records, Settings};
 
 /// How long an announced core waits for the others at a time.
 const ANNOUNCE: Duration = Duration::from_millis(5);
@@ -56,7 +56,7 @@ pub struct Next {
 /// The rules, as seen by one process.
 pub struct Timing<B> {
     pub(crate) region: &'static ClockRegion,
-    pub(crate) header: &'static PoolHeader,
+    pub(crate) records: Records,
     pub(crate) settings: Settings,
     /// Indices of the machine's cores.
     pub(crate) cores: Vec<usize>,
@@ -66,17 +66,18 @@ pub struct Timing<B> {
 }
 
 impl<B: Bells> Timing<B> {
-    /// Joins a region that has been set up, `None` when it has not. `header` describes the machine.
-    pub fn new(region: &'static ClockRegion, header: &'static PoolHeader, bells: B) -> Option<Self> {
+    /// Joins a region that has been set up, `None` when it has not. `records`: the machine's, of its only header or of several.
+    pub fn new(region: &'static ClockRegion, records: impl Into<Records>, bells: B) -> Option<Self> {
         let settings = region.settings()?;
-        let islands = header.islands.iter().take(header.island_count.get() as usize).enumerate();
-        let cores = islands.flat_map(|(island, record)| {
+        let records = records.into();
+        let cores = records.islands().flat_map(|(island, record)| {
             let first = island * motet_layout::CORES_PER_ISLAND_MAX;
             let visible = first + record.core_count.get() as usize;
             let hidden = |core: &usize| region.cores[*core].hidden.load(Relaxed) != 0;
             (first..visible).chain((visible..first + motet_layout::CORES_PER_ISLAND_MAX).filter(hidden))
         });
-        Some(Self { region, header, settings, cores: cores.collect(), bells, pool: None })
+        let cores = cores.collect();
+        Some(Self { region, records, settings, cores, bells, pool: None })
     }
 
     /// The same for a machine with a service core, whose devices use the pool.
@@ -178,7 +179,7 @@ impl<B: Bells> Timing<B> {
     }
 
     pub(crate) fn record(&self, core: usize) -> &'static CoreRecord {
-        &self.header.cores[core]
+        self.records.cores()[core]
     }
 }
 

@@ -57,7 +57,7 @@ impl<B: Bells> Timing<B> {
 
     /// A core that runs does something that may ring it: in turns, the interrupt is to come now, and not when the host chooses.
     pub(crate) fn while_it_runs(&self, core: usize, act: impl FnOnce()) {
-        let rung = || self.header.cores[core].rings_received.load(SeqCst);
+        let rung = || self.record(core).rings_received.load(SeqCst);
         let before = rung();
         act();
         if self.settings().deterministic && rung() != before {
@@ -104,7 +104,7 @@ impl<B: Bells> Timing<B> {
         let device = execute(service);
         let (rings, at_ps) = (device.rings(), device.now_ps());
         service::release(service);
-        for target in rings.map(|target| clients::alive(self.header, target)) {
+        for target in rings.map(|target| clients::alive(self.records.first(), target)) {
             self.ring_for(core, target, at_ps);
         }
     }
@@ -144,7 +144,7 @@ impl<B: Bells> Timing<B> {
     /// Whether the island of the core that executes an operation has died meanwhile.
     fn has_died(&self, holder: u64) -> bool {
         let island = holder.checked_sub(1).map(|core| core as usize / CORES_PER_ISLAND_MAX);
-        let record = island.and_then(|island| self.header.islands.get(island));
+        let record = island.and_then(|island| self.records.first().islands.get(island));
         record.is_some_and(|record| is_dead_state(record.state.load(SeqCst)))
     }
 }

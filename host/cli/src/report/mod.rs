@@ -2,6 +2,7 @@
 
 mod chart;
 mod fpga;
+mod kernels;
 mod page;
 mod plots;
 mod series;
@@ -110,6 +111,7 @@ mod tests {
             "stale_read_addresses[]",
             "fpga.regions[].state_ps",
             "fpga.changes[]",
+            "kernels[].messages",
             "guests.runs[]",
         ]
         .contains(&path);

@@ -6,7 +6,7 @@ use motet_fabric::stats::{CoreStats, MachineStats, RegionStats, Stats};
 use motet_page::format::{count, escape, percent, short, time};
 
 use super::{
-    chart, fpga,
+    chart, fpga, kernels,
     plots::{self, Bar, Category, Curve, Measure, Rates, Span},
     series::Timeline,
 };
@@ -54,6 +54,7 @@ pub fn page(stats: &Stats) -> String {
     let _ = write!(body, "<h2 id=\"cores\">The whole run, by core</h2>\n{}", cores(stats, &stats.cores));
     let _ = write!(body, "<h2 id=\"time\">Over time</h2>\n{}", over_time(stats));
     let _ = write!(body, "<h2 id=\"regions\">Regions of interest</h2>\n{}", regions(stats));
+    body.push_str(&kernels::section(&stats.kernels));
     body.push_str(&stats.fpga.as_ref().map_or_else(String::new, fpga::section));
     body.push_str(&chart::section(stats));
     body.push_str(&machine(stats));
@@ -393,6 +394,22 @@ mod tests {
         assert_eq!(shown, [stats.command.as_str(), stats.machine.description.as_str()]);
         let summaries = document.descendants().filter(|node| node.has_tag_name("summary"));
         assert!(summaries.filter_map(|node| node.text()).any(|name| name == "parse <input>"));
+    }
+
+    #[test]
+    fn messages_between_kernels_have_a_table_where_there_are_several() {
+        let mut stats = sample::stats(2, 1);
+        let text = page(&stats);
+        let document = parse(&text);
+        let heading = document.descendants().find(|node| node.attribute("id") == Some("kernels")).unwrap();
+        let table = heading.next_sibling_element().unwrap();
+        let cells = |tag: &str| {
+            table.descendants().filter(|node| node.has_tag_name(tag)).filter_map(|node| node.text()).collect::<Vec<_>>()
+        };
+        assert_eq!(cells("th"), ["messages", "x86 sent", "x86 taken", "arm sent", "arm taken"]);
+        assert_eq!(cells("td")[..5], ["node_info", "1", "1", "1", "1"]);
+        stats.kernels.clear();
+        assert!(!page(&stats).contains("kernels"));
     }
 
     #[test]

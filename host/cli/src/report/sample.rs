@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use motet_coherence::counter_names;
 use motet_fabric::stats::{
     CoreStats, FpgaChangeStats, FpgaRegionStats, FpgaStats, GuestRunStats, GuestStats, HostStats, IslandStats,
-    MachineStats, RegionStats, SCHEMA, Samples, StalePageStats, Stats,
+    KernelStats, MachineStats, MessageStats, RegionStats, SCHEMA, Samples, StalePageStats, Stats,
 };
 
 const COLUMNS: [&str; 10] = [
@@ -73,9 +73,22 @@ pub fn stats(islands: usize, cores: usize) -> Stats {
             range: "board-memory".into(),
             reads: 3,
         }],
+        kernels: names[..islands].iter().copied().map(kernel).collect(),
         fpga: Some(fpga()),
         guests: Some(guests()),
         host: Some(HostStats { seconds: 3.25, mips: 61.2 }),
+    }
+}
+
+fn kernel(name: &str) -> KernelStats {
+    let kinds = [("node_info", 1), ("remote_page_request", 0)];
+    KernelStats {
+        island: name.into(),
+        messages: kinds.map(|(kind, count)| (kind.into(), MessageStats { sent: count, taken: count })).into(),
+        bytes_sent: 22,
+        bytes_taken: 22,
+        doorbells: 1,
+        refused: 0,
     }
 }
 

@@ -46,7 +46,8 @@ pub fn trials() -> Vec<Trial> {
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
 }
 
-fn stats_of(path: &Path) -> Result<Stats, String> {
+/// What a run has written with `--stats`.
+pub fn stats_of(path: &Path) -> Result<Stats, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }

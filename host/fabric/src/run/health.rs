@@ -149,7 +149,7 @@ impl Run<'_> {
     /// Reports a core of a timed machine that others wait for in vain. Nothing is rung: that would change the simulation.
     pub(super) fn watch_clocks(&mut self) -> Result<()> {
         let Some((clocks, watch)) = &mut self.clocks else { return Ok(()) };
-        let Some((island, core, symptom)) = watch.look(clocks, self.pool.header(), PINGS_MAX) else { return Ok(()) };
+        let Some((island, core, symptom)) = watch.look(clocks, self.pool, PINGS_MAX) else { return Ok(()) };
         let vcpu = clocks.vcpu(island, core);
         let what = match symptom {
             Symptom::ClockStands => "its clock stands still, and it neither sleeps nor waits for another core,",

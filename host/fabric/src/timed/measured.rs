@@ -1,16 +1,20 @@
 //! What a timed run has measured.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use motet_coherence::{StalePage, interleaved::Step};
 use motet_layout::CORES_PER_ISLAND_MAX;
 use motet_machine::MachineSpec;
+use motet_protocol::peer::MessageKind;
 use motet_record::{Passage, Probe, Row, Snapshot};
-use motet_timing::{Settings, host};
+use motet_timing::{MessageCounts, Settings, host};
 
 use super::{
     Clocks,
-    stats::{self, CoreStats, HostStats, IslandStats, MachineStats, RegionStats, Samples, StalePageStats, Stats},
+    stats::{
+        self, CoreStats, HostStats, IslandStats, KernelStats, MachineStats, MessageStats, RegionStats, Samples,
+        StalePageStats, Stats,
+    },
 };
 use crate::{
     HostPool, fpga,
@@ -40,6 +44,7 @@ impl Clocks {
         recording: Option<&Recording>,
     ) -> Measured {
         let mut stats = self.stats(machine, command);
+        stats.kernels = self.kernels(machine, pool);
         stats.fpga = fpga::stats(pool, machine, stats.time_ps);
         stats.guests = recording.and_then(|recording| trace::guests(&recording.events, stats.time_ps));
         let accesses = self.accesses.as_ref().map(|(accesses, _)| accesses.steps().collect());
@@ -94,9 +99,21 @@ impl Clocks {
             samples: self.samples(&end),
             stale_read_addresses,
             warnings: told,
+            kernels: Vec::new(),
             fpga: None,
             guests: None,
         }
+    }
+
+    /// What kernels have exchanged until nothing counted any more, or until now; nothing if there is one for all islands.
+    fn kernels(&self, machine: &MachineSpec, pool: &HostPool) -> Vec<KernelStats> {
+        let count = machine.multikernel.map_or(0, |spec| spec.kernels);
+        if self.region.stopped.load(Relaxed) == 0 {
+            let kernels = pool.kernels().take(count).zip(&self.region.messages);
+            kernels.for_each(|(kernel, counts)| counts.copy(&kernel.header().peers));
+        }
+        let islands = machine.islands.iter().take(count).zip(&self.region.messages);
+        islands.map(|(island, counts)| KernelStats::of(island.name.clone(), counts)).collect()
     }
 
     /// Where the first stale reads were.
@@ -173,6 +190,24 @@ impl Clocks {
             }
         };
         rows.iter().enumerate().map(one).collect()
+    }
+}
+
+impl KernelStats {
+    fn of(island: String, counts: &MessageCounts) -> Self {
+        let load = |word: &AtomicU64| word.load(Relaxed);
+        let of_kind = |kind: &MessageKind| {
+            let [sent, taken] = [&counts.sent, &counts.taken].map(|words| load(&words[*kind as usize]));
+            (kind.name().into(), MessageStats { sent, taken })
+        };
+        Self {
+            island,
+            messages: MessageKind::ALL.iter().map(of_kind).collect(),
+            bytes_sent: load(&counts.bytes_sent),
+            bytes_taken: load(&counts.bytes_taken),
+            doorbells: load(&counts.doorbells),
+            refused: load(&counts.refused),
+        }
     }
 }
 

@@ -40,6 +40,9 @@ pub struct Stats {
     /// The first pages of the pool in which a read might have been answered by an old copy, by core.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stale_read_addresses: Vec<StalePageStats>,
+    /// The kernels, where islands have one each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<KernelStats>,
     /// The FPGA; absent from machines without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fpga: Option<FpgaStats>,
@@ -63,6 +66,32 @@ impl Stats {
         told.map(|(count, what)| format!("{count} times {what}, because the host was busy; times may be wrong"))
             .collect()
     }
+}
+
+/// What the kernel of an island has exchanged with others, from its first message to the command's end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelStats {
+    /// Its island's name.
+    pub island: String,
+    /// By kind of message (`docs/protocols/messages.md`), those that were neither sent nor taken included.
+    pub messages: BTreeMap<String, MessageStats>,
+    /// Bytes of messages that it has sent, headers included.
+    pub bytes_sent: u64,
+    /// Bytes of messages that it has taken.
+    pub bytes_taken: u64,
+    /// Doorbells that it has rung for messages.
+    pub doorbells: u64,
+    /// What it has taken that was no message.
+    pub refused: u64,
+}
+
+/// Messages of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageStats {
+    /// How many the kernel has sent.
+    pub sent: u64,
+    /// How many it has taken.
+    pub taken: u64,
 }
 
 /// When virtual machines ran.

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed};
 
-use motet_layout::{CORE_IDLE, CORE_OUT, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord, PoolHeader};
+use motet_layout::{CORE_IDLE, CORE_OUT, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreRecord};
 use motet_timing::{PACE_PARKED, PACE_WAITS};
 
 use super::Clocks;
+use crate::HostPool;
 
 /// What a core has done so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +39,8 @@ pub struct Watch {
 impl Watch {
     /// Looks at all cores. Returns the first that has shown no progress for `looks_max` looks: its island, its number
     /// there, and why.
-    pub fn look(&mut self, clocks: &Clocks, header: &PoolHeader, looks_max: u32) -> Option<(usize, usize, Symptom)> {
-        for (core, record) in header.cores.iter().enumerate() {
+    pub fn look(&mut self, clocks: &Clocks, pool: &HostPool, looks_max: u32) -> Option<(usize, usize, Symptom)> {
+        for (core, record) in pool.core_records() {
             let Some(doing) = clocks.doing(core, record) else {
                 self.seen.remove(&core);
                 continue;

@@ -4,6 +4,7 @@ mod engine;
 mod fpga;
 mod hardware;
 mod hidden;
+mod kernels;
 mod together;
 mod world;
 

@@ -199,7 +199,7 @@ impl World {
 }
 
 /// Zeroed memory for a structure that consists of atomics.
-fn zeroed<T>() -> &'static T {
+pub fn zeroed<T>() -> &'static T {
     // SAFETY: the layout is not empty; both types are made of atomics, for which zero is a value; never freed.
     unsafe {
         let layout = Layout::new::<T>().align_to(PAGE_SIZE as usize).expect("a power of two");

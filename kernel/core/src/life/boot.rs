@@ -45,8 +45,10 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     }
     core_record(&cpu, cpu.id).state.store(CORE_AWAKE, Ordering::Release);
     start_other_cores(&cpu, record);
-    if peers::are_there(&cpu) {
-        wait_for_peers(&cpu);
+    let has_peers = peers::are_there(&cpu);
+    // Who comes first there must not depend on the host, so on a timed machine that has its time, too.
+    if has_peers && !cpu.is_timed() {
+        wait_for_peers(&cpu, pause);
     }
     record.joined_at_ns.set(cpu.reading_ns());
     record.state.store(ISLAND_JOINED, Ordering::Release);
@@ -54,6 +56,9 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     machine.ring_host();
     cpu.log(format_args!("{} joined with {} cores", M::ISA.name(), record.core_count.get()));
     cpu.start_timing();
+    if has_peers && cpu.is_timed() {
+        wait_for_peers(&cpu, |cpu| cpu.machine.relax());
+    }
     if cpu.id.index() == 0 {
         wait_for_all(&cpu);
         ability::find_scarce(&cpu);
@@ -152,8 +157,8 @@ fn wait_for_all<M: Machine>(cpu: &Cpu<M>) {
     }
 }
 
-/// The other kernels of the machine say who they are, too. Before this one has joined, so that the host says which one has not.
-fn wait_for_peers<M: Machine>(cpu: &Cpu<M>) {
+/// The other kernels of the machine say who they are, too. Usually before this one has joined, so that the host says which one has not.
+fn wait_for_peers<M: Machine>(cpu: &Cpu<M>, pause: fn(&Cpu<M>)) {
     peers::introduce(cpu);
     while !peers::are_known(cpu) {
         pause(cpu);
