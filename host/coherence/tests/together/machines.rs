@@ -66,6 +66,46 @@ fn memory_models_are_what_they_say() {
     }
 }
 
+/// Nanoseconds of loads by the kernel of each island, for kernels that have one each: of its own memory's last line, of a line of the window that nobody has,
+/// and of one that the other kernel has written; and of a store to one that it has read.
+fn window_accesses(name: &str) -> [[u64; 4]; 2] {
+    let config = load(name);
+    let local = |mib: u64| (4 << 30) + ((mib - 256) << 20);
+    [0, 1].map(|island| {
+        let region = allocate(Model::region_words(&config));
+        let model = Model::create(config.clone(), &region, Sharing::Threads).unwrap();
+        let [mut own, mut other] = [island, 1 - island].map(|island| model.core(model.core_number(island, 0)).unwrap());
+        let window = local(888);
+        other.access(Kind::Store, window + 64, 8);
+        other.access(Kind::Load, window + 128, 8);
+        let loads = [local(444 * (island as u64 + 1)) - 64, window, window + 64];
+        let [memory, nobodys, written] = loads.map(|address| own.access(Kind::Load, address, 8).0 / 1000);
+        [memory, nobodys, written, own.access(Kind::Store, window + 128, 8).0 / 1000]
+    })
+}
+
+/// Stramash, section 8.2: windows are near to x86-64, far from both, or near to both, and all other memory is near to who has it.
+#[test]
+fn windows_between_kernels_are_as_near_as_the_memory_model_says() {
+    assert_eq!(window_accesses("multikernel-separated"), [[142, 142, 302, 302], [150, 310, 470, 470]]);
+    assert_eq!(window_accesses("multikernel-shared"), [[142, 304, 464, 464], [150, 310, 470, 470]]);
+    assert_eq!(window_accesses("multikernel-fully-shared"), [[142, 142, 38, 38], [150, 150, 30, 30]]);
+}
+
+/// What they are compared with differs in nothing but the kernels.
+#[test]
+fn machines_with_a_kernel_for_each_island_have_the_cores_and_links_of_the_fused_ones() {
+    for model in ["separated", "shared", "fully-shared"] {
+        let [kernels, fused] = ["multikernel", "stramash"].map(|os| load(&format!("{os}-{model}")));
+        assert_eq!((&kernels.domains, &kernels.links), (&fused.domains, &fused.links));
+        for (own, other) in kernels.islands.iter().zip(&fused.islands) {
+            assert_eq!((own.timing, own.l1i, own.l1d, own.l2, &own.tlbs), (other.timing, other.l1i, other.l1d, other.l2, &other.tlbs));
+        }
+        let costs = |config: &Config| [config.device_ps, config.device_store_ps, config.write_back_ps, config.back_invalidate_ps];
+        assert_eq!(costs(&kernels), costs(&fused));
+    }
+}
+
 #[test]
 fn flick_caches_only_what_it_may() {
     let config = load("flick");
