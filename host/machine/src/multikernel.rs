@@ -84,7 +84,24 @@ pub(super) fn check(
         return Err(fault(text, span_of(os), &why));
     }
     let coalesces = table.and_then(|table| table.coalesce).unwrap_or(false);
-    Ok(Some(MultikernelSpec { kernels, kernel_len, window_len, slots, slot_len, coalesces }))
+    let spec = MultikernelSpec { kernels, kernel_len, window_len, slots, slot_len, coalesces };
+    if let Some(island) = hides_windows(&spec, machine)? {
+        let why = format!(
+            "os: messages of \"{island}\" would not be seen: it caches windows privately ([[model.access]]; they begin at {} of the pool)",
+            Bytes(spec.start(kernels))
+        );
+        return Err(fault(text, span_of(os), &why));
+    }
+    Ok(Some(spec))
+}
+
+/// An island whose caches would keep messages to themselves: kernels flush no windows.
+fn hides_windows<'a>(spec: &MultikernelSpec, machine: &'a MachineSpec) -> Result<Option<&'a str>> {
+    let config = machine.model_config()?;
+    let start = spec.start(spec.kernels);
+    let end = start + spec.window_len * (spec.kernels * (spec.kernels - 1) / 2) as u64;
+    let hides = |&island: &usize| config.private_parts(island).any(|part| part.start < end && start < part.end);
+    Ok((0..spec.kernels).find(hides).map(|island| machine.islands[island].name.as_str()))
 }
 
 /// What of the machine does not go together with kernels that share nothing.
@@ -280,6 +297,16 @@ mod tests {
             why(2, "[messages]\nslot = \"4KiB\"\n")
                 .contains("messages.slot: 4KiB, must be a power of two from 8KiB to 64KiB")
         );
+        // Two kernels with all of Popcorn's rings: the window begins at 888 MiB.
+        let private = |at: &str| {
+            format!(
+                "[[model.range]]\nname = \"first\"\nend = \"{at}\"\nnear = [\"i1\"]\n[[model.range]]\nname = \"rest\"\nnear = [\"i1\"]\n\
+                 [[model.access]]\nisland = \"i1\"\nrange = \"first\"\ndata = \"private\"\n"
+            )
+        };
+        let want = "1:6: os: messages of \"i1\" would not be seen: it caches windows privately ([[model.access]]; they begin at 888MiB of the pool)";
+        assert!(why(2, &private("890MiB")).contains(want));
+        assert!(machine(2, &private("888MiB")).is_ok());
         let parse = |text: &str| MachineSpec::parse(text).unwrap_err().message;
         let island = "[pool]\nsize = \"64MiB\"\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
         assert!(

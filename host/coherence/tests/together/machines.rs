@@ -99,9 +99,14 @@ fn machines_with_a_kernel_for_each_island_have_the_cores_and_links_of_the_fused_
         let [kernels, fused] = ["multikernel", "stramash"].map(|os| load(&format!("{os}-{model}")));
         assert_eq!((&kernels.domains, &kernels.links), (&fused.domains, &fused.links));
         for (own, other) in kernels.islands.iter().zip(&fused.islands) {
-            assert_eq!((own.timing, own.l1i, own.l1d, own.l2, &own.tlbs), (other.timing, other.l1i, other.l1d, other.l2, &other.tlbs));
+            assert_eq!(
+                (own.timing, own.l1i, own.l1d, own.l2, &own.tlbs),
+                (other.timing, other.l1i, other.l1d, other.l2, &other.tlbs)
+            );
         }
-        let costs = |config: &Config| [config.device_ps, config.device_store_ps, config.write_back_ps, config.back_invalidate_ps];
+        let costs = |config: &Config| {
+            [config.device_ps, config.device_store_ps, config.write_back_ps, config.back_invalidate_ps]
+        };
         assert_eq!(costs(&kernels), costs(&fused));
     }
 }
