@@ -140,6 +140,7 @@ void sockets(void);
 void packets(void);
 void inet(void);
 void interfaces(void);
+void netlink(void);
 void lists(void);
 void endings(void);
 void waiting(void);

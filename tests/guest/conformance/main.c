@@ -390,6 +390,7 @@ int main(int argc, char **argv) {
     packets();
     inet();
     interfaces();
+    netlink();
     lists();
     endings();
     waiting();

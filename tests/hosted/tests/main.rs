@@ -50,6 +50,8 @@ mod leftover;
 #[cfg(not(motet_model))]
 mod long_calls;
 #[cfg(not(motet_model))]
+mod netlink;
+#[cfg(not(motet_model))]
 mod network;
 #[cfg(not(motet_model))]
 mod orders;

@@ -45,6 +45,8 @@ pub enum Capability {
     SetCapabilities = 8,
     /// Bind the first 1023 ports.
     BindPort = 10,
+    /// Send to all.
+    Broadcast = 11,
     /// Change interfaces and routes.
     ConfigureNetwork = 12,
     /// Lock memory.

@@ -117,8 +117,37 @@ pub enum Files<'c, M: Machine> {
     Seen(&'static PipeRecord, Seen, usize),
 }
 
+/// Bytes of the longest message that is neither files nor credentials (`struct in6_pktinfo`).
+const EXTRA_MAX: usize = 20;
+/// How many of these one packet may have.
+const EXTRAS_MAX: usize = 5;
+
+/// Control messages that a family tells of a packet, in their order.
+#[derive(Clone, Copy)]
+pub struct Extras {
+    all: [([u32; 2], [u8; EXTRA_MAX], usize); EXTRAS_MAX],
+    count: usize,
+}
+
+impl Extras {
+    /// None.
+    pub const NONE: Self = Self { all: [([0; 2], [0; EXTRA_MAX], 0); EXTRAS_MAX], count: 0 };
+
+    /// One more, of a level and a kind.
+    pub fn add(&mut self, which: [u32; 2], data: &[u8]) {
+        let len = data.len().min(EXTRA_MAX);
+        if let Some(extra) = self.all.get_mut(self.count) {
+            extra.1[..len].copy_from_slice(&data[..len]);
+            (extra.0, extra.2) = (which, len);
+            self.count += 1;
+        }
+    }
+}
+
 /// What was received with bytes.
 pub struct Ancillary<'c, M: Machine> {
+    /// What a family tells.
+    pub extras: Extras,
     /// Who has sent them, if the socket tells (`SO_PASSCRED`).
     pub credentials: Option<Credentials>,
     /// Open files.
@@ -144,7 +173,7 @@ impl Room {
 
 impl<M: Machine> Ancillary<'_, M> {
     /// Nothing.
-    pub const NONE: Self = Self { credentials: None, files: Files::None };
+    pub const NONE: Self = Self { extras: Extras::NONE, credentials: None, files: Files::None };
 
     fn file_count(&self) -> usize {
         match &self.files {
@@ -161,12 +190,15 @@ impl<M: Machine> Ancillary<'_, M> {
     pub fn write(&self, call: &Call<M>, (at, len): (u64, u64), flags: u32) -> Result<(u64, u32), Stop> {
         let mut room = Room { at, left: if at == 0 { 0 } else { len }, used: 0 };
         let mut told = 0;
+        for (which, data, len) in &self.extras.all[..self.extras.count] {
+            told |= put(call, &mut room, *which, &data[..*len])?;
+        }
         if let Some(ids) = self.credentials {
             let mut bytes = [0; CREDENTIALS_LEN as usize];
             for (to, id) in bytes.chunks_exact_mut(4).zip(ids) {
                 to.copy_from_slice(&id.to_le_bytes());
             }
-            told |= put(call, &mut room, SCM_CREDENTIALS, &bytes)?;
+            told |= put(call, &mut room, [SOL_SOCKET, SCM_CREDENTIALS], &bytes)?;
         }
         if self.file_count() != 0 {
             told |= self.write_files(call, &mut room, flags)?;
@@ -200,29 +232,29 @@ impl<M: Machine> Ancillary<'_, M> {
             call.serve_due(2 * cost::OBJECT);
         }
         if given != 0 {
-            write_header(call, room.at, HEADER_LEN + 4 * given as u64, SCM_RIGHTS)?;
+            write_header(call, room.at, HEADER_LEN + 4 * given as u64, [SOL_SOCKET, SCM_RIGHTS])?;
             room.take(HEADER_LEN + 4 * given as u64);
         }
         Ok(if given < count { MSG_CTRUNC } else { 0 })
     }
 }
 
-fn write_header<M: Machine>(call: &Call<M>, at: u64, len: u64, kind: u32) -> Result<(), Stop> {
+fn write_header<M: Machine>(call: &Call<M>, at: u64, len: u64, [level, kind]: [u32; 2]) -> Result<(), Stop> {
     let mut header = [0; HEADER_LEN as usize];
     header[..8].copy_from_slice(&len.to_le_bytes());
-    header[8..12].copy_from_slice(&SOL_SOCKET.to_le_bytes());
+    header[8..12].copy_from_slice(&level.to_le_bytes());
     header[12..].copy_from_slice(&kind.to_le_bytes());
     call.write_user(at, &header)
 }
 
 /// Writes a message as far as there is room for it.
-fn put<M: Machine>(call: &Call<M>, room: &mut Room, kind: u32, data: &[u8]) -> Result<u32, Stop> {
+fn put<M: Machine>(call: &Call<M>, room: &mut Room, which: [u32; 2], data: &[u8]) -> Result<u32, Stop> {
     if room.left < HEADER_LEN {
         return Ok(MSG_CTRUNC);
     }
     let whole = HEADER_LEN + data.len() as u64;
     let len = whole.min(room.left);
-    write_header(call, room.at, len, kind)?;
+    write_header(call, room.at, len, which)?;
     call.write_user(room.at.wrapping_add(HEADER_LEN), &data[..(len - HEADER_LEN) as usize])?;
     room.take(whole);
     Ok(if len < whole { MSG_CTRUNC } else { 0 })

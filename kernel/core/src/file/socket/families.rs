@@ -11,6 +11,7 @@ use super::{
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending},
     inet::Inet,
     listed::Row,
+    netlink::Netlink,
     unix::Unix,
 };
 use crate::{
@@ -27,6 +28,7 @@ macro_rules! of_family {
             AF_UNIX => Unix,
             AF_INET => Inet<2>,
             AF_INET6 => Inet<10>,
+            AF_NETLINK => Netlink,
         }
     };
     (@rows $code:expr, $family:ident => $then:expr, else $none:expr; $($name:ident => $type:ty,)+) => {
@@ -66,6 +68,11 @@ pub fn check(family: u32, kind: u32, protocol: u32) -> Result<[u32; 2], Errno> {
 /// [`Family::PASSES_RIGHTS`].
 pub fn passes_rights(socket: &SocketRecord) -> bool {
     of_family!(socket.family.get(), F => F::PASSES_RIGHTS, else without_family(socket))
+}
+
+/// [`Family::TELLS_CREDENTIALS`].
+pub fn tells_credentials(socket: &SocketRecord) -> bool {
+    of_family!(socket.family.get(), F => F::TELLS_CREDENTIALS, else without_family(socket))
 }
 
 /// [`Family::prepare`].

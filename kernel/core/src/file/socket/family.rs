@@ -131,6 +131,8 @@ pub trait Family: Copy {
     const CODE: u32;
     /// Open files may be sent (`SCM_RIGHTS`).
     const PASSES_RIGHTS: bool = false;
+    /// Whoever receives may learn who has sent it (`SO_PASSCRED`).
+    const TELLS_CREDENTIALS: bool = Self::PASSES_RIGHTS;
 
     /// The socket with that record.
     fn of(socket: &'static SocketRecord) -> Self;

@@ -27,7 +27,7 @@ pub const HARDWARE: u16 = 772;
 pub const HARDWARE_LEN: usize = 6;
 
 /// Of its flags, those that can be set (`IFF_UP`, `IFF_PROMISC` and others).
-const FLAGS_SET: u16 = 0x1 | 0x4 | 0x20 | 0x80 | 0x100 | 0x200 | 0x1000 | 0x2000 | 0x4000 | 0x8000;
+pub const FLAGS_SET: u16 = 0x1 | 0x4 | 0x20 | 0x80 | 0x100 | 0x200 | 0x1000 | 0x2000 | 0x4000 | 0x8000;
 
 const SIOCGIFNAME: u32 = 0x8910;
 const SIOCGIFCONF: u32 = 0x8912;

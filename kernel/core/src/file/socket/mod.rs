@@ -1,4 +1,4 @@
-//! Sockets: what all families have. A family ([`family::Family`]) is a type in a file of its own; [`families`] has the list of them: [`unix`] and [`inet`] (of IPv4 and of IPv6).
+//! Sockets: what all families have. A family ([`family::Family`]) is a type in a file of its own; [`families`] has the list of them: [`unix`], [`inet`] (of IPv4 and of IPv6) and [`netlink`].
 
 mod calls;
 mod connection;
@@ -13,6 +13,7 @@ pub mod listed;
 mod listening;
 mod message;
 mod name;
+mod netlink;
 mod options;
 mod packet;
 mod rights;

@@ -41,7 +41,7 @@ pub fn getsockopt<M: Machine>(call: &Call<M>) -> SysResult {
     let [fd, level, option, value, len_at, _] = call.args;
     let (level, option) = (level as u32, option as u32);
     let (_file, socket) = get(call, fd)?;
-    if (level, option) == (SOL_SOCKET, SO_PASSCRED) && !families::passes_rights(socket) {
+    if (level, option) == (SOL_SOCKET, SO_PASSCRED) && !families::tells_credentials(socket) {
         return Err(Errno::EOPNOTSUPP.into());
     }
     let mut bytes = [0; OPTION_MAX];
@@ -129,7 +129,7 @@ pub fn setsockopt<M: Machine>(call: &Call<M>) -> SysResult {
     let (_file, socket) = get(call, fd)?;
     let (level, option) = (level as u32, option as u32);
     match (level, option) {
-        (SOL_SOCKET, SO_PASSCRED) if !families::passes_rights(socket) => return Err(Errno::EOPNOTSUPP.into()),
+        (SOL_SOCKET, SO_PASSCRED) if !families::tells_credentials(socket) => return Err(Errno::EOPNOTSUPP.into()),
         (
             SOL_SOCKET,
             SO_REUSEADDR | SO_KEEPALIVE | SO_DONTROUTE | SO_BROADCAST | SO_OOBINLINE | SO_SNDBUF | SO_RCVBUF

@@ -14,9 +14,9 @@ use motet_protocol::{
 };
 
 use super::{
-    SHUT_READ, SHUT_WRITE, SOCK_DGRAM,
+    SHUT_READ, SHUT_WRITE, SOCK_SEQPACKET,
     connection::{pipes, reads_no_more},
-    control::{Ancillary, Files},
+    control::{Ancillary, Extras, Files},
     credentials::told,
     family::{Address, Family, Received, Receiving},
     flags::{BUFFER_MIN, DATAGRAMS_MAX, MSG_PEEK, MSG_TRUNC},
@@ -152,6 +152,8 @@ pub struct Source {
     pub room_waiters: Option<&'static WaitQueue>,
     /// The address of a sender with that name.
     pub address_of: fn(&Name) -> Address,
+    /// What else is told of a packet whose sender has that name.
+    pub extras_of: fn(&SocketRecord, &Name) -> Extras,
 }
 
 /// Receives a packet of a family.
@@ -165,8 +167,8 @@ pub fn receive<'c, M: Machine, F: Family>(
     into: &mut Cursor<M>,
     with: &mut Received<'c, M>,
 ) -> SysResult {
-    let (cpu, Source { socket, address_of, .. }) = (call.cpu, source);
-    let is_of_datagrams = socket.kind.get() == SOCK_DGRAM;
+    let (cpu, Source { socket, address_of, extras_of, .. }) = (call.cpu, source);
+    let is_of_datagrams = socket.kind.get() != SOCK_SEQPACKET;
     if !is_of_datagrams {
         pipes(cpu, socket).ok_or(Errno::ENOTCONN)?;
     }
@@ -206,9 +208,10 @@ pub fn receive<'c, M: Machine, F: Family>(
             })?;
             let (len, flags) = told_len(how, record.len.get(), done);
             let credentials = told(socket, packet.sender());
-            let sender = Some(address_of(&Name::of_sender(record)));
+            let name = Name::of_sender(record);
+            let (sender, extras) = (Some(address_of(&name)), extras_of(socket, &name));
             let files = if packet.file_count() == 0 { Files::None } else { Files::Taken(packet) };
-            *with = Received { flags, sender, ancillary: Ancillary { credentials, files } };
+            *with = Received { flags, sender, ancillary: Ancillary { extras, credentials, files } };
             Ok(len)
         }
         First::Seen(first) => {
@@ -224,8 +227,8 @@ pub fn receive<'c, M: Machine, F: Family>(
                 0 => Files::None,
                 count => Files::Seen(queue, first.seen, count),
             };
-            let sender = Some(address_of(&first.sender));
-            *with = Received { flags, sender, ancillary: Ancillary { credentials, files } };
+            let (sender, extras) = (Some(address_of(&first.sender)), extras_of(socket, &first.sender));
+            *with = Received { flags, sender, ancillary: Ancillary { extras, credentials, files } };
             Ok(len)
         }
     }

@@ -315,7 +315,7 @@ impl Incoming {
                 return if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) };
             }
             let files = ahead.files.map_or(Files::None, |(mark, count)| Files::Seen(self.pipe, mark, count));
-            *ancillary = Ancillary { credentials: told(self.socket, ahead.sender), files };
+            *ancillary = Ancillary { credentials: told(self.socket, ahead.sender), files, ..Ancillary::NONE };
             into.shorten(ahead.len as u64);
             self.peek_bytes(call, ahead.from, into).map(Some)
         })

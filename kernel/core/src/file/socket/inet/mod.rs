@@ -20,6 +20,7 @@ use motet_protocol::pipe;
 use super::{
     SHUT_READ, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM, connection,
     connection::{pipes, take_reset},
+    control::Extras,
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending, one_queue},
     flags::{MSG_ERRQUEUE, SIOCATMARK},
     listed::{List, Row},
@@ -171,7 +172,12 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
             return Err(Errno::EAGAIN.into());
         }
         if self.is_of_datagrams() {
-            let source = Source { socket: self.0, room_waiters: None, address_of: Self::address_of };
+            let source = Source {
+                socket: self.0,
+                room_waiters: None,
+                address_of: Self::address_of,
+                extras_of: |_, _| Extras::NONE,
+            };
             return packet::receive::<M, Self>(call, source, how, into, with);
         }
         tcp::receive(call, self.0, how, into, with)

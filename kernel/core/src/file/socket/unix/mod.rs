@@ -18,6 +18,7 @@ use motet_protocol::{Context, pipe};
 use super::{
     OUTPUT_AND_BAND, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_STREAM, connection,
     connection::{connect_pair, pipes, set_connected, take_reset},
+    control::Extras,
     credentials::{self, set_peer},
     family::{Address, Family, Received, Receiving, Sending, one_queue},
     flags::{MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SIOCATMARK},
@@ -156,7 +157,12 @@ impl Family for Unix {
             _ if how.flags & MSG_OOB != 0 => Err(Errno::EOPNOTSUPP.into()),
             _ => {
                 let room_waiters = self.is_of_datagrams().then(|| datagram::room_waiters(call.cpu));
-                let source = Source { socket: self.0, room_waiters, address_of: name::address_of_sender };
+                let source = Source {
+                    socket: self.0,
+                    room_waiters,
+                    address_of: name::address_of_sender,
+                    extras_of: |_, _| Extras::NONE,
+                };
                 receive::<M, Self>(call, source, how, into, with)
             }
         }
