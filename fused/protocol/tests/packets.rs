@@ -13,7 +13,7 @@ use motet_protocol::{
     },
 };
 
-const NO_LIMITS: Limits = Limits { from: 0, cost: u32::MAX, packets: u32::MAX };
+const NO_LIMITS: Limits = Limits { from: 0, cost: u32::MAX, packets: u32::MAX, by_writer: false };
 
 fn open(actor: &Actor) -> &'static PipeRecord {
     let pipe = pipe::create(actor).unwrap();
@@ -96,4 +96,21 @@ fn a_mark_that_was_seen_is_no_other_one() {
         write(Some(second));
         assert!(!is_there(&actor, stream, seen), "has_more: {has_more}");
     }
+}
+
+/// Whoever sends by a connection may have asked before that was shut whether it is.
+#[test]
+fn no_packet_follows_the_end_of_its_writer() {
+    let actor = Actor::new(32 << 20);
+    let queue = pipe::create(&actor).unwrap();
+    let closed = AtomicU32::new(pipe::READER | pipe::WRITER);
+    pipe::open(&actor, queue, pipe::READER | pipe::WRITER, &closed);
+    queue.packets_max.set(10);
+    let (first, second) = (with_files(&actor, 0), with_files(&actor, 0));
+    let by_writer = Limits { by_writer: true, ..NO_LIMITS };
+    assert_eq!(packet::push(&actor, queue, first, by_writer), Ok(true));
+    pipe::close(&actor, queue, pipe::WRITER, &closed);
+    assert_eq!(packet::push(&actor, queue, second, by_writer), Err(Errno::EPIPE));
+    // A queue of datagrams has no such end.
+    assert_eq!(packet::push(&actor, queue, second, NO_LIMITS), Ok(true));
 }

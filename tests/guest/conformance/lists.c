@@ -110,11 +110,41 @@ static void files_of_the_device(void) {
     FIRST("/sys/class/net/lo/type", 1)
     FIRST("/sys/devices/virtual/net/lo/mtu", 1)
     FIRST("/sys/class/net/none/mtu", 1)
+    FIRST("/proc/net/raw6", 0)
+    FIRST("/proc/net/packet", 0)
+    FIRST("/proc/net/ipv6_route", 0)
+    FIRST("/proc/net/snmp", 0)
+    FIRST("/proc/net/netstat", 0)
+    FIRST("/sys/class/net/lo/addr_assign_type", 1)
+    FIRST("/sys/class/net/lo/addr_len", 1)
+    FIRST("/sys/class/net/lo/broadcast", 1)
+    FIRST("/sys/class/net/lo/carrier", 1)
+    FIRST("/sys/class/net/lo/carrier_changes", 1)
+    FIRST("/sys/class/net/lo/carrier_down_count", 1)
+    FIRST("/sys/class/net/lo/carrier_up_count", 1)
+    FIRST("/sys/class/net/lo/dev_id", 1)
+    FIRST("/sys/class/net/lo/dev_port", 1)
+    FIRST("/sys/class/net/lo/dormant", 1)
+    FIRST("/sys/class/net/lo/iflink", 1)
+    FIRST("/sys/class/net/lo/link_mode", 1)
+    FIRST("/sys/class/net/lo/name_assign_type", 1)
+    FIRST("/sys/class/net/lo/netdev_group", 1)
+    FIRST("/sys/class/net/lo/proto_down", 1)
+    FIRST("/sys/class/net/lo/testing", 1)
+    FIRST("/sys/class/net/lo/tx_queue_len", 1)
+    FIRST("/sys/class/net/lo/uevent", 1)
+    FIRST("/sys/class/net/lo/subsystem/lo/mtu", 1)
     FIRST("/proc/1/net/arp", 0)
     FIRST("/proc/thread-self/net/arp", 0)
     T(openat, "the loopback device in /proc/net/if_inet6", { slurp_in("/proc/net/if_inet6", 7); say(" | %d", strstr(text, "00000000000000000000000000000001 01 80 10 80       lo\n") != 0); })
     T(openat, "the loopback device in /proc/net/dev", { slurp_in("/proc/net/dev", 7); char *lo = strstr(text, "\n    lo: "); int numbers = 0; for (char *at = lo + 9; lo && *at != '\n'; at++) numbers += *at != ' ' && (at[1] == ' ' || at[1] == '\n'); say(" | %d numbers", numbers); })
     T(openat, "names in /proc/net/sockstat", { slurp_in("/proc/net/sockstat", 4096); for (char *word = strtok(text, " \n"); word; word = strtok(0, " \n")) say(*word >= '0' && *word <= '9' ? " N" : " %s", word); })
+    T(openat, "names in /proc/net/sockstat6", { slurp_in("/proc/net/sockstat6", 4096); for (char *word = strtok(text, " \n"); word; word = strtok(0, " \n")) say(*word >= '0' && *word <= '9' ? " N" : " %s", word); })
+    T(openat, "lines of /proc/net/snmp", { slurp_in("/proc/net/snmp", 7); for (char *line = strtok(text, "\n"); line; line = strtok(0, "\n")) { char *word = strchr(line, ' '); int count = 0; for (char *at = word; *at; at++) count += *at == ' '; if (strncmp(line, "IcmpMsg", 7)) say(" | %.*s %d%s", (int)(word - line), line, count, word[1] >= 'A' ? "" : strncmp(line, "Ip: ", 4) && strncmp(line, "Tcp: ", 5) ? "" : word[1] == '2' ? " 2 64" : " 1 200"); } })
+    T(openat, "connections in /proc/net/snmp", { int before, after, listener = socket(AF_INET6, SOCK_STREAM, 0), one = socket(AF_INET6, SOCK_STREAM, 0); struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT}; socklen_t len = sizeof at; bind(listener, (void *)&at, len); listen(listener, 1); getsockname(listener, (void *)&at, &len);
+        for (int i = 0; i < 2; i++) { slurp_in("/proc/net/snmp", 4096); char *tcp = strstr(strstr(text, "Tcp: ") + 5, "Tcp: "); result(tcp && sscanf(tcp, "Tcp: %*d %*d %*d %*d %*d %*d %*d %*d %d", i ? &after : &before) == 1); if (!i) connect(one, (void *)&at, len); }
+        say(" | %d", after >= 2); })
+    T(openat, "counts of the loopback device", { static const char *const names[] = {"rx_bytes", "tx_packets", "collisions", "multicast"}; for (int i = 0; i < 4; i++) { char path[64]; snprintf(path, sizeof path, "/sys/class/net/lo/statistics/%s", names[i]); long len = slurp_in(path, 4096); say(" | %d", len > 1 && text[len - 1] == '\n'); } })
     T(openat, "/proc/net/tcp for writing", result(open("/proc/net/tcp", O_RDWR)))
     T(readlinkat, "/proc/net", { long len = readlink("/proc/net", buffer, 64); result(len); say(" | %.*s", (int)len, buffer); })
     T(readlinkat, "/sys/class/net/lo", { long len = readlink("/sys/class/net/lo", buffer, 64); result(len); say(" | %.*s", (int)len, buffer); })
@@ -165,6 +195,17 @@ static void internet(void) {
             shutdown(one, SHUT_WR);
             usleep(200000);
             show_line(lists_of[i][0], one, 0); show_line(lists_of[i][0], two, 0); })
+        V("the end of a stream, until it is read", {
+            int listener = bound(versions[i], SOCK_STREAM);
+            listen(listener, 5);
+            int one = connected_to(listener, versions[i], SOCK_STREAM), two = accept(listener, 0, 0);
+            ports[0] = port_of(listener); ports[1] = port_of(one);
+            write(one, "hello", 5); shutdown(one, SHUT_WR); usleep(200000);
+            show_line(lists_of[i][0], two, 0);
+            result(recv(two, buffer, 5, 0)); show_line(lists_of[i][0], two, 0);
+            result(recv(two, buffer, 5, MSG_PEEK)); result(recv(two, buffer, 0, 0)); show_line(lists_of[i][0], two, 0);
+            result(recv(two, buffer, 5, 0)); show_line(lists_of[i][0], two, 0);
+            result(recv(two, buffer, 5, 0)); show_line(lists_of[i][0], two, 0); })
         V("a stream that is nowhere", { int one = socket(versions[i], SOCK_STREAM, 0); show_line(lists_of[i][0], one, 0); })
         V("datagrams", {
             int one = socket(versions[i], SOCK_DGRAM, 0);
@@ -187,6 +228,19 @@ static void internet(void) {
                 int found = slurp_in(path, piece) > 0 && strstr(text, line) != 0;
                 say(" | %d", found); } })
     }
+    R(openat, "whose a connection is, until it is accepted and then", {
+        int listener = bound(AF_INET, SOCK_STREAM);
+        listen(listener, 5);
+        int one = connected_to(listener, AF_INET, SOCK_STREAM);
+        char begin[40], user[16];
+        ports[0] = port_of(listener); ports[1] = port_of(one);
+        slurp_in("/proc/net/tcp", 4096);
+        snprintf(begin, sizeof begin, ": 0100007F:%04X 0100007F:%04X", ports[0], ports[1]);
+        char *line = strstr(text, begin);
+        result(line && sscanf(line, ": %*s %*s %*s %*s %*s %*s %15s", user) == 1 ? 0 : -1); say(" | %s", user);
+        result(setresuid(1000, 1000, 1000));
+        int two = accept(listener, 0, 0);
+        show_line("tcp", two, 0); })
     T(openat, "a stream of both versions in /proc/net/tcp6", {
         struct sockaddr_in6 any = {.sin6_family = AF_INET6};
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};

@@ -18,6 +18,8 @@ const VALUE: u64 = REQUEST + 16;
 /// An address.
 const ADDRESS: u64 = DATA + 0x840;
 const ROOM: u64 = DATA + 0x1000;
+/// Where the values of TCP begin in `/proc/net/snmp`.
+const SNMP_TCP: u64 = 879;
 
 fn v4(bytes: [u8; 4]) -> u64 {
     AF_INET | u64::from(u32::from_le_bytes(bytes)) << 32
@@ -113,6 +115,36 @@ fn a_list_of_sockets_ends_wherever_it_is_read() {
     });
     let scenario = Scenario { files: vec![("first", first)], command: vec!["/first"], ..Scenario::default() };
     everywhere(2, &scenario, 0, "");
+}
+
+/// What is connected counts, whatever the version, and nothing else does, as nothing goes in packets.
+#[test]
+fn connections_are_counted() {
+    let sockstat6 = "TCP6: inuse 0\nUDP6: inuse 0\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n";
+    let tcp = "Tcp: 1 200 120000 -1 0 0 0 0 2 0 0 0 0 0 0\n";
+    let first = Program::build(Isa::AArch64, |program| {
+        bound(program, STREAM);
+        program.call(Sys::Listen, &[3, 1]);
+        program.or_exit(3);
+        program.call(Sys::Socket, &[AF_INET, STREAM, 0]);
+        program.call(Sys::Connect, &[4, ADDRESS, 16]);
+        program.or_exit(4);
+        for (path, from) in [("/proc/net/sockstat6", 0), ("/proc/net/snmp", SNMP_TCP)] {
+            let len = if from == 0 { sockstat6.len() } else { tcp.len() } as u64;
+            program.arg(0, (-100_i64).cast_unsigned());
+            program.arg_string(1, path);
+            program.arg(2, 0);
+            program.call_as_is(Sys::Openat);
+            program.or_exit_unless(5, 5);
+            program.call(Sys::Pread64, &[5, ROOM, len, from]);
+            program.or_exit_unless(len, 6);
+            program.call(Sys::Write, &[1, ROOM, len]);
+            program.call(Sys::Close, &[5]);
+        }
+        program.exit(0);
+    });
+    let scenario = Scenario { files: vec![("first", first)], command: vec!["/first"], ..Scenario::default() };
+    everywhere(1, &scenario, 0, &format!("{sockstat6}{tcp}"));
 }
 
 /// Those that listen, or have a port; counting goes on where it has given way to other work.

@@ -107,6 +107,8 @@ pub struct Limits {
     pub cost: u32,
     /// Packets before the last one.
     pub packets: u32,
+    /// Whoever sends has the writer's end: nothing follows when that is closed.
+    pub by_writer: bool,
 }
 
 /// Whether a queue is open to who sends.
@@ -123,7 +125,7 @@ pub fn has_room(queue: &PipeRecord, limits: Limits) -> bool {
 /// Puts a packet that is in hand at the end of a queue. `false`: there is no room now.
 ///
 /// # Errors
-/// `EPERM`: who receives there does so from somebody else only; `EPIPE`: nobody receives there any more.
+/// `EPERM`: who receives there does so from somebody else only; `EPIPE`: nobody receives there any more, or the writer's end is closed.
 pub fn push(
     context: &impl Context,
     queue: &'static PipeRecord,
@@ -134,7 +136,8 @@ pub fn push(
     if !is_open(queue, limits) {
         return Err(Errno::EPERM);
     }
-    if queue.readers.load(Ordering::Relaxed) == 0 {
+    let has_ended = limits.by_writer && queue.writers.load(Ordering::Relaxed) == 0;
+    if queue.readers.load(Ordering::Relaxed) == 0 || has_ended {
         return Err(Errno::EPIPE);
     }
     if !has_room(queue, limits) {

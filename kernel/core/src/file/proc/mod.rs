@@ -2,6 +2,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "each operation concerns a few of the many kinds of node")]
 
 mod cores;
+mod loopback;
 mod machine;
 mod motet;
 mod mounts;
@@ -240,6 +241,7 @@ pub fn link_text<M: Machine>(call: &Call<M>, link: ProcNode, into: &mut [u8]) ->
         E::MountsLink => write!(line, "self/mounts"),
         E::NetLink => write!(line, "self/net"),
         E::ClassLoopback => write!(line, "../../devices/virtual/net/lo"),
+        E::LoopbackClass => write!(line, "../../../../class/net"),
         _ => return target_text(call, link, into),
     };
     written.map_err(|_| Errno::ENAMETOOLONG)?;
@@ -278,7 +280,7 @@ fn read<M: Machine>(
         E::ProcessCmdline => return process::read_memory(call, node.id, position, into, |p| &p.arguments),
         E::ProcessEnviron => return process::read_memory(call, node.id, position, into, |p| &p.environment),
         E::ProcessVectors => return vectors::read(call, node.id, position, into),
-        E::NetSockstat => return net::sockstat(call, position, into),
+        E::NetSockstat | E::NetSockstat6 | E::NetSnmp => return net::counted(call, node.entry, position, into),
         _ => {}
     }
     let mut text = Text::new(into, position).been_at(LineStart::of(file));
@@ -400,15 +402,47 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         | E::NetUdp6
         | E::NetUnix
         | E::NetRaw
+        | E::NetRaw6
+        | E::NetPacket
+        | E::NetRoute6
+        | E::NetNetstat
         | E::NetRoute
         | E::NetArp
-        | E::NetInterfaces6
-        | E::LoopbackAddress
+        | E::NetInterfaces6 => net::show(call, node.entry, out),
+        E::LoopbackAddress
         | E::LoopbackMtu
         | E::LoopbackState
         | E::LoopbackFlags
         | E::LoopbackIndex
-        | E::LoopbackType => net::show(call, node.entry, out),
+        | E::LoopbackType
+        | E::LoopbackAddressLen
+        | E::LoopbackAssigned
+        | E::LoopbackBroadcast
+        | E::LoopbackCarrier
+        | E::LoopbackCarrierChanges
+        | E::LoopbackCarrierDowns
+        | E::LoopbackCarrierUps
+        | E::LoopbackDevice
+        | E::LoopbackPort
+        | E::LoopbackDormant
+        | E::LoopbackLink
+        | E::LoopbackMode
+        | E::LoopbackNamed
+        | E::LoopbackGroup
+        | E::LoopbackDown
+        | E::LoopbackTesting
+        | E::LoopbackQueue
+        | E::LoopbackEvent
+        | E::CountedCollisions
+        | E::CountedMulticast
+        | E::CountedRxBytes
+        | E::CountedRxDropped
+        | E::CountedRxErrors
+        | E::CountedRxPackets
+        | E::CountedTxBytes
+        | E::CountedTxDropped
+        | E::CountedTxErrors
+        | E::CountedTxPackets => loopback::show(node.entry, out),
         E::CoresOnline => cores::write_set(call.cpu, cores::Kind::Core, Some(true), out),
         E::CoresOffline => cores::write_set(call.cpu, cores::Kind::Core, Some(false), out),
         E::CoresPresent | E::CoresPossible => cores::write_set(call.cpu, cores::Kind::Core, None, out),
@@ -439,11 +473,13 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         | E::Loopback
         | E::Class
         | E::ClassNet
+        | E::Counted
+        | E::LoopbackClass
         | E::ClassLoopback => Ok(()),
         E::Sys | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs => Ok(()),
         E::Process | E::ProcessCmdline | E::ProcessEnviron | E::ProcessExe | E::ProcessCwd | E::ProcessRoot => Ok(()),
         E::ProcessVectors | E::ProcessFd | E::ProcessFdLink | E::ProcessTask => Ok(()),
-        E::ProcessNet | E::NetSockstat => Ok(()),
+        E::ProcessNet | E::NetSockstat | E::NetSockstat6 | E::NetSnmp => Ok(()),
     }
 }
 

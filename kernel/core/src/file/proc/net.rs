@@ -1,4 +1,4 @@
-//! `/proc/PID/net`, and `/sys/class/net`: sockets, and the loopback device. There is one network, so all processes see the same (proc_net(5)).
+//! `/proc/PID/net`: sockets, and the loopback device. There is one network, so all processes see the same (proc_net(5)).
 //!
 //! Nothing goes through the device in packets: what one socket sends is in the other one's queue. So the device has counted none.
 
@@ -12,7 +12,7 @@ use super::{
         self, interface,
         listed::{List, Row},
     },
-    Entry as E, Line,
+    Entry as E, Line, loopback,
     text::Text,
 };
 use crate::{
@@ -28,6 +28,7 @@ const DEV: &str = concat!(
 const ROUTE: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT";
 const ARP: &str = "IP address       HW type     Flags       HW address            Mask     Device\n";
 const RAW: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n";
+const PACKET: &str = "sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n";
 const UNIX: &str = "Num       RefCount Protocol Flags    Type St Inode Path\n";
 const TCP: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
 const UDP: &str = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops";
@@ -42,10 +43,13 @@ const ROUTE_WIDTH: usize = 127;
 const LINE_MAX: usize = 256;
 /// What a look at the sockets of a frame costs, and at some frames that have none (`call::cost`).
 const LOOK: u64 = cost::STEP + 8 * cost::OBJECT;
+/// States of connections that count as such, as Linux numbers them.
+const ESTABLISHED: u32 = 1;
+const CLOSE_WAIT: u32 = 8;
 /// Of a socket of `AF_UNIX` that listens (`__SO_ACCEPTCON`).
 const LISTENS: u32 = 1 << 16;
 
-/// A file of `/proc/PID/net` or `/sys/class/net/lo`.
+/// A file of `/proc/PID/net`.
 pub fn show<M: Machine>(call: &Call<M>, entry: E, out: &mut Text<M>) -> Result {
     match entry {
         E::NetTcp => internet(call, List::Tcp, out),
@@ -62,21 +66,14 @@ pub fn show<M: Machine>(call: &Call<M>, entry: E, out: &mut Text<M>) -> Result {
         E::NetRoute => writeln!(out, "{ROUTE:<ROUTE_WIDTH$}"),
         E::NetArp => out.write_str(ARP),
         E::NetRaw => out.write_str(RAW),
+        E::NetRaw6 => out.write_str(UDP6).and_then(|()| out.write_char('\n')),
+        E::NetPacket => out.write_str(PACKET),
+        E::NetRoute6 => routes_v6(out),
+        E::NetNetstat => loopback::netstat(out),
         // Address, number of the device, bits of its network, scope (this machine), flags (for good).
         E::NetInterfaces6 => {
             writeln!(out, "{:032x} {:02x} 80 10 80 {:>8}", 1, interface::INDEX, interface::NAME)
         }
-        E::LoopbackAddress => {
-            out.write_str("00")?;
-            (1..interface::HARDWARE_LEN).try_for_each(|_| out.write_str(":00"))?;
-            out.write_char('\n')
-        }
-        E::LoopbackMtu => writeln!(out, "{}", interface::MTU),
-        E::LoopbackState => out.write_str("unknown\n"),
-        // What goes on there (`IFF_RUNNING`) is not set, but seen.
-        E::LoopbackFlags => writeln!(out, "{:#x}", interface::FLAGS & !interface::RUNNING),
-        E::LoopbackIndex => writeln!(out, "{}", interface::INDEX),
-        E::LoopbackType => writeln!(out, "{}", interface::HARDWARE),
         _ => Ok(()),
     }
 }
@@ -197,32 +194,57 @@ fn unix_line<M: Machine>(out: &mut Text<M>, row: &Row) -> Result {
     out.write_char('\n')
 }
 
-/// `sockstat`: how many sockets there are. Counting gives way to other work, and goes on.
-pub fn sockstat<M: Machine>(call: &Call<M>, position: u64, into: &mut Cursor<M>) -> SysResult {
-    let [tcp, all_tcp, udp] = count(call)?;
+/// The routes of version 6: to the device's own address, and none to anything else, before and after it. Where to, from where, by whom; metric, uses, flags.
+fn routes_v6<M: Machine>(out: &mut Text<M>) -> Result {
+    const NOWHERE: (u32, u32, u32) = (0, u32::MAX, 0x0020_0200);
+    for (last, metric, flags) in [NOWHERE, (1, 0, 0x8020_0001), NOWHERE] {
+        let bits = 128 * last;
+        write!(
+            out,
+            "{last:032x} {bits:02x} {:032x} 00 {:032x} {metric:08x} {:08x} {:08x} {flags:08x}",
+            0,
+            0,
+            1 + last,
+            0
+        )?;
+        writeln!(out, " {:>8}", interface::NAME)?;
+    }
+    Ok(())
+}
+
+/// `sockstat`, `sockstat6`, `snmp`: how many sockets there are. Counting gives way to other work, and goes on.
+pub fn counted<M: Machine>(call: &Call<M>, entry: E, position: u64, into: &mut Cursor<M>) -> SysResult {
+    let (tcp_list, udp_list) = if entry == E::NetSockstat6 { (List::Tcp6, List::Udp6) } else { (List::Tcp, List::Udp) };
+    let is_tcp = |row: &Row| matches!(row.list, List::Tcp | List::Tcp6);
+    let counts = count(call, |row| {
+        let is_connected = is_tcp(row) && matches!(row.state, ESTABLISHED | CLOSE_WAIT);
+        let is_listed = |list| row.list == list && row.state != 0;
+        [is_listed(tcp_list), if entry == E::NetSnmp { is_connected } else { is_tcp(row) }, is_listed(udp_list)]
+    });
+    let [tcp, second, udp] = counts?;
     let mut out = Text::new(into, position);
     // An error means that the buffer is full or bad; `finish` knows which.
-    let _ = writeln!(out, "sockets: used {}", socket::count(call.cpu))
-        .and_then(|()| writeln!(out, "TCP: inuse {tcp} orphan 0 tw 0 alloc {all_tcp} mem 0"))
-        .and_then(|()| writeln!(out, "UDP: inuse {udp} mem 0"))
-        .and_then(|()| out.write_str("UDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n"));
+    let _ = match entry {
+        E::NetSnmp => loopback::snmp(second, &mut out),
+        E::NetSockstat6 => writeln!(out, "TCP6: inuse {tcp}\nUDP6: inuse {udp}")
+            .and_then(|()| out.write_str("UDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n")),
+        _ => writeln!(out, "sockets: used {}", socket::count(call.cpu))
+            .and_then(|()| writeln!(out, "TCP: inuse {tcp} orphan 0 tw 0 alloc {second} mem 0"))
+            .and_then(|()| writeln!(out, "UDP: inuse {udp} mem 0"))
+            .and_then(|()| out.write_str("UDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n")),
+    };
     out.finish()
 }
 
-/// Sockets of TCP of version 4 that are listed, all of TCP, and those of UDP of version 4 that are listed.
-fn count<M: Machine>(call: &Call<M>) -> core::result::Result<[u64; 3], Stop> {
+/// How many sockets have each of three properties.
+fn count<M: Machine>(call: &Call<M>, of: impl Fn(&Row) -> [bool; 3]) -> core::result::Result<[u64; 3], Stop> {
     /// Bits of each count.
     const BITS: u32 = 21;
     let [place, _, counts, _] = &call.thread.scratch;
     loop {
         let (row, next) = socket::next_listed(call.cpu, place.get(), |row| row.list != List::Local);
         if let Some(row) = row {
-            let counted = [
-                row.list == List::Tcp && row.state != 0,
-                matches!(row.list, List::Tcp | List::Tcp6),
-                row.list == List::Udp && row.state != 0,
-            ];
-            let more = counted.into_iter().rev().fold(0, |sum, is_one| sum << BITS | u64::from(is_one));
+            let more = of(&row).into_iter().rev().fold(0, |sum, is_one| sum << BITS | u64::from(is_one));
             counts.set(counts.get() + more);
         }
         let Some(next) = next else { break };

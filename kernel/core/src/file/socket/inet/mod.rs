@@ -122,7 +122,10 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
         if self.is_of_datagrams() {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        listening::accept(call, self.0, nonblocking)
+        let end = listening::accept(call, self.0, nonblocking)?;
+        // Until then it was of whoever had made the listener.
+        end.owner.set(FileRights::of(call.process).owner().0.0);
+        Ok(end)
     }
 
     fn shutdown<M: Machine>(self, call: &Call<M>, how: u32) -> Result<(), Errno> {
@@ -253,8 +256,7 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
         let waiting = match (state, incoming) {
             (State::Listen, _) => self.0.pending_count.get(),
             (_, Some(queue)) if self.is_of_datagrams() => queue.cost.get(),
-            // The end that has come counts as a byte, as it does until it is read.
-            (state, Some(queue)) => pipe::used(queue) as u32 + u32::from(state == State::CloseWait),
+            (state, Some(queue)) => tcp::waiting(self.0, queue, state),
             (_, None) => 0,
         };
         Some(Row {

@@ -13,7 +13,7 @@ use super::{
         READS_NO_MORE, SHUT_READ, SHUT_WRITE,
         connection::{self, is_reset, pipes, shut, take_reset},
         family::{Address, Received, Receiving, Sending},
-        flags::{MSG_NOSIGNAL, MSG_OOB, SO_LINGER, is_on},
+        flags::{MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, SO_LINGER, is_on},
         listening, rights, stream, waits_no_more,
     },
     endpoint::{Endpoint, Version},
@@ -31,6 +31,9 @@ use crate::{
 
 /// [`SocketRecord::shut`]: it has sent something after its peer had closed, which is lost.
 const HAS_LOST: u32 = 8;
+
+/// [`SocketRecord::shut`]: it has read all before the end, which had come.
+const HAS_READ_END: u32 = 16;
 
 /// Connections that wait to be accepted beyond what their listener has asked for, of those who do not wait until there is room.
 const EXCESS_MAX: u32 = 128;
@@ -250,11 +253,22 @@ pub fn receive<'c, M: Machine>(
     into: &mut Cursor<M>,
     with: &mut Received<'c, M>,
 ) -> SysResult {
-    pipes(call.cpu, socket).ok_or(Errno::ENOTCONN)?;
+    let [incoming, _] = pipes(call.cpu, socket).ok_or(Errno::ENOTCONN)?;
     if how.flags & MSG_OOB != 0 {
         return Err(Errno::EINVAL.into());
     }
-    stream::receive(call, socket, how, into, with)
+    let takes = into.remaining() > 0 && how.flags & MSG_PEEK == 0;
+    let received = stream::receive(call, socket, how, into, with)?;
+    if takes && incoming.writers.load(Ordering::Acquire) == 0 && pipe::used(incoming) == 0 {
+        socket.shut.fetch_or(HAS_READ_END, Ordering::AcqRel);
+    }
+    Ok(received)
+}
+
+/// Bytes that wait, as lists of sockets count them: the end that has come is one until it is read.
+pub fn waiting(socket: &SocketRecord, incoming: &PipeRecord, state: State) -> u32 {
+    let has_end = state == State::CloseWait && socket.shut.load(Ordering::Acquire) & HAS_READ_END == 0;
+    pipe::used(incoming) as u32 + u32::from(has_end)
 }
 
 /// What has gone wrong since this was last asked.

@@ -188,7 +188,8 @@ fn receiver<'c, M: Machine>(
 
 /// Puts a packet into a queue, if there is room. `false`: whose queue it is has closed.
 fn deliver<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, (queue, room): Receiver<M>, packet: Packet<M>) -> bool {
-    let limits = Limits { from: socket.incoming.load(Ordering::Relaxed), cost: room, packets: u32::MAX };
+    let limits =
+        Limits { from: socket.incoming.load(Ordering::Relaxed), cost: room, packets: u32::MAX, by_writer: false };
     match rights::push(cpu, queue.record(), &packet, limits) {
         Ok(true) => _ = packet.release(),
         Ok(false) => {}

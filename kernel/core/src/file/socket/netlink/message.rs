@@ -243,7 +243,7 @@ fn write<M: Machine>(call: &Call<M>, packet: &'static PacketRecord, at: usize, b
 fn deliver<M: Machine>(call: &Call<M>, socket: &SocketRecord, len: usize, fill: impl FnOnce(&'static PacketRecord)) {
     let cpu = call.cpu;
     let Some(queue) = packet::queue(cpu, socket) else { return };
-    let limits = Limits { from: 0, cost: socket.buffers[1].get(), packets: u32::MAX };
+    let limits = Limits { from: 0, cost: socket.buffers[1].get(), packets: u32::MAX, by_writer: false };
     // Without room, nothing is made.
     let has_room = motet_protocol::pipe::packet::has_room(queue, limits);
     let packet = if has_room { Packet::new(cpu).ok() } else { None };

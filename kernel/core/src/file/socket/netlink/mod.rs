@@ -110,7 +110,8 @@ impl Netlink {
             let queue = packet::queue(cpu, other).ok_or(Errno::ECONNREFUSED)?;
             (Queue::new(cpu, queue), other.buffers[1].get())
         };
-        match rights::push(cpu, queue.record(), &packet, Limits { from: 0, cost: room, packets: u32::MAX }) {
+        let limits = Limits { from: 0, cost: room, packets: u32::MAX, by_writer: false };
+        match rights::push(cpu, queue.record(), &packet, limits) {
             Ok(true) => _ = packet.release(),
             // Linux waits for room, if the call may.
             Ok(false) => return Err(Errno::EAGAIN),

@@ -240,7 +240,10 @@ impl Family for Unix {
         let is_written = incoming.is_some_and(|pipe| pipe.writers.load(Ordering::Acquire) != 0);
         // A peer that is there keeps it.
         let refs = if state != 1 && (is_read || is_written) { 3 } else { 2 };
-        Some(Row { refs, ..Row::new(cpu, self.0, List::Local, state) })
+        let row = Row::new(cpu, self.0, List::Local, state);
+        // A core may have died, or be, between the name and what makes it one.
+        let own = if name::has_name(self.0) { row.own } else { Name::of_bytes(&[]) };
+        Some(Row { refs, own, ..row })
     }
 
     fn ioctl<M: Machine>(self, call: &Call<M>, (request, at): (u32, u64)) -> SysResult {

@@ -64,7 +64,7 @@ pub fn address_of_sender(name: &Name) -> Address {
 }
 
 /// Whether a socket is bound, or has its name from the one that is to accept it. One that a core was about to bind when it died may have the bytes of a name.
-fn has_name(socket: &SocketRecord) -> bool {
+pub fn has_name(socket: &SocketRecord) -> bool {
     socket.is_bound.get() != 0 || socket.listener.get() != 0
 }
 

@@ -119,7 +119,8 @@ fn receiver<'c, M: Machine>(
 fn limits(socket: &SocketRecord, queue: &PipeRecord) -> Limits {
     let counts = Unix::is_kind_of_datagrams(socket) && !datagram::is_mutual(socket, queue);
     let packets = if counts { queue.packets_max.get() + 1 } else { u32::MAX };
-    Limits { from: socket.incoming.load(Ordering::Relaxed), cost: socket.buffers[0].get(), packets }
+    let (from, cost) = (socket.incoming.load(Ordering::Relaxed), socket.buffers[0].get());
+    Limits { from, cost, packets, by_writer: !Unix::is_kind_of_datagrams(socket) }
 }
 
 /// Why nobody receives from a queue.
