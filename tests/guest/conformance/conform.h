@@ -141,6 +141,7 @@ void packets(void);
 void inet(void);
 void interfaces(void);
 void netlink(void);
+void origin(void);
 void lists(void);
 void endings(void);
 void waiting(void);

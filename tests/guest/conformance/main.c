@@ -391,6 +391,7 @@ int main(int argc, char **argv) {
     inet();
     interfaces();
     netlink();
+    origin();
     lists();
     endings();
     waiting();

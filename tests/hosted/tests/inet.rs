@@ -171,6 +171,10 @@ const LINGER: u64 = DATA + 0x740;
 const LOOK: u64 = DATA + 0x750;
 const TOLD: u64 = DATA + 0x760;
 const TOLD_LEN: u64 = DATA + 0x790;
+/// A `struct msghdr`, its only buffer, and its control messages.
+const HEADER: u64 = DATA + 0x800;
+const BUFFER: u64 = DATA + 0x840;
+const CONTROL: u64 = DATA + 0x860;
 /// `POLL*` that are asked for.
 const ASKED: u64 = 0x23c7;
 const NOSIGNAL: u64 = 0x4000;
@@ -196,6 +200,12 @@ fn write_memory(program: &mut Program) {
         (ONE, 1),
         (LINGER, 1),
         (TOLD_LEN, 28),
+        (HEADER + 16, BUFFER),
+        (HEADER + 24, 1),
+        (HEADER + 32, CONTROL),
+        (HEADER + 40, 64),
+        (BUFFER, ROOM),
+        (BUFFER + 8, 64),
     ];
     words.into_iter().for_each(|(at, word)| program.store_at(at, word));
 }
@@ -536,6 +546,25 @@ fn a_listener_that_was_shut_down_listens_again() {
         Word(TOLD + 4, 0x0100_007f),
         get(5, -104),
     ]);
+}
+
+#[test]
+fn datagrams_say_where_they_were_sent_to() {
+    const LOOPBACK: u64 = 0x0100_007f;
+    let message = [(0, 28), (8, 0), (12, 8), (16, 1), (20, LOOPBACK), (24, LOOPBACK)];
+    let begin = [
+        socket(AF_INET, DATAGRAM, 3),
+        call(Sys::Bind, &[3, ANY4, 16], 0),
+        call(Sys::Setsockopt, &[3, 0, 8, ONE, 4], 0),
+        socket(AF_INET, DATAGRAM, 4),
+        put_to(4, 4, V4, 4),
+        call(Sys::Recvmsg, &[3, HEADER, 0], 4),
+        Word(HEADER + 40, 32),
+    ];
+    let told = message.map(|(at, word)| Word(CONTROL + at, word));
+    // As a sender's, it says where the next one comes from: from here.
+    let sent = [call(Sys::Connect, &[4, V4, 16], 0), call(Sys::Sendmsg, &[4, HEADER, 0], 64), get(3, 64)];
+    follow(&begin.into_iter().chain(told).chain(sent).collect::<Vec<_>>());
 }
 
 #[test]

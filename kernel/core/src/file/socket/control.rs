@@ -24,27 +24,44 @@ const CREDENTIALS_LEN: u64 = 12;
 const CONTROL_MAX: u64 = 131_072;
 const ALIGN: u64 = 8;
 
+/// What control messages say of a packet that is sent, of families whose packets have that.
+#[derive(Clone, Copy, Default)]
+pub struct Said {
+    /// The address that it is from.
+    pub source: Option<[u8; 16]>,
+    /// The interface that it leaves by, 0: any.
+    pub interface: u32,
+    /// Over how many machines it goes at most.
+    pub hops: Option<u8>,
+    /// What kind of service it wants.
+    pub class: Option<u8>,
+}
+
 /// What a call sends with its bytes.
 pub struct Control<'c, M: Machine> {
     /// Who says to send it.
     pub credentials: Option<Credentials>,
+    /// What else is said.
+    pub said: Said,
     /// A packet with open files, if there are any.
     pub files: Option<Packet<'c, M>>,
 }
 
 impl<'c, M: Machine> Control<'c, M> {
     /// Nothing.
-    pub const NONE: Self = Self { credentials: None, files: None };
+    pub const NONE: Self =
+        Self { credentials: None, said: Said { source: None, interface: 0, hops: None, class: None }, files: None };
 
-    /// Reads control messages. Files are not taken again for the rest of a stream's bytes (`takes_files`).
+    /// Reads control messages. Files are not taken again for the rest of a stream's bytes (`takes_files`). What a family has of
+    /// its own is read by `of_family`: level and kind, the first of its bytes, and how many there are.
     ///
     /// # Errors
     /// `EINVAL`, `EBADF`, `EPERM`, `ENOBUFS`, `ETOOMANYREFS`, `EFAULT`; [`Stop::Page`].
     pub fn read(
         call: &Call<'c, M>,
         (at, len): (u64, u64),
-        passes_rights: bool,
-        takes_files: bool,
+        (passes_rights, takes_files): (bool, bool),
+        of_family: impl Fn(&mut Said, (u32, u32), &[u8], u64) -> Result<(), Errno>,
     ) -> Result<Self, Stop> {
         let mut control = Self::NONE;
         if len > CONTROL_MAX {
@@ -68,7 +85,12 @@ impl<'c, M: Machine> Control<'c, M> {
                 }
                 (SOL_SOCKET, SCM_RIGHTS | SCM_CREDENTIALS) if !passes_rights => {}
                 (SOL_SOCKET, _) => return Err(Errno::EINVAL.into()),
-                _ => {}
+                which => {
+                    let mut bytes = [0; EXTRA_MAX];
+                    let bytes = &mut bytes[..(data.1 as usize).min(EXTRA_MAX)];
+                    call.read_user(data.0, bytes)?;
+                    of_family(&mut control.said, which, bytes, data.1)?;
+                }
             }
             done += own.next_multiple_of(ALIGN).min(len - done);
             call.serve_due(cost::OBJECT);

@@ -8,6 +8,7 @@ use motet_hal::Machine;
 use motet_layout::SocketRecord;
 
 use super::{
+    control::Said,
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending},
     inet::Inet,
     listed::Row,
@@ -132,6 +133,20 @@ pub fn peer_name<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Res
 /// [`Family::accepted_from`].
 pub fn accepted_from<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) -> Address {
     of_socket!(socket, it => it.accepted_from(cpu))
+}
+
+/// [`Family::control`].
+///
+/// # Errors
+/// `EINVAL`.
+pub fn control(
+    socket: &'static SocketRecord,
+    said: &mut Said,
+    which: (u32, u32),
+    data: &[u8],
+    len: u64,
+) -> Result<(), Errno> {
+    of_socket!(socket, it => it.control(said, which, data, len))
 }
 
 /// [`Family::send`].

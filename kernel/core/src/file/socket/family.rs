@@ -8,7 +8,11 @@ use motet_hal::Machine;
 use motet_layout::{SocketRecord, WaitQueue};
 use motet_protocol::pipe::packet::Credentials;
 
-use super::{control::Ancillary, listed::Row, rights::Packet};
+use super::{
+    control::{Ancillary, Said},
+    listed::Row,
+    rights::Packet,
+};
 use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
@@ -95,6 +99,8 @@ pub struct Sending<'a, 'c, M: Machine> {
     pub address: &'a Address,
     /// Who says to send it.
     pub credentials: Option<Credentials>,
+    /// What else is said of it.
+    pub said: Said,
     /// A packet with open files that go with the bytes.
     pub files: Option<Packet<'c, M>>,
 }
@@ -211,6 +217,14 @@ pub trait Family: Copy {
     /// That of who has asked for it, which was accepted just now, and may have ended since.
     fn accepted_from<M: Machine>(self, cpu: &Cpu<M>) -> Address {
         self.peer_name(cpu).unwrap_or(Address::NONE)
+    }
+
+    /// Reads a control message of the family's own, of a level and a kind: the first of its bytes, and how many there are.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    fn control(self, _said: &mut Said, _which: (u32, u32), _data: &[u8], _len: u64) -> Result<(), Errno> {
+        Ok(())
     }
 
     /// Sends.

@@ -59,8 +59,8 @@ fn send<'c, M: Machine>(
     from: &mut Cursor<M>,
 ) -> SysResult {
     let nonblocking = file.nonblocking() || flags & MSG_DONTWAIT != 0;
-    let Control { credentials, files } = control;
-    families::send(call, socket, Sending { nonblocking, flags, address, credentials, files }, from)
+    let Control { credentials, said, files } = control;
+    families::send(call, socket, Sending { nonblocking, flags, address, credentials, said, files }, from)
 }
 
 /// `sendmsg(fd, message, flags)`.
@@ -80,9 +80,13 @@ fn send_message<M: Machine>(
     let header = Header::read(call, message)?;
     let to = read_receiver(call, header.name, header.name_len.into())?;
     let mut from = Cursor::vector(call, header.vector, header.count, Access::Read)?;
-    let passes_rights = families::passes_rights(socket);
     // What has gone on has sent them.
-    let control = Control::read(call, header.control, passes_rights, call.thread.progress.get() == 0)?;
+    let control = Control::read(
+        call,
+        header.control,
+        (families::passes_rights(socket), call.thread.progress.get() == 0),
+        |said, which, data, len| families::control(socket, said, which, data, len),
+    )?;
     send(call, file, socket, flags, &to, control, &mut from)
 }
 

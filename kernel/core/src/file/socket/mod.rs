@@ -53,6 +53,7 @@ pub use message::{messages_done, recvfrom, recvmmsg, recvmsg, sendmmsg, sendmsg,
 pub use options::{getsockopt, setsockopt};
 pub use rights::recover as recover_rights;
 
+use control::Said;
 use family::{Address, Received, Receiving, Sending};
 use listed::Row;
 
@@ -209,7 +210,8 @@ impl Kind for Socket {
         from: &mut Cursor<M>,
     ) -> SysResult {
         let nonblocking = how.nonblocking();
-        let how = Sending { nonblocking, flags: 0, address: &Address::NONE, credentials: None, files: None };
+        let (address, said) = (&Address::NONE, Said::default());
+        let how = Sending { nonblocking, flags: 0, address, credentials: None, said, files: None };
         families::send(call, self.0, how, from)
     }
 

@@ -8,6 +8,7 @@
 mod endpoint;
 mod interface;
 mod options;
+mod origin;
 mod port;
 mod tcp;
 mod udp;
@@ -20,7 +21,7 @@ use motet_protocol::pipe;
 use super::{
     SHUT_READ, SOCK_DGRAM, SOCK_RAW, SOCK_STREAM, connection,
     connection::{pipes, take_reset},
-    control::Extras,
+    control::Said,
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending, one_queue},
     flags::{MSG_ERRQUEUE, SIOCATMARK},
     listed::{List, Row},
@@ -156,6 +157,10 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
         port::peer_of(self.0).map_or(Address::NONE, |peer| peer.address(Self::VERSION))
     }
 
+    fn control(self, said: &mut Said, which: (u32, u32), data: &[u8], len: u64) -> Result<(), Errno> {
+        if self.is_of_datagrams() { origin::control(Self::VERSION, said, which, data, len) } else { Ok(()) }
+    }
+
     fn send<M: Machine>(self, call: &Call<M>, how: Sending<M>, from: &mut Cursor<M>) -> SysResult {
         match self.is_of_datagrams() {
             true => udp::send(call, self.0, Self::VERSION, how, from),
@@ -179,7 +184,7 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
                 socket: self.0,
                 room_waiters: None,
                 address_of: Self::address_of,
-                extras_of: |_, _| Extras::NONE,
+                extras_of: |socket, name| origin::extras_of(Self::VERSION, socket, name),
             };
             return packet::receive::<M, Self>(call, source, how, into, with);
         }

@@ -9,7 +9,7 @@ use super::{
     super::{
         SOCK_STREAM,
         family::OPTION_MAX,
-        flags::{SO_REUSEPORT, SOL_SOCKET, read_number, turn},
+        flags::{SO_REUSEPORT, SOL_SOCKET, is_on, read_number, turn},
     },
     endpoint::{Endpoint, Version},
 };
@@ -18,9 +18,21 @@ use crate::{
     cpu::Cpu,
 };
 
-const SOL_IP: u32 = 0;
+/// Levels of options.
+pub const SOL_IP: u32 = 0;
 const SOL_TCP: u32 = 6;
-const SOL_IPV6: u32 = 41;
+pub const SOL_IPV6: u32 = 41;
+/// What a socket wants to be told of a datagram.
+pub const IP_PKTINFO: u32 = 8;
+pub const IP_RECVTTL: u32 = 12;
+pub const IP_RECVTOS: u32 = 13;
+pub const IPV6_RECVPKTINFO: u32 = 49;
+pub const IPV6_RECVHOPLIMIT: u32 = 51;
+pub const IPV6_RECVTCLASS: u32 = 66;
+pub const SO_TIMESTAMP: u32 = 29;
+pub const SO_TIMESTAMPNS: u32 = 35;
+/// The bit of [`SO_TIMESTAMPNS`] among the options that are on: that option's own number has none, and what has this number cannot be turned on.
+pub const TIMESTAMPNS_BIT: u32 = 30;
 const TCP_MAXSEG: u32 = 2;
 const TCP_INFO: u32 = 11;
 const TCP_QUICKACK: u32 = 12;
@@ -44,7 +56,7 @@ const QUICK_ACK_OFF: u32 = 1 << 28;
 const IP_TOS: (u32, u32) = (SOL_IP, 1);
 
 /// Options that are on or off: a bit each, in this order.
-const FLAGS: [(u32, u32); 7] = [
+const FLAGS: [(u32, u32); 13] = [
     (SOL_IPV6, IPV6_V6ONLY),
     (SOL_TCP, 1),   // TCP_NODELAY
     (SOL_TCP, 3),   // TCP_CORK
@@ -52,6 +64,12 @@ const FLAGS: [(u32, u32); 7] = [
     (SOL_IP, 15),   // IP_FREEBIND
     (SOL_IP, 24),   // IP_BIND_ADDRESS_NO_PORT
     (SOL_IPV6, 25), // IPV6_RECVERR
+    (SOL_IP, IP_PKTINFO),
+    (SOL_IP, IP_RECVTTL),
+    (SOL_IP, IP_RECVTOS),
+    (SOL_IPV6, IPV6_RECVPKTINFO),
+    (SOL_IPV6, IPV6_RECVHOPLIMIT),
+    (SOL_IPV6, IPV6_RECVTCLASS),
 ];
 
 /// An option that is a number.
@@ -121,6 +139,28 @@ fn flag(which: (u32, u32)) -> Option<u32> {
     FLAGS.iter().position(|flag| *flag == which).map(|index| 1 << index)
 }
 
+/// Whether a socket wants to be told something of what it receives.
+pub fn is_told(socket: &SocketRecord, which: (u32, u32)) -> bool {
+    flag(which).is_some_and(|bit| has(socket, bit))
+}
+
+/// Over how many machines what a socket sends goes, and what kind of service it wants, by version.
+pub fn sent_with(socket: &SocketRecord, is_v4: bool) -> [u8; 2] {
+    let number = |which: (u32, u32)| NUMBERS.iter().find(|number| number.which == which);
+    let (hops, class) = if is_v4 { ((SOL_IP, 2), IP_TOS) } else { ((SOL_IPV6, 16), (SOL_IPV6, 67)) };
+    [hops, class].map(|which| number(which).map_or(0, |number| number.get(socket) as u8))
+}
+
+/// The bit of an option that says when something has come, of datagrams; and that of the one that it takes the place of.
+fn timestamp_bits(socket: &SocketRecord, which: (u32, u32)) -> Option<[u32; 2]> {
+    match which {
+        _ if socket.kind.get() == SOCK_STREAM => None,
+        (SOL_SOCKET, SO_TIMESTAMP) => Some([SO_TIMESTAMP, TIMESTAMPNS_BIT]),
+        (SOL_SOCKET, SO_TIMESTAMPNS) => Some([TIMESTAMPNS_BIT, SO_TIMESTAMP]),
+        _ => None,
+    }
+}
+
 /// Whether a socket of version 6 has nothing to do with version 4.
 pub fn is_v6_only(socket: &SocketRecord) -> bool {
     flag((SOL_IPV6, IPV6_V6ONLY)).is_some_and(|bit| has(socket, bit))
@@ -171,6 +211,10 @@ pub fn get(
     state: impl FnOnce() -> u8,
     into: &mut [u8; OPTION_MAX],
 ) -> Result<usize, Errno> {
+    if let Some([own, _]) = timestamp_bits(socket, which) {
+        into[..4].copy_from_slice(&u32::from(is_on(socket, own)).to_le_bytes());
+        return Ok(4);
+    }
     if which.0 == SOL_SOCKET {
         return Err(Errno::ENOPROTOOPT);
     }
@@ -213,6 +257,13 @@ pub fn set<M: Machine>(
     which: (u32, u32),
     (value, len): (u64, u64),
 ) -> Result<(), Stop> {
+    if let Some([own, other]) = timestamp_bits(socket, which) {
+        let on = read_number(call, value, len)? != 0;
+        // Either turns both off.
+        turn(socket, other, false);
+        turn(socket, own, on);
+        return Ok(());
+    }
     let has_level = has_level(socket, version, which.0) || which == (SOL_SOCKET, SO_REUSEPORT);
     if has_level && which == (SOL_TCP, TCP_CONGESTION) {
         return set_congestion(call, socket, (value, len));

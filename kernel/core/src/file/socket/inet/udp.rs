@@ -25,7 +25,7 @@ use super::{
     },
     endpoint::{AF_UNSPEC, Endpoint, Version},
     options::is_v6_only,
-    port,
+    origin, port,
     tcp::State,
 };
 use crate::{
@@ -128,9 +128,11 @@ pub fn send<M: Machine>(
     }
     port::choose(call, socket, version).map_err(|_| Errno::EAGAIN)?;
     let own = port::sends_from(socket, to)?;
+    let origin = origin::of_sent(socket, &how.said, [own, to], call.cpu.realtime_ns())?;
+    let own = origin.from;
     // Its bytes are read, whether anybody is there or not.
     let packet = fill(call, None, from)?;
-    packet.record().name_len.set(own.name().store(&packet.record().name));
+    packet.record().name_len.set(origin.name().store(&packet.record().name));
     if to.is_broadcast() {
         broadcast(call, socket, [own, to], &packet);
         return Ok(len);
