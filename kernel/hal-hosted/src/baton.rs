@@ -8,6 +8,7 @@ use motet_layout::{CORES_PER_ISLAND_MAX, CoreRecord, ISLANDS_MAX, IslandId, Lock
 use motet_protocol::rejoin;
 
 use crate::config::Faults;
+use crate::kernels::core_of;
 use crate::machine::{lock, this_core};
 use crate::turns;
 use crate::world::{Ended, World};
@@ -301,7 +302,7 @@ impl Baton {
     fn is_counted(&self, world: &World, core: usize, point: Point) -> bool {
         let (Some((island, _)), Some(class)) = (self.faults.death, self.faults.death_with) else { return false };
         // First: a look at the pool's words is an operation, too.
-        let changes = point == Point::Atomic && changes_with(&world.pool.header().cores[core], class);
+        let changes = point == Point::Atomic && changes_with(world.kernels.core_record(core_of(core)), class);
         changes && core / CORES_PER_ISLAND_MAX == island.index() && world.all_have_joined()
     }
 
@@ -316,11 +317,12 @@ impl Baton {
         }
         if self.faults.damage.is_some_and(|step| state.steps >= step) && !state.damaged {
             let State { random, .. } = state;
-            state.damaged = crate::damage::damage_crossing(world.pool, &mut |bound| random.below(bound));
+            state.damaged =
+                crate::damage::damage_crossing(world.kernels.first_pool(), &mut |bound| random.below(bound));
         }
         if self.faults.damaged_link.is_some_and(|step| state.steps >= step) && !state.damaged {
             let State { random, .. } = state;
-            state.damaged = crate::damage::damage_link(world.pool, &mut |bound| random.below(bound));
+            state.damaged = crate::damage::damage_link(world.kernels.first_pool(), &mut |bound| random.below(bound));
         }
         if let Some((island, _)) = self.faults.death
             && self.faults.death_with.map_or(state.steps, |_| state.steps_with) >= state.dies_at
@@ -329,7 +331,9 @@ impl Baton {
         {
             state.stalled_until_ns[island.index()] = u64::MAX;
             state.is_rejoining = false;
-            if self.faults.survives {
+            if world.kernels.are_many() {
+                world.kernels.bury(island);
+            } else if self.faults.survives {
                 world.lose(island);
                 self.send_bell(state, 0);
             }
@@ -337,7 +341,7 @@ impl Baton {
         if let Some((island, _)) = self.faults.death
             && state.rejoins < self.faults.rejoins
             && state.stalled_until_ns[island.index()] == u64::MAX
-            && rejoin::is_gone(world.pool.header(), island)
+            && rejoin::is_gone(world.kernels.first_pool().header(), island)
         {
             self.restart(state, island);
         }

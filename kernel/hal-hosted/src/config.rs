@@ -108,6 +108,17 @@ impl IslandConfig {
     }
 }
 
+/// Windows between islands that have a kernel each (`docs/protocols/messages.md`).
+#[derive(Clone, Copy, Debug)]
+pub struct WindowConfig {
+    /// Slots of each ring, a power of two.
+    pub slots: u32,
+    /// Bytes of a slot.
+    pub slot_len: u32,
+    /// A message rings only a kernel that is not about to look.
+    pub coalesces: bool,
+}
+
 /// Faults for the seeded driver to inject.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
@@ -117,7 +128,7 @@ pub struct Faults {
     pub stall_every: u64,
     /// Longest stall.
     pub stall_ns_max: u64,
-    /// An island that stops for good at that step.
+    /// An island that stops for good at that step. A kernel of its own, if it has one: then the others go on without being told.
     pub death: Option<(IslandId, u64)>,
     /// That step is counted among those at which a core of that island is about to change a word of the pool with a lock of this class. In builds for
     /// models.
@@ -195,10 +206,12 @@ pub enum Driver {
 /// A machine to run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Bytes in the pool.
+    /// Bytes in the pool, or in each kernel's.
     pub pool_len: u64,
     /// The islands.
     pub islands: Vec<IslandConfig>,
+    /// Each island has a kernel of its own, and these windows to the others. `None`: they have one together.
+    pub windows: Option<WindowConfig>,
     /// `mode=` of the kernels' command line.
     pub mode: &'static str,
     /// The driver.
@@ -229,6 +242,7 @@ impl Config {
         Self {
             pool_len: 64 << 20,
             islands,
+            windows: None,
             mode: "run",
             driver,
             quantum: 64,

@@ -457,7 +457,7 @@ impl Hart {
     /// The active space, if it is to be checked and nobody changes it now.
     fn unchanging_space(&self, machine: &Island) -> Option<&'static SpaceRecord> {
         let space = machine.active_space().filter(|_| machine.checks_stale())?;
-        let is_this = space.roots[machine.island_index()].load(Ordering::Relaxed) == self.root.0;
+        let is_this = space.roots[machine.own_index()].load(Ordering::Relaxed) == self.root.0;
         (is_this && unlocked(space)).then_some(space)
     }
 }
@@ -526,7 +526,7 @@ fn read_leaf(machine: &Island, table: PoolAddr, address: u64) -> Option<Translat
 }
 
 fn ranges(machine: &Island) -> &'static [PoolRange] {
-    &machine.pool_map().header().islands[machine.island_index()].ranges
+    &machine.pool_map().header().islands[machine.own_index()].ranges
 }
 
 /// A copy of a frame's words, as fetches will see them until the next synchronisation.

@@ -1,4 +1,5 @@
-//! Islands as host code: several fused kernels in one process, over one region of bytes.
+//! Islands as host code: several fused kernels in one process, over one region of bytes. Or kernels that share nothing but windows
+//! ([`Config::windows`]): then each has a region of its own, and an island of the driver is a kernel.
 //!
 //! Every core of every island runs the kernel's entry point against a [`Hosted`] machine, as a thread or a coroutine of the host. User code
 //! is interpreted ([`isa`], [`asm`]). What real hardware may keep too long is really kept here: each core caches
@@ -24,6 +25,7 @@ mod gate;
 mod hart;
 mod hidden;
 pub mod isa;
+mod kernels;
 mod machine;
 mod migration;
 #[allow(unsafe_code)]
@@ -33,6 +35,6 @@ mod turns;
 mod world;
 
 pub use baton::ENDLESS_WALK;
-pub use config::{Config, Counter, Defect, Driver, Faults, IslandConfig};
+pub use config::{Config, Counter, Defect, Driver, Faults, IslandConfig, WindowConfig};
 pub use machine::{Flavour, Hosted, HostedMachine};
-pub use world::{Failure, Host, Kernel, NoHost, Outcome, run, run_seeds};
+pub use world::{Failure, Host, Kernel, NoHost, Outcome, run, run_kernels, run_seeds};

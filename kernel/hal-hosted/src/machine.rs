@@ -16,7 +16,7 @@ use motet_hal::{Access, Interrupts, Machine, Trap, Unsent};
 use motet_layout::sync::{AtomicU32, AtomicU64 as PoolWord};
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, KERNEL_ROOT_SLOT, Pool, PoolAddr, SpaceRecord, UserFrame,
-    VECTORS_RISCV64,
+    VECTORS_RISCV64, Windows,
 };
 use motet_paging::Format;
 
@@ -92,6 +92,8 @@ pub struct Island {
     pub isa: Isa,
     world: &'static World,
     island: IslandId,
+    /// Its number in its kernel's pool.
+    own: IslandId,
     format: Format,
     command_line: String,
     extensions: String,
@@ -111,12 +113,14 @@ pub struct Island {
 
 impl Island {
     pub(crate) fn new(world: &'static World, island: IslandId, config: &IslandConfig, mode: &str) -> Self {
+        let own = world.kernels.own_island(island);
         Self {
             isa: config.isa,
             world,
             island,
+            own,
             format: Format::from_isa(config.paging).expect("a hosted island borrows a real ISA's page-table format"),
-            command_line: format!("island={} pool=0x{:x} mode={mode}", island.0, config.local_base),
+            command_line: format!("island={} pool=0x{:x} mode={mode}", own.0, config.local_base),
             extensions: config.extensions.clone(),
             vector_bytes: config.vector_bytes,
             hidden_vector_bytes: config.hidden_vector_bytes,
@@ -182,12 +186,17 @@ impl Island {
         self.island.index()
     }
 
+    /// Its number in its kernel's pool.
+    pub(crate) fn own_index(&self) -> usize {
+        self.own.index()
+    }
+
     pub(crate) fn pool_map(&self) -> Pool {
-        self.world.pool
+        self.world.kernels.pool(self.island)
     }
 
     pub(crate) fn pool_words(&self, frame: Frame) -> &'static [PoolWord; 512] {
-        self.world.pool.page_words(frame.addr()).expect("a translated frame lies in the pool")
+        self.pool_map().page_words(frame.addr()).expect("a translated frame lies in the pool")
     }
 
     pub(crate) fn format(&self) -> Format {
@@ -222,8 +231,8 @@ impl Island {
         if self.is_hidden(self.core()) {
             return hidden::space();
         }
-        let record = &self.world.pool.header().cores[self.core().index()];
-        self.world.pool.get(PoolAddr(record.active_space.load(Ordering::Relaxed)))
+        let record = self.world.kernels.core_record(self.core());
+        self.pool_map().get(PoolAddr(record.active_space.load(Ordering::Relaxed)))
     }
 
     pub(crate) fn core(&self) -> CoreId {
@@ -260,11 +269,15 @@ impl<F: Flavour> Machine for Hosted<F> {
     const ISA: Isa = F::ISA;
 
     fn core(&self) -> CoreId {
-        self.island.core()
+        self.island.world.kernels.own_core(self.island.core())
     }
 
     fn pool(&self) -> Pool {
-        self.island.world.pool
+        self.island.pool_map()
+    }
+
+    fn windows(&self) -> Windows {
+        self.island.world.kernels.windows(self.island.island)
     }
 
     fn command_line(&self) -> &str {
@@ -284,7 +297,7 @@ impl<F: Flavour> Machine for Hosted<F> {
         self.island.point(Point::Call);
         let mut regs = Registers::load(F::ISA, frame);
         let trap = loop {
-            let interrupts = self.island.world.take_interrupts(self.core());
+            let interrupts = self.island.world.take_interrupts(self.island.core());
             if interrupts != Interrupts::default() {
                 break Trap::Interrupt(interrupts);
             }
@@ -369,7 +382,7 @@ impl<F: Flavour> Machine for Hosted<F> {
 
     fn at_home(&self) -> u64 {
         self.island.point(Point::Call);
-        self.island.trips.at_home(self.core())
+        self.island.trips.at_home(self.island.core())
     }
 
     fn call_home(&self, place: usize) {
@@ -457,14 +470,16 @@ impl<F: Flavour> Machine for Hosted<F> {
         } else {
             self.island.counter.time_at(deadline_ns.saturating_sub(self.island.counter_offset_ns()))
         };
-        self.island.world.set_timer(self.core(), deadline);
+        self.island.world.set_timer(self.island.core(), deadline);
     }
 
     fn ring(&self, target: CoreId) {
-        if self.island.has(Defect::ForeignRing) && target.island() != self.island.island {
+        if self.island.has(Defect::ForeignRing) && target.island() != self.island.own {
             return;
         }
-        self.island.world.ring(target);
+        if let Some(target) = self.island.world.kernels.named_by(self.island.island, target) {
+            self.island.world.ring(target);
+        }
         self.island.point(Point::Ring);
     }
 
@@ -474,13 +489,13 @@ impl<F: Flavour> Machine for Hosted<F> {
     }
 
     fn wait_for_interrupt(&self) -> Interrupts {
-        self.island.world.wait(self.core());
-        self.island.world.take_interrupts(self.core())
+        self.island.world.wait(self.island.core());
+        self.island.world.take_interrupts(self.island.core())
     }
 
     fn poll_interrupts(&self) -> Interrupts {
         self.island.point(Point::Call);
-        self.island.world.take_interrupts(self.core())
+        self.island.world.take_interrupts(self.island.core())
     }
 
     /// The interpreter has none.
@@ -504,7 +519,7 @@ impl<F: Flavour> Machine for Hosted<F> {
     }
 
     fn park(&self) -> ! {
-        self.island.world.park(self.core())
+        self.island.world.park(self.island.core())
     }
 }
 

@@ -7,9 +7,9 @@ use std::ptr::null;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
-use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, IslandId};
 
 use crate::baton::Baton;
+use crate::kernels::core_of;
 use crate::machine::{become_core, leave_core};
 use crate::world::{Quiet, World};
 
@@ -55,8 +55,7 @@ fn begin(world: &'static World, (core, life): (usize, u32)) -> Coroutine<(), (),
     Coroutine::with_stack(stack, move |yielder, ()| {
         WAY_BACK.set(yielder);
         LIFE.set(life);
-        let island = IslandId((core / CORES_PER_ISLAND_MAX) as u8);
-        world.live(CoreId::new(island, core % CORES_PER_ISLAND_MAX));
+        world.live(core_of(core));
         leave_core();
     })
 }

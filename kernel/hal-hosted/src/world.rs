@@ -8,23 +8,21 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{
-    CORES_PER_ISLAND_MAX, CoreId, FINGERPRINT, ISLAND_BOOTING, ISLAND_FAILED, ISLAND_JOINED, ISLAND_REJOINING, Isa,
-    IslandId, POOL_MAGIC, POOL_VERSION, Pool,
-};
+use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, ISLAND_FAILED, ISLAND_JOINED, ISLAND_REJOINING, Isa, IslandId, Pool};
 use motet_protocol::rejoin;
 
 use crate::baton::{Baton, Point};
 use crate::config::{Config, Defect, Driver};
 use crate::damage::threads;
 use crate::hidden;
+use crate::kernels::{Kernels, core_of, shape};
 use crate::machine::{AArch64, Hosted, Island, Plain, RiscV64, X86_64, become_core, lock};
 use crate::region::Region;
 use crate::turns;
 
 /// The host's side of the pool: consoles, files.
 pub trait Host: Send {
-    /// The host was rung, or the run is over: look at the pool. Returns the cores to ring.
+    /// The host was rung, or the run is over: look at the pool. Returns the cores to ring, as its kernel numbers them.
     fn look(&mut self, pool: Pool) -> Vec<CoreId>;
 
     /// The machine has ended by itself; its cores stand where they are, with the locks that they have.
@@ -48,8 +46,8 @@ impl Host for NoHost {
 
 /// A finished run.
 pub struct Outcome {
-    /// The machine's exit status (`header.exit` - 1).
-    pub status: u32,
+    /// Each kernel's exit status (`header.exit` - 1): one, if the islands have the same. `None`: its command has not ended, or it had none.
+    pub statuses: Vec<Option<u32>>,
     /// What each island logged.
     pub logs: Vec<Vec<u8>>,
     /// Points passed (seeded driver).
@@ -62,9 +60,17 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The pool as the kernels left it, until this value is dropped.
-    pub fn pool(&self) -> Pool {
-        self.region.pool()
+    /// The machine's exit status: the first kernel's.
+    ///
+    /// # Panics
+    /// Its command has not ended.
+    pub fn status(&self) -> u32 {
+        self.statuses[0].expect("the first kernel's command has ended")
+    }
+
+    /// A kernel's pool as it was left, until this value is dropped.
+    pub fn pool(&self, kernel: usize) -> Pool {
+        self.region.pool(kernel)
     }
 }
 
@@ -116,7 +122,7 @@ struct CoreState {
 /// The machine that all islands are part of.
 pub struct World {
     pub config: Config,
-    pub pool: Pool,
+    pub kernels: Kernels,
     entry: fn(&'static Island) -> !,
     machines: Mutex<Vec<&'static Island>>,
     /// Those of islands that have died and were started again.
@@ -127,7 +133,8 @@ pub struct World {
     ended: AtomicBool,
     failure: Mutex<Option<String>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    host: Mutex<Box<dyn Host>>,
+    /// By kernel.
+    hosts: Mutex<Vec<Box<dyn Host>>>,
     host_rung: Mutex<bool>,
     host_bell: Condvar,
 }
@@ -153,12 +160,29 @@ fn enter<K: Kernel>(island: &'static Island) -> ! {
 ///
 /// # Errors
 /// A kernel panicked, all cores wait for ever, or the run did not end in time.
-pub fn run<K: Kernel>(config: Config, host: Box<dyn Host>, prepare: impl FnOnce(Pool)) -> Result<Outcome, Failure> {
-    let region = Region::new(config.pool_len);
-    let pool = region.pool();
-    write_header(pool, &config);
-    prepare(pool);
-    let world: &'static World = Box::leak(Box::new(World::new(config, pool, host, enter::<K>)));
+pub fn run<K: Kernel>(config: Config, host: Box<dyn Host>, mut prepare: impl FnMut(Pool)) -> Result<Outcome, Failure> {
+    run_kernels::<K>(config, vec![host], |_, pool| prepare(pool))
+}
+
+/// As [`run`], also where each island has a kernel of its own ([`Config::windows`]): then each has a host, and `prepare` fills each one's pool. The run ends when
+/// all kernels that live have joined, and those that were given a command have set their `header.exit`.
+///
+/// # Errors
+/// See [`run`].
+///
+/// # Panics
+/// There are more or fewer hosts than kernels, or a kernel of its own is to join again.
+pub fn run_kernels<K: Kernel>(
+    config: Config,
+    hosts: Vec<Box<dyn Host>>,
+    prepare: impl FnMut(usize, Pool),
+) -> Result<Outcome, Failure> {
+    let shape = shape(&config);
+    assert_eq!(hosts.len(), shape.kernels, "hosts of kernels");
+    assert!(shape.kernels == 1 || config.faults.rejoins == 0, "no kernel of its own joins again");
+    let region = Region::new(shape);
+    let kernels = Kernels::new(&config, &region, prepare);
+    let world: &'static World = Box::leak(Box::new(World::new(config, kernels, hosts, enter::<K>)));
     world.boot();
     match &world.baton {
         Some(baton) => {
@@ -176,13 +200,13 @@ pub fn run<K: Kernel>(config: Config, host: Box<dyn Host>, prepare: impl FnOnce(
         logs[machine.island_index()].extend(machine.take_log());
         machine.clear();
     }
-    lock(&world.host).look(pool);
+    world.host_looks();
     if let Some(message) = lock(&world.failure).take() {
         return Err(Failure { seed, message, logs });
     }
     let (steps, steps_with, trace) = world.baton.as_ref().map_or((0, 0, 0), Baton::trace);
-    let status = pool.header().exit.load(Ordering::Acquire) - 1;
-    Ok(Outcome { status, logs, steps, steps_with, trace, region })
+    let statuses = world.kernels.statuses();
+    Ok(Outcome { statuses, logs, steps, steps_with, trace, region })
 }
 
 /// Times as many seeds in `./motet test long`.
@@ -209,46 +233,8 @@ pub fn run_seeds(seeds: std::ops::Range<u64>, mut each: impl FnMut(u64) -> Resul
     }
 }
 
-fn write_header(pool: Pool, config: &Config) {
-    let header = pool.header();
-    header.magic.set(POOL_MAGIC);
-    header.version.set(POOL_VERSION);
-    header.island_count.set(config.islands.len() as u32);
-    header.fingerprint.set(FINGERPRINT);
-    header.pool_len.set(config.pool_len);
-    header.uncached.set(u32::from(config.uncached));
-    header.calls_by.set(config.calls_by);
-    header.host_peer.set(config.islands.len() as u32);
-    header.realtime_at_zero_ns.set(1_700_000_000_000_000_000);
-    for (index, word) in header.seed.iter().enumerate() {
-        word.set(0x9e37_79b9_7f4a_7c15u64.rotate_left(index as u32));
-    }
-    for (index, island) in config.islands.iter().enumerate() {
-        let record = &header.islands[index];
-        record.isa.set(island.isa as u32);
-        record.core_count.set(island.cores as u32);
-        for (peer, slot) in (0..).zip(&record.doorbell_peers) {
-            slot.set(peer);
-        }
-        record.paging.set(island.paging as u32);
-        record.state.store(ISLAND_BOOTING, Ordering::Relaxed);
-        record.private_len.set(64 << 20);
-        record.poll_ns.set(island.poll_ns);
-        let below = island.split_at.unwrap_or(config.pool_len);
-        let pieces = [(0, island.local_base, below), (below, (4 << 30) + below, config.pool_len - below)];
-        for (range, (offset, local, len)) in record.ranges.iter().zip(pieces) {
-            range.pool_offset.set(offset);
-            range.local_phys.set(local);
-            range.len.set(len);
-        }
-        for (byte, value) in record.extensions.iter().zip(island.extensions.bytes()) {
-            byte.store(value, Ordering::Relaxed);
-        }
-    }
-}
-
 impl World {
-    fn new(config: Config, pool: Pool, host: Box<dyn Host>, entry: fn(&'static Island) -> !) -> Self {
+    fn new(config: Config, kernels: Kernels, hosts: Vec<Box<dyn Host>>, entry: fn(&'static Island) -> !) -> Self {
         let cores = config.islands.len() * CORES_PER_ISLAND_MAX;
         let baton = match config.driver {
             Driver::Threads => None,
@@ -262,7 +248,7 @@ impl World {
             rung: Condvar::new(),
         };
         Self {
-            pool,
+            kernels,
             entry,
             machines: Mutex::default(),
             dead_machines: Mutex::default(),
@@ -272,7 +258,7 @@ impl World {
             ended: AtomicBool::new(false),
             failure: Mutex::default(),
             threads: Mutex::default(),
-            host: Mutex::new(host),
+            hosts: Mutex::new(hosts),
             host_rung: Mutex::new(false),
             host_bell: Condvar::new(),
             config,
@@ -297,8 +283,9 @@ impl World {
 
     /// What the host does to start an island again. The cores that are to be [spawned](Self::spawn).
     pub fn restart(&'static self, island: IslandId) -> Vec<CoreId> {
-        lock(&self.host).restarts(self.pool, island);
-        rejoin::begin(self.pool.header(), island);
+        let pool = self.kernels.first_pool();
+        lock(&self.hosts)[0].restarts(pool, island);
+        rejoin::begin(pool.header(), island);
         for index in 0..CORES_PER_ISLAND_MAX {
             let state = &self.cores[CoreId::new(island, index).index()];
             state.pending.store(0, Ordering::Relaxed);
@@ -354,7 +341,7 @@ impl World {
         let Err(payload) = end;
         let _quiet = Quiet::begin();
         if !payload.is::<Ended>() {
-            let record = &self.pool.header().islands[core.island().index()];
+            let record = self.kernels.island_record(core.island());
             record.state.store(ISLAND_FAILED, Ordering::Release);
             let (island, index) = (core.island().0, core.index_in_island());
             let place = self.baton.as_ref().map(Baton::describe).unwrap_or_default();
@@ -400,7 +387,7 @@ impl World {
     fn describe(&self) -> String {
         let started = self.cores.iter().enumerate().filter(|(_, core)| core.started.load(Ordering::Relaxed));
         let line = |(core, state): (usize, &CoreState)| {
-            let record = &self.pool.header().cores[core];
+            let record = self.kernels.core_record(core_of(core));
             format!(
                 "  core {}.{}: pending {:#x}, timer {}, state {}, thread {:#x}, inbox {:#x}, asked {}, done {}\n",
                 core / CORES_PER_ISLAND_MAX,
@@ -418,7 +405,7 @@ impl World {
     }
 
     fn describe_threads(&self) -> impl Iterator<Item = String> {
-        threads(self.pool).map(|thread| {
+        self.kernels.pools().iter().flat_map(|pool| threads(*pool)).map(|thread| {
             format!(
                 "  thread {}: state {:#x}, core {:#x}, {:?}, in a crossing call {:#x}\n",
                 thread.tid.get(),
@@ -432,12 +419,15 @@ impl World {
 
     /// Whether the machine has set its exit word. Keeps the host's clock in the header going until then.
     pub fn look_for_end(&self, now_ns: u64) -> bool {
-        let header = self.pool.header();
-        let joins = |island: usize| header.islands[island].state.load(Ordering::Relaxed) == ISLAND_REJOINING;
-        if !self.all_have_joined() || self.config.faults.rejoins != 0 && (0..self.config.islands.len()).any(joins) {
-            header.host_clock_ns.store(now_ns, Ordering::Relaxed);
+        let joins =
+            |island: &IslandId| self.kernels.island_record(*island).state.load(Ordering::Relaxed) == ISLAND_REJOINING;
+        let mut islands = (0..self.config.islands.len()).map(|island| IslandId(island as u8));
+        if !self.all_have_joined() {
+            self.kernels.show_clock(now_ns);
+        } else if self.config.faults.rejoins != 0 && islands.any(|island| joins(&island)) {
+            self.kernels.first_pool().header().host_clock_ns.store(now_ns, Ordering::Relaxed);
         }
-        header.exit.load(Ordering::Acquire) != 0
+        self.kernels.have_ended()
     }
 
     pub fn has_ended(&self) -> bool {
@@ -448,7 +438,7 @@ impl World {
     pub fn finish(&self) {
         if !self.has_ended() {
             let _quiet = Quiet::begin();
-            lock(&self.host).ended(self.pool);
+            lock(&self.hosts).iter_mut().zip(self.kernels.pools()).for_each(|(host, pool)| host.ended(*pool));
         }
         self.end();
     }
@@ -552,25 +542,30 @@ impl World {
     }
 
     pub fn all_have_joined(&self) -> bool {
-        self.pool.header().joined.load(Ordering::Relaxed) == self.config.islands.len() as u32
+        self.kernels.have_joined()
     }
 
     /// What the host does when an island has died.
     pub fn lose(&self, island: IslandId) {
-        rejoin::declare_dead(self.pool.header(), island);
+        rejoin::declare_dead(self.kernels.first_pool().header(), island);
     }
 
     /// Tells the host of an island that has joined again. `false`: it has not.
     pub fn tells_of_joining(&self, island: IslandId) -> bool {
-        let has_joined = self.pool.header().islands[island.index()].state.load(Ordering::Relaxed) == ISLAND_JOINED;
+        let has_joined = self.kernels.island_record(island).state.load(Ordering::Relaxed) == ISLAND_JOINED;
         if has_joined {
-            lock(&self.host).joined(self.pool, island);
+            lock(&self.hosts)[0].joined(self.kernels.first_pool(), island);
         }
         has_joined
     }
 
     pub fn host_looks(&self) -> Vec<CoreId> {
-        lock(&self.host).look(self.pool)
+        let looks = |(kernel, host): (usize, &mut Box<dyn Host>)| {
+            let rung = host.look(self.kernels.pools()[kernel]);
+            rung.into_iter()
+                .map(move |core| CoreId::new(self.kernels.island_of(kernel, core.island()), core.index_in_island()))
+        };
+        lock(&self.hosts).iter_mut().enumerate().flat_map(looks).collect()
     }
 
     /// Sleeps until an interrupt is pending.

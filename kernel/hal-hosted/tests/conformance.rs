@@ -26,7 +26,7 @@ fn conform(driver: Driver, faults: Faults, islands: Vec<IslandConfig>) -> Result
     let outcome = run::<Suite>(config, Box::new(NoHost), |_| {})?;
     let logs: Vec<_> = outcome.logs.iter().map(|log| String::from_utf8_lossy(log).into_owned()).collect();
     let report = logs.join("");
-    assert_eq!(outcome.status, 0, "{report}");
+    assert_eq!(outcome.status(), 0, "{report}");
     assert!(!report.contains("FAILED"), "{report}");
     assert_eq!(report.matches(" passed, 0 failed").count(), count + 1, "{report}");
     Ok(outcome.trace)
@@ -76,7 +76,7 @@ fn defects_are_noticed() {
         match run::<Suite>(config, Box::new(NoHost), |_| {}) {
             Ok(outcome) => {
                 println!("{defect:?} fails the suite after {} steps", outcome.steps);
-                assert_ne!(outcome.status, 0, "{defect:?} was not noticed");
+                assert_ne!(outcome.status(), 0, "{defect:?} was not noticed");
             }
             Err(failure) => println!("{defect:?} ends the run: {}", failure.message.lines().next().unwrap_or_default()),
         }

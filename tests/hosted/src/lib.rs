@@ -5,6 +5,7 @@
 pub mod calls;
 pub mod deaths;
 pub mod fat;
+pub mod kernels;
 pub mod modules;
 pub mod program;
 pub mod records;
@@ -15,7 +16,7 @@ pub mod whole;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use motet_hal::Machine;
-use motet_hal_hosted::{Config, Driver, Failure, Faults, Host, IslandConfig, Kernel, Outcome, run, run_seeds};
+use motet_hal_hosted::{Config, Driver, Failure, Faults, Host, IslandConfig, Kernel, Outcome, run_kernels, run_seeds};
 use motet_layout::sync::Ordering;
 use motet_layout::{
     CALLS_BY_DMA, CONSOLE_TERMINAL, CROSSING_DIRECT, CROSSING_FLICK, CoreId, HostStream, Isa, IslandId, MOUNT_PROC,
@@ -43,7 +44,7 @@ impl Kernel for Motet {
 pub struct Scenario {
     /// Executable files: name in the root directory, contents.
     pub files: Vec<(&'static str, Vec<u8>)>,
-    /// The command's strings; the first is the program's path.
+    /// The command's strings; the first is the program's path. Of one of several kernels: none, and it serves the others.
     pub command: Vec<&'static str>,
     /// What standard input holds.
     pub input: Vec<u8>,
@@ -114,7 +115,7 @@ pub fn boot_and_look<T: Send + 'static>(
     };
     let left = Arc::new(Mutex::new(Vec::new()));
     let console = Console { texts: texts.clone(), look: Some(Box::new(sees)), left: left.clone() };
-    let outcome = run_kernels(config, Box::new(console), scenario);
+    let outcome = run_motet(config, vec![Box::new(console)], std::slice::from_ref(scenario));
     let left = std::mem::take(&mut *left.lock().unwrap_or_else(PoisonError::into_inner));
     assert!(left.is_empty(), "islands join again with what is of an earlier life: {left:#?}");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -130,12 +131,12 @@ pub fn boot_and_look<T: Send + 'static>(
     let seen =
         seen.lock().unwrap_or_else(PoisonError::into_inner).take().expect("a machine that has ended was looked at");
     let (steps, steps_with, trace) = (outcome.steps, outcome.steps_with, outcome.trace);
-    Ok((Ended { status: outcome.status, output, errors, steps, steps_with, trace }, seen))
+    Ok((Ended { status: outcome.status(), output, errors, steps, steps_with, trace }, seen))
 }
 
 /// The only place where the kernel is compiled for hosted islands: it is not generic, so no test compiles it once more.
-fn run_kernels(config: Config, host: Box<dyn Host>, scenario: &Scenario) -> Result<Outcome, Failure> {
-    run::<Motet>(config, host, |pool| prepare(pool, scenario))
+fn run_motet(config: Config, hosts: Vec<Box<dyn Host>>, scenarios: &[Scenario]) -> Result<Outcome, Failure> {
+    run_kernels::<Motet>(config, hosts, |kernel, pool| prepare(pool, &scenarios[kernel]))
 }
 
 /// The host, as an actor on the pool.
@@ -154,9 +155,12 @@ impl Context for HostSide {
     fn ring(&self, _target: CoreId) {}
 }
 
-/// Takes what the machine writes to its consoles.
+/// Standard output, and standard error.
+type Texts = Arc<Mutex<[Vec<u8>; 2]>>;
+
+/// Takes what a kernel writes to its consoles.
 struct Console {
-    texts: Arc<Mutex<[Vec<u8>; 2]>>,
+    texts: Texts,
     look: Option<Box<dyn FnOnce(Pool) + Send>>,
     /// What is wrong with the records of islands that join again.
     left: Arc<Mutex<Vec<String>>>,

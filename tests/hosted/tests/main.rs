@@ -40,6 +40,8 @@ mod fused;
 #[cfg(not(motet_model))]
 mod inet;
 #[cfg(not(motet_model))]
+mod kernels;
+#[cfg(not(motet_model))]
 mod kinds_of_files;
 #[cfg(not(motet_model))]
 mod late;

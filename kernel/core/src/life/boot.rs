@@ -65,7 +65,7 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
         if let Err((island, why)) = ability::find_common(&cpu) {
             refuse(&cpu, island, why);
         }
-        if peers::is_first(&cpu) {
+        if peers::has_command(&cpu) {
             start_first_process(&cpu);
         }
     }
