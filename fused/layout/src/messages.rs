@@ -71,7 +71,9 @@ pool_struct! {
         648 pub done: [AtomicU64; 4],
         /// Kernel-written, by node: what it has sent that is no message.
         680 pub refused: [AtomicU64; 4],
-        712 _pad1: [Cell64; 47],
+        712 _pad1: [Cell64; 43],
+        /// Kernel-written, by node: probes of it that came, each in its order. For tests.
+        1056 pub probes: [AtomicU64; 4],
     }
 }
 

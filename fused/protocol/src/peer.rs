@@ -39,6 +39,8 @@ macro_rules! kinds {
 kinds! {
     /// Who a kernel is: all to all, once.
     NodeInfo = 0, "node_info", 22;
+    /// A number, to be followed by the next one. Tests alone send it.
+    Probe = 31, "probe", 18;
 }
 
 impl MessageKind {
@@ -48,7 +50,17 @@ impl MessageKind {
     }
 }
 
-const _: () = assert!(MessageKind::ALL.len() <= MESSAGE_KINDS_MAX);
+/// Bytes of the longest message, its header included.
+pub const MESSAGE_LEN_MAX: usize = {
+    let (mut longest, mut at) = (0, 0);
+    while at < MessageKind::ALL.len() {
+        let kind = MessageKind::ALL[at];
+        assert!((kind as usize) < MESSAGE_KINDS_MAX && kind.message_len() >= HEADER_LEN);
+        longest = if kind.message_len() > longest { kind.message_len() } else { longest };
+        at += 1;
+    }
+    longest
+};
 
 /// Why bytes are no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +77,8 @@ pub enum Malformed {
     Fingerprint(u64),
     /// It is one that comes once, and has come.
     Again,
+    /// A probe whose number is not the next one.
+    Order(u64),
 }
 
 /// Whom kernel `own` rings for kernel `node`: no core of its pool, in which it is island 0 alone, but a place among that island's doorbells.

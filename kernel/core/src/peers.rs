@@ -7,7 +7,7 @@ use motet_hal::{Interrupts, Machine};
 use motet_layout::{FINGERPRINT, NODES_MAX, Peers, sync::Ordering};
 use motet_protocol::{
     Context, count,
-    peer::{HEADER_LEN, Header, Malformed, MessageKind, NodeInfo, bell_of},
+    peer::{HEADER_LEN, Header, MESSAGE_LEN_MAX, Malformed, MessageKind, NodeInfo, bell_of},
     ring::{Ring, Slot, Unsent},
 };
 
@@ -44,6 +44,14 @@ pub fn introduce<M: Machine>(cpu: &Cpu<M>) {
             cpu.log(format_args!("kernel {node} cannot be sent anything: {why:?}"));
         }
     }
+}
+
+/// Sends a probe, whose receiver wants these numbers in their order, from 0. For tests: `/dev/probe` alone calls it.
+///
+/// # Errors
+/// As [`send`].
+pub fn probe<M: Machine>(cpu: &Cpu<M>, node: u32, number: u64) -> Result<(), Unsent> {
+    send(cpu, node, MessageKind::Probe, &number.to_le_bytes())
 }
 
 /// Whether all peers have said who they are.
@@ -121,20 +129,22 @@ fn send<M: Machine>(cpu: &Cpu<M>, node: u32, kind: MessageKind, body: &[u8]) -> 
 fn take_from<M: Machine>(cpu: &Cpu<M>, node: u32) {
     let record = of(cpu);
     let Some(ring) = ring_from(cpu, record, node) else { return };
-    let mut bytes = [0; MessageKind::NodeInfo.message_len()];
+    let mut bytes = [0; MESSAGE_LEN_MAX];
     for _ in 0..AT_ONCE {
         if ring.take(|slot| slot.read(0, &mut bytes)).is_none() {
             return;
         }
-        if let Err(why) = act_on(cpu, node, &bytes) {
-            refuse(cpu, node, why);
+        if let Err(why) = act_on(cpu, node, &bytes)
+            && !refuse(cpu, node, why)
+        {
+            return;
         }
         cpu.relax();
     }
 }
 
-/// A kernel has sent what is no message.
-fn refuse<M: Machine>(cpu: &Cpu<M>, node: u32, why: Malformed) {
+/// A kernel has sent what is no message. Whether more is taken from it.
+fn refuse<M: Machine>(cpu: &Cpu<M>, node: u32, why: Malformed) -> bool {
     let record = of(cpu);
     let refused = record.refused[node as usize % NODES_MAX].fetch_add(1, Ordering::Relaxed) + 1;
     if refused == 1 {
@@ -144,25 +154,30 @@ fn refuse<M: Machine>(cpu: &Cpu<M>, node: u32, why: Malformed) {
         record.broken.fetch_or(1 << node, Ordering::Relaxed);
         cpu.log(format_args!("kernel {node} has sent {REFUSED_MAX} such messages: no more are taken from it"));
     }
+    refused < REFUSED_MAX
 }
 
-fn act_on<M: Machine>(
-    cpu: &Cpu<M>,
-    node: u32,
-    bytes: &[u8; MessageKind::NodeInfo.message_len()],
-) -> Result<(), Malformed> {
+fn act_on<M: Machine>(cpu: &Cpu<M>, node: u32, bytes: &[u8; MESSAGE_LEN_MAX]) -> Result<(), Malformed> {
     let record = of(cpu);
     let (header, body) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(Malformed::Len(0))?;
     let header = Header::read(*header, node as u8)?;
     match header.kind {
         MessageKind::NodeInfo => {
-            let info = NodeInfo::read(body.try_into().map_err(|_| Malformed::Len(body.len() as u64))?)?;
+            let info = NodeInfo::read(*body.first_chunk().ok_or(Malformed::Len(0))?)?;
             if info.fingerprint != FINGERPRINT {
                 return Err(Malformed::Fingerprint(info.fingerprint));
             }
             if record.known.fetch_or(1 << node, Ordering::AcqRel) & 1 << node != 0 {
                 return Err(Malformed::Again);
             }
+        }
+        MessageKind::Probe => {
+            let number = u64::from_le_bytes(*body.first_chunk().ok_or(Malformed::Len(0))?);
+            let next = &record.probes[node as usize % NODES_MAX];
+            if number != next.load(Ordering::Relaxed) {
+                return Err(Malformed::Order(number));
+            }
+            count(next);
         }
     }
     count(&record.taken[header.kind as usize]);

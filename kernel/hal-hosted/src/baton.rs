@@ -46,6 +46,9 @@ const WALK_MAX: u64 = 500_000;
 /// What a run ends with in which a core goes along words of the pool without end. In builds for models.
 pub const ENDLESS_WALK: &str = "a walk does not end";
 
+/// A kernel that writes nonsense does so about every so many steps.
+const NONSENSE_EVERY: u64 = 20;
+
 /// Virtual time of a user instruction: slow, so that timers need few instructions to wait for.
 const USER_INSTRUCTION_NS: u64 = 20;
 
@@ -323,6 +326,13 @@ impl Baton {
         if self.faults.damaged_link.is_some_and(|step| state.steps >= step) && !state.damaged {
             let State { random, .. } = state;
             state.damaged = crate::damage::damage_link(world.kernels.first_pool(), &mut |bound| random.below(bound));
+        }
+        if let Some(island) = self.faults.nonsense
+            && world.all_have_joined()
+            && state.random.below(NONSENSE_EVERY) == 0
+        {
+            let (peers, windows) = (&world.kernels.pool(island).header().peers, world.kernels.windows(island));
+            crate::damage::damage_window(peers, windows, &mut |bound| state.random.below(bound));
         }
         if let Some((island, _)) = self.faults.death
             && self.faults.death_with.map_or(state.steps, |_| state.steps_with) >= state.dies_at

@@ -144,6 +144,8 @@ pub struct Faults {
     pub damage: Option<u64>,
     /// From that step on, once: a word changes that links the kernels' records.
     pub damaged_link: Option<u64>,
+    /// A kernel of its own that, when all have joined, writes now and then into its windows what it never should.
+    pub nonsense: Option<IslandId>,
 }
 
 /// A HAL that is wrong on purpose: shows that a test can fail.

@@ -1,10 +1,14 @@
 //! Damage: it changes a word of a call across instruction sets, or a word that links a kernel's records, as if another island had
-//! written it wrongly.
+//! written it wrongly; or what a kernel of its own sends to another one.
 
 use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{
-    CALL_GIVEN, CALL_RETURNED, Cell64, CoreId, CoreRecord, CrossingRecord, FRAME_REGS, FrameRecord, PAGE_SIZE, Pool,
-    PoolAddr, SLAB_FRAME, ThreadRecord,
+    CALL_GIVEN, CALL_RETURNED, Cell64, CoreId, CoreRecord, CrossingRecord, FRAME_REGS, FrameRecord, PAGE_SIZE, Peers,
+    Pool, PoolAddr, SLAB_FRAME, ThreadRecord, Windows,
+};
+use motet_protocol::{
+    peer::{HEADER_LEN, Header, MessageKind},
+    ring::{Ring, ring_len},
 };
 
 /// Damages one word of a message that is under way, or of a call's record or registers. `false`: there is no call.
@@ -71,6 +75,43 @@ fn spoil(word: &Cell64, below: &mut dyn FnMut(u64) -> u64) -> bool {
         _ => below(u64::MAX),
     });
     true
+}
+
+/// A kernel sends a message that it should not, or (seldom) spoils a word of a ring's record in one of its windows.
+pub fn damage_window(peers: &'static Peers, windows: Windows, below: &mut dyn FnMut(u64) -> u64) {
+    let (own, count) = (peers.node.get(), peers.count.get());
+    let node = (own + 1 + below(u64::from(count) - 1) as u32) % count;
+    if below(64) != 0 {
+        let message = nonsense(own as u8, below);
+        if let Some(ring) = Ring::to(windows, peers, node) {
+            // If it is full, nothing happens.
+            let _ = ring.send(|slot| slot.write(0, &message));
+        }
+        return;
+    }
+    let (slots, slot_len) = (peers.slots.get(), peers.slot_len.get());
+    let ring = PoolAddr(peers.windows[node as usize].get() + below(2) * ring_len(slots, slot_len));
+    let Some(record) = windows.ring(ring) else { return };
+    let turn = &record.turns[below(slots.into()) as usize];
+    match below(6) {
+        0 | 1 => record.asleep.store(below(3) as u32, Ordering::Relaxed),
+        2 => turn.store(0, Ordering::Relaxed),
+        3 => turn.store(below(8), Ordering::Relaxed),
+        4 => turn.store(below(u64::MAX), Ordering::Relaxed),
+        _ => _ = turn.fetch_xor(1, Ordering::Relaxed),
+    }
+}
+
+/// A message of any kind, with a small number, of which a byte may be any.
+fn nonsense(node: u8, below: &mut dyn FnMut(u64) -> u64) -> [u8; 32] {
+    let kind = MessageKind::ALL[below(MessageKind::ALL.len() as u64) as usize];
+    let mut message = [0; 32];
+    message[..HEADER_LEN].copy_from_slice(&Header { node, kind }.to_bytes());
+    message[HEADER_LEN..][..8].copy_from_slice(&below(4).to_le_bytes());
+    if below(2) == 0 {
+        message[below(32) as usize] = below(256) as u8;
+    }
+    message
 }
 
 /// The threads that have a number.

@@ -36,7 +36,9 @@ pub struct KernelEnded {
 pub fn machine(driver: Driver, kernels: usize, windows: WindowConfig) -> Config {
     let mut islands = three_islands([2; 3]);
     islands.truncate(kernels);
-    Config { pool_len: 32 << 20, windows: Some(windows), ..Config::new(driver, islands) }
+    // A kernel that waits a second for room takes some millions.
+    let steps_max = 200_000_000;
+    Config { pool_len: 32 << 20, windows: Some(windows), steps_max, ..Config::new(driver, islands) }
 }
 
 /// Runs a scenario on each kernel of a machine. The run ends when all that have a command and live have ended; `look` sees the pools then.

@@ -242,7 +242,7 @@ fn prepare(pool: Pool, scenario: &Scenario) {
     let root = fs::make_root(&host, 0).expect("room for the root directory");
     let attributes = fs::Attributes { mode: fs::TYPE_DIRECTORY | 0o555, ..fs::Attributes::default() };
     let dev = fs::mkdir(&host, root, b"dev", attributes).expect("room for a directory");
-    for (name, minor) in [("dma", 3), ("late", 6)] {
+    for (name, minor) in [("dma", 3), ("late", 6), ("probe", 7)] {
         let rdev = 240 << 8 | minor;
         let device = fs::Attributes { mode: fs::TYPE_CHARACTER | 0o666, rdev, ..fs::Attributes::default() };
         fs::create(&host, dev.inode(), name.as_bytes(), device).expect("room for a device");
@@ -280,6 +280,7 @@ pub const ROUGH: Faults = Faults {
     dies_again_within: 0,
     damage: None,
     damaged_link: None,
+    nonsense: None,
 };
 
 /// Runs a scenario on two x86-64, one AArch64 and two RISC-V cores. Under every other seed, islands (none of

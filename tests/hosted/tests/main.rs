@@ -5,6 +5,7 @@
 
 mod extensions;
 mod handed;
+mod kernels;
 mod locks_of_the_dead;
 mod lost;
 
@@ -39,8 +40,6 @@ mod file_systems;
 mod fused;
 #[cfg(not(motet_model))]
 mod inet;
-#[cfg(not(motet_model))]
-mod kernels;
 #[cfg(not(motet_model))]
 mod kinds_of_files;
 #[cfg(not(motet_model))]

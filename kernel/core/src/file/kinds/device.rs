@@ -5,7 +5,7 @@ use core::fmt::{self, Write};
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{FILE_DEVICE, FileRecord, InodeRecord, PIPE_BUF};
-use motet_protocol::{fs::Held, stream};
+use motet_protocol::{fs::Held, ring::Unsent, stream};
 
 use crate::{
     call::{Call, Stop, SysResult, cost},
@@ -21,7 +21,7 @@ use crate::{
     },
     file::descriptor::{busy, position::seek_endless},
     kinds::{accel, dma, late, service},
-    mm, random, vm,
+    mm, peers, random, vm,
 };
 
 /// `/dev/null`.
@@ -56,6 +56,9 @@ pub const VM: Device = Device { major: 240, minor: 5 };
 
 /// `/dev/late`: pages that arrive late. Each open file of it has its own ([`crate::kinds::late`]).
 pub const LATE: Device = Device { major: 240, minor: 6 };
+
+/// `/dev/probe`: what is written, a kernel's number and another one (8 bytes each), goes to that kernel as a probe. For tests, which make the node themselves.
+pub const PROBE: Device = Device { major: 240, minor: 7 };
 
 /// `/dev/accel/NAME`: accelerators of the FPGA, by minor number. Each open file of one is a client ([`crate::kinds::accel`]).
 pub const ACCEL_MAJOR: u32 = 241;
@@ -210,6 +213,7 @@ fn check_open<M: Machine>(call: &Call<M>, device: Device, flags: u32) -> Result<
     match device {
         NULL | ZERO | FULL | RANDOM | URANDOM | KMSG | HOST_IN | HOST_OUT | HOST_ERR => Ok(()),
         TTY if tty::controls(call) => Ok(()),
+        PROBE if peers::are_there(call.cpu) => Ok(()),
         CONSOLE => {
             tty::opened(call, flags);
             Ok(())
@@ -254,7 +258,26 @@ fn write<M: Machine>(call: &Call<M>, device: Device, nonblocking: bool, from: &m
         HOST_OUT => write_stream(call, &header.console_out, nonblocking, from),
         HOST_ERR => write_stream(call, &header.console_err, nonblocking, from),
         HOST_IN => Err(Errno::EINVAL.into()),
+        PROBE => send_probe(call.cpu, from),
         _ => Err(Errno::ENXIO.into()),
+    }
+}
+
+/// Sends a probe.
+///
+/// # Errors
+/// `EINVAL`: that is not a kernel's number and another one; `ETIMEDOUT`: that kernel takes nothing; `EIO`: there is none, or it has written what cannot be.
+#[inline(never)]
+fn send_probe<M: Machine>(cpu: &Cpu<M>, from: &mut Cursor<M>) -> SysResult {
+    let mut words = [[0; 8]; 2];
+    if from.remaining() != 16 || from.read(words.as_flattened_mut())? != 16 {
+        return Err(Errno::EINVAL.into());
+    }
+    let [node, number] = words.map(u64::from_le_bytes);
+    match peers::probe(cpu, u32::try_from(node).unwrap_or(u32::MAX), number) {
+        Ok(()) => Ok(16),
+        Err(Unsent::Full) => Err(Errno::ETIMEDOUT.into()),
+        Err(Unsent::Broken) => Err(Errno::EIO.into()),
     }
 }
 
