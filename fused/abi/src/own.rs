@@ -29,6 +29,9 @@ pub const JUMP: u64 = 0x4d08;
 /// place, to which the frames of the caller look as they did to the first function.
 pub const LEAVE: u64 = 0x4d09;
 
+/// Of no program: a thread waits for what its other half in another kernel sends.
+pub const AWAIT: u64 = 0x4d0a;
+
 /// What becomes of a call that its island cannot serve (at once).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrossingPolicy {

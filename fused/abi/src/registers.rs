@@ -74,7 +74,7 @@ pub fn syscall_number_of(isa: Isa, frame: &UserFrame) -> u64 {
 }
 
 /// Sets what [`syscall_number_of`] gives.
-pub(crate) fn set_syscall_number(isa: Isa, frame: &UserFrame, number: u64) {
+pub fn set_syscall_number(isa: Isa, frame: &UserFrame, number: u64) {
     set_reg(frame, roles(isa).number, number);
 }
 

@@ -53,6 +53,11 @@ impl Syscall {
         crate::tables::NAMES[self as usize]
     }
 
+    /// The call with this number among [`all`](Self::all), whatever the instruction set.
+    pub fn from_index(index: u32) -> Option<Self> {
+        Self::all().get(index as usize).copied()
+    }
+
     /// The call of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::all().iter().copied().find(|call| call.name() == name)

@@ -63,7 +63,11 @@ pool_struct! {
         96 pub owner: Cell64,
         /// Calls that the thread was in before this one.
         104 pub depth: Cell64,
-        112 _pad1: [Cell64; 2],
+        /// 1 + the kernel that the caller ran in; 0: this one.
+        112 pub caller_node: Cell32,
+        /// 1 + the kernel that runs the function; 0: this one.
+        116 pub callee_node: Cell32,
+        120 _pad1: Cell64,
         /// Integer registers that the caller's ISA preserves over calls, in the order of `motet_abi::convention`.
         128 pub saved: [Cell64; 16],
         /// Floating-point registers that it preserves.

@@ -73,6 +73,8 @@ classes! {
     Waiters WaitersLock;
     /// A core's deadlines.
     Timers TimersLock;
+    /// Messages to other kernels that wait for room.
+    Messages MessagesLock;
     /// Free objects of a kind.
     Slab SlabLock;
     /// An island's free frames.

@@ -1,7 +1,7 @@
 //! Messages between kernels that share nothing else (`docs/protocols/messages.md`).
 
 use crate::{
-    Cell32, Cell64,
+    Cell32, Cell64, MessagesLock, WaitQueue,
     sync::{AtomicU32, AtomicU64},
 };
 
@@ -71,11 +71,121 @@ pool_struct! {
         648 pub done: [AtomicU64; 4],
         /// Kernel-written, by node: what it has sent that is no message.
         680 pub refused: [AtomicU64; 4],
-        712 _pad1: [Cell64; 43],
+        /// Kernel-written, by node: the instruction set ([`Isa`](crate::Isa)) that it has said it has; 0: it has said none.
+        712 pub isas: [AtomicU32; 4],
+        /// Guards `outgoing` and `outgoing_last`.
+        728 pub outgoing_lock: MessagesLock,
+        /// Kernel-written, by node: messages to it that its ring had no room for: the first [`OutgoingRecord`] (pool address), 0: there are none.
+        736 pub outgoing: [AtomicU64; 4],
+        /// Kernel-written, by node: the last of them.
+        768 pub outgoing_last: [Cell64; 4],
+        /// Kernel-written: the first [`KeptRecord`] of a process of another kernel that has threads here (pool address). Under the tree lock.
+        800 pub guests: Cell64,
+        /// Kernel-written: pages that were copied here from other kernels.
+        808 pub pages_copied: AtomicU64,
+        /// Kernel-written: copies of pages that were dropped here because another kernel writes the page.
+        816 pub pages_invalidated: AtomicU64,
+        /// Kernel-written: until when no message is taken, because a page has come that a thread is about to use (nanoseconds of the machine's clock).
+        824 pub held_until_ns: AtomicU64,
+        /// Kernel-written, by node: when its ring was last found full for the first time, in nanoseconds. Under `outgoing_lock`.
+        832 pub full_since_ns: [Cell64; 4],
+        864 _pad1: [Cell64; 24],
         /// Kernel-written, by node: probes of it that came, each in its order. For tests.
         1056 pub probes: [AtomicU64; 4],
     }
 }
+
+/// Bytes of an [`OutgoingRecord`]'s message at most, without a page.
+pub const OUTGOING_MAX: usize = 1480;
+
+pool_struct! {
+    /// A message that waits for room in its ring.
+    pub struct OutgoingRecord: size 1536, align 64 {
+        /// The next one to the same kernel (pool address), 0: there is none.
+        0 pub next: Cell64,
+        /// Bytes in `bytes`: the header and what follows it, without the page.
+        8 pub len: Cell32,
+        /// A page that follows these (frame number, with a reference), 0: none does.
+        12 pub page: Cell32,
+        /// The message.
+        16 pub bytes: [Cell64; 185],
+        1496 _pad0: [Cell64; 5],
+    }
+}
+
+/// [`AwayRecord::came`]: nothing has.
+pub const AWAY_NOTHING: u32 = 0;
+/// [`AwayRecord::came`]: a call of a function.
+pub const AWAY_CALL: u32 = 1;
+/// [`AwayRecord::came`]: the results of a function.
+pub const AWAY_RETURN: u32 = 2;
+/// [`AwayRecord::came`]: a system call that is to be made for the other half.
+pub const AWAY_SYSTEM_CALL: u32 = 3;
+/// [`AwayRecord::came`]: a system call's result.
+pub const AWAY_RESULT: u32 = 4;
+/// [`AwayRecord::came`]: the other half has ended.
+pub const AWAY_END: u32 = 5;
+
+pool_struct! {
+    /// What a thread has to do with its other half in another kernel (`docs/protocols/away.md`). One of both runs, and the other one waits here for what it sends.
+    /// Written by the thread's core, but for what comes: that is written by the core that takes messages, when `came` is [`AWAY_NOTHING`].
+    pub struct AwayRecord: size 384, align 64 {
+        /// Whose it is (pool address); 0: it is free.
+        0 pub thread: Cell64,
+        /// The thread's next one (pool address), 0: there is none.
+        8 pub next: Cell64,
+        /// The other kernel.
+        16 pub node: Cell32,
+        /// 1: the thread is the other kernel's, which is its home.
+        20 pub is_guest: Cell32,
+        /// The other half's thread id there; 0: not known.
+        24 pub peer: AtomicU32,
+        /// `AWAY_*`: what has come.
+        28 pub came: AtomicU32,
+        /// The thread waits here.
+        32 pub waiters: WaitQueue,
+        /// What the thread is in the middle of: of a home, 1: it makes a system call for the other half; of a guest, 1: home makes one for it.
+        64 pub in_call: Cell32,
+        68 _pad0: Cell32,
+        /// The signals that the thread blocks while this half runs.
+        72 pub mask: Cell64,
+        /// What came: its words.
+        80 pub words: [Cell64; 32],
+        336 _pad1: [Cell64; 6],
+    }
+}
+
+pool_struct! {
+    /// An address space that several kernels keep alike: what one of them knows of it (`docs/protocols/messages.md`).
+    pub struct KeptRecord: size 384, align 64 {
+        /// The kernel at which its process began.
+        0 pub home: Cell32,
+        /// By node: the id of the process there; 0: it has none, or has not said so.
+        4 pub pids: [AtomicU32; 4],
+        20 _pad0: Cell32,
+        /// Its space here (pool address).
+        24 pub space: Cell64,
+        /// The next one of another home ([`Peers::guests`]).
+        32 pub next: Cell64,
+        /// What this kernel knows of each page, a word for each that is not as at the beginning: a file without a name (inode pool address).
+        40 pub pages: Cell64,
+        /// 1: home has ended, or has died.
+        48 pub is_ending: AtomicU32,
+        52 _pad1: Cell32,
+        /// Guests: addresses of pages for which home is asked which range they are in, or has said that they are in none ([`KEPT_ABSENT`]); 0: no page. Under the
+        /// space's lock.
+        56 pub asked: [Cell64; 16],
+        /// Home, by node: the number of the last change of ranges that it was told of. Under the space's lock.
+        184 pub told: [Cell32; 4],
+        /// Guests: the number of the last change that was told. Home: of the last one.
+        200 pub change: Cell32,
+        204 _pad3: Cell32,
+        208 _pad2: [Cell64; 22],
+    }
+}
+
+/// In [`KeptRecord::asked`]: the page is in no range.
+pub const KEPT_ABSENT: u64 = 1;
 
 const _: () = assert!(RING_SLOTS_MAX == 1024 && MESSAGE_KINDS_MAX == 32 && NODES_MAX == 4);
 const _: () = assert!(size_of::<MessageRing>() as u64 <= RING_SLOTS_AT);

@@ -214,7 +214,8 @@ pool_struct! {
         /// Name (`PR_SET_NAME`), NUL-padded.
         2712 pub name: [AtomicByte; 16],
         /// Large files that nobody uses any more and that it frees before it runs user code again: the first one's
-        /// [`InodeRecord`](crate::InodeRecord) (pool address; its `parent` is the next one), 0: none.
+        /// [`InodeRecord`](crate::InodeRecord) (pool address; its `parent` is the next one), 0: none. 1: it is a guest of another kernel's, and
+        /// makes its system calls there.
         2728 pub garbage: Cell64,
         /// Signals to groups that it, or the process it is making, may not have seen; a new process gets them (bit signal-1). Under the tree lock.
         2736 pub group_signals: Cell64,
@@ -289,7 +290,9 @@ pool_struct! {
         /// Of the cores of `needs_isa`, those that have what it needs; none if it needs nothing. If its affinity has none of them, it runs on
         /// these nevertheless. With `able`.
         3200 pub only: [AtomicU64; 2],
-        3216 _pad2: [Cell64; 110],
+        /// Its other halves in other kernels: the first [`AwayRecord`](crate::AwayRecord) (pool address), 0: it has none. Under the tree lock, for others.
+        3216 pub away: AtomicU64,
+        3224 _pad2: [Cell64; 109],
     }
 }
 

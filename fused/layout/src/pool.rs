@@ -218,6 +218,30 @@ impl Windows {
         self.all.write(at, from);
     }
 
+    /// Copies bytes of a window to `to` in a pool that is not in the windows.
+    ///
+    /// # Panics
+    /// When a range is not where it is to be.
+    #[inline]
+    pub fn copy_to(self, at: PoolAddr, pool: Pool, to: PoolAddr, len: usize) {
+        self.check(at);
+        let (from, into) = (self.all.bytes(at, len), pool.bytes(to, len));
+        // SAFETY: `bytes` checked both ranges, which may even overlap.
+        unsafe { core::ptr::copy(from, into, len) }
+    }
+
+    /// Copies bytes at `from` in a pool to a window.
+    ///
+    /// # Panics
+    /// When a range is not where it is to be.
+    #[inline]
+    pub fn copy_from(self, at: PoolAddr, pool: Pool, from: PoolAddr, len: usize) {
+        self.check(at);
+        let (from, into) = (pool.bytes(from, len), self.all.bytes(at, len));
+        // SAFETY: as in `copy_to`.
+        unsafe { core::ptr::copy(from, into, len) }
+    }
+
     #[track_caller]
     fn check(self, at: PoolAddr) {
         if at.0 < self.start {

@@ -51,7 +51,9 @@ pool_struct! {
         /// Pages of its home's table to which stores may be allowed without a look at its VMAs or a walk (`motet_protocol::residency`): in the place that
         /// a page's number gives, two words, of which the first is the page and who allows it, and the second its entry. Under the lock.
         192 pub granted: [Cell64; 16],
-        320 _pad1: [Cell64; 24],
+        /// Several kernels keep it alike: its [`KeptRecord`](crate::KeptRecord) (pool address). 0: this one has it alone.
+        320 pub kept: AtomicU64,
+        328 _pad1: [Cell64; 23],
     }
 }
 

@@ -63,7 +63,8 @@ pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool
         | LockClass::Clock
         | LockClass::Fpga
         | LockClass::Engine
-        | LockClass::Interrupts => {}
+        | LockClass::Interrupts
+        | LockClass::Messages => {}
         // The kernel's own.
         LockClass::Tree
         | LockClass::Guests

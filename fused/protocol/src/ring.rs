@@ -5,7 +5,7 @@
 //! has one. Turns and slots are all that both kernels write. Neither believes the other's: whatever stands there, every function here ends.
 
 use motet_layout::{
-    MessageRing, Peers, PoolAddr, RING_SLOTS_AT, Windows,
+    Frame, MessageRing, PAGE_SIZE, Peers, Pool, PoolAddr, RING_SLOTS_AT, Windows,
     handshake::then_look,
     sync::{AtomicU64, Ordering},
 };
@@ -165,5 +165,15 @@ impl Slot {
     /// Writes bytes from `offset` on.
     pub fn write(self, offset: usize, from: &[u8]) {
         self.windows.write(self.at.add(offset as u64), from);
+    }
+
+    /// Copies a page that begins at `offset` into a frame.
+    pub fn read_page(self, offset: usize, pool: Pool, into: Frame) {
+        self.windows.copy_to(self.at.add(offset as u64), pool, into.addr(), PAGE_SIZE as usize);
+    }
+
+    /// Copies a frame into it, from `offset` on.
+    pub fn write_page(self, offset: usize, pool: Pool, from: Frame) {
+        self.windows.copy_from(self.at.add(offset as u64), pool, from.addr(), PAGE_SIZE as usize);
     }
 }

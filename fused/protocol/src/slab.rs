@@ -9,11 +9,11 @@
 //! takes and gives back no frames.
 
 use motet_layout::{
-    Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram, FileRecord,
-    FilesRecord, Frame, InodeRecord, MoreNodes, PAGE_SIZE, PacketRecord, PipeRecord, Pool, PoolSafe, ProcessRecord,
-    QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord,
-    ThreadRecord, UserRecord, VcpuRecord, VmRecord, VmaRecord, WatchRecord, handshake::then_look, in_order,
-    sync::Ordering,
+    AwayRecord, Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram,
+    FileRecord, FilesRecord, Frame, InodeRecord, KeptRecord, MoreNodes, OutgoingRecord, PAGE_SIZE, PacketRecord,
+    PipeRecord, Pool, PoolSafe, ProcessRecord, QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME, SignalActions,
+    SlabCache, SocketRecord, SpaceRecord, ThreadRecord, UserRecord, VcpuRecord, VmRecord, VmaRecord, WatchRecord,
+    handshake::then_look, in_order, sync::Ordering,
 };
 
 use crate::{
@@ -78,6 +78,9 @@ classes! {
     23 VmRecord;
     24 VcpuRecord;
     25 PacketRecord;
+    26 OutgoingRecord;
+    27 AwayRecord;
+    28 KeptRecord;
 }
 
 /// What the record of a frame that is cut into objects says of these.

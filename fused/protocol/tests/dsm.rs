@@ -99,7 +99,9 @@ impl World {
         came: u8,
         act: impl FnOnce(&mut Site, &mut Doing<'_>) -> R,
     ) -> R {
-        let mut site = self.sites[node];
+        // Kernels keep a word of it.
+        let mut site = Site::from_word(node as u32, 0, self.sites[node].word());
+        assert_eq!(site, self.sites[node], "a word does not say what is known of a page");
         let mut doing = Doing { node, world: self, came, wakes: false };
         let result = act(&mut site, &mut doing);
         let wakes = doing.wakes;

@@ -10,6 +10,7 @@
 mod ability;
 mod alarm;
 mod attend;
+mod away;
 mod balance;
 pub mod call;
 mod chain;

@@ -52,6 +52,7 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>, class: LockClass, lock: PoolAddr) -> bo
         | LockClass::Interrupts
         | LockClass::Waiters
         | LockClass::Timers
+        | LockClass::Messages
         | LockClass::Slab
         | LockClass::Frames
         | LockClass::Blocks => return recover::recover(cpu, class, lock),

@@ -7,9 +7,12 @@ use motet_hal::Machine;
 
 use crate::{
     attend::calls as signals,
-    call::{Call, Stop, SysResult},
-    crossing, extension, file, futex,
+    away,
+    call::{self, Call, Stop, SysResult},
+    crossing::{self, Awaited},
+    extension, file, futex,
     mm::{advice, calls as memory, mremap, place},
+    peers,
     process::{cores, exec, exit, fork, identity, ids, isa, limits, places, prctl, schedule, system, usage, wait},
     random, time,
 };
@@ -50,7 +53,9 @@ fn serve_own<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
         own::JUMP => crossing::jump(call),
         own::LEAVE => crossing::leave(call),
         own::NEED => extension::need(call),
+        own::ISLAND if peers::are_there(call.cpu) => Ok(u64::from(peers::own_node(call.cpu))),
         own::ISLAND => Ok(call.cpu.island().index() as u64),
+        own::AWAIT => await_other_half(call),
         _ => {
             call.cpu.log(format_args!("no system call has the number {number} on {}", call.isa.name()));
             Err(Errno::ENOSYS.into())
@@ -58,7 +63,39 @@ fn serve_own<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
     }
 }
 
-/// Makes the two functions of the table: of each row, the call, who serves it, and whether ([`serve_elsewhere`]) a core may serve it to which the thread has not
+/// A half of a thread waits for the other one, in another kernel, and makes its system calls.
+#[cold]
+fn await_other_half<M: Machine>(call: &Call<M>) -> SysResult {
+    let (name, args, isa, away) = match crossing::wait(call) {
+        Awaited::Result(result) => return result,
+        Awaited::Serve(name, args, isa, away) => (name, args, isa, away),
+    };
+    let result = match serve_for_guest(&Call { args, isa, ..*call }, name) {
+        Ok(value) => value as i64,
+        Err(Stop::Error(errno)) => errno.result(),
+        Err(stop) => return Err(stop),
+    };
+    away::reply(call, away, result);
+    // And waits on.
+    call::end_call(call.thread);
+    call::begin_call(call.thread);
+    Err(Stop::Again)
+}
+
+/// Serves a system call of a guest: at home, but for those that are about crossing.
+///
+/// # Errors
+/// See [`crate::call::Stop`].
+pub fn dispatch_guest<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
+    match Syscall::decode(M::ISA, number) {
+        // About registers and caches, which are here.
+        Some(name @ (Syscall::ArchPrctl | Syscall::RiscvFlushIcache)) => serve_for_guest(call, name),
+        Some(name) => away::forward(call, name),
+        None => serve_own(call, number),
+    }
+}
+
+/// Makes the functions of the table: of each row, the call, who serves it, and whether ([`serve_elsewhere`]) a core may serve it to which the thread has not
 /// moved. Each is one match, which compiles to a jump table; calls that Motet does not have share the last arm.
 macro_rules! table {
     ($call:ident: $($($name:ident)|+ => $serve:expr $(, $elsewhere:ident $(if $condition:expr)?)?;)*) => {
@@ -69,7 +106,15 @@ macro_rules! table {
             }
         }
 
-        // A function of its own: as a second caller of the first one it would make every other call slower.
+        // Functions of their own: as a second caller of the first one it would make every other call slower.
+        #[cold]
+        fn serve_for_guest<M: Machine>($call: &Call<M>, name: Syscall) -> SysResult {
+            match name {
+                $($(Syscall::$name)|+ => $serve,)*
+                unknown => not_implemented($call, unknown),
+            }
+        }
+
         fn serve_reading<M: Machine>($call: &Call<M>, name: Syscall) -> Option<SysResult> {
             match name {
                 $($(Syscall::$name)|+ => table!(@row ($serve) $($elsewhere $(if $condition)?)?),)*

@@ -12,7 +12,6 @@ use motet_tests_hosted::{ROUGH, Scenario, is_long};
 const ISAS: [Isa; 3] = [Isa::X86_64, Isa::AArch64, Isa::RiscV64];
 const EIO: u64 = 5u64.wrapping_neg();
 const EINVAL: u64 = 22u64.wrapping_neg();
-const ETIMEDOUT: u64 = 110u64.wrapping_neg();
 /// The status of a program that was not told soon that a kernel takes nothing.
 const LATE: u64 = 60;
 /// The status of a program to which a write has returned what it should not.
@@ -144,10 +143,8 @@ fn sender(isa: Isa, nodes: &[u64], count: u64, may_fail: Option<u64>) -> Scenari
 /// What a failed write has returned, and when.
 fn judge_failure(program: &mut Program, [began, now, scratch]: [u8; 3]) {
     let (is_right, result) = (program.asm.label(), program.asm.roles.result);
-    for error in [ETIMEDOUT, EIO] {
-        program.asm.li(scratch, error);
-        program.asm.branch(Op::Beq, result, scratch, is_right);
-    }
+    program.asm.li(scratch, EIO);
+    program.asm.branch(Op::Beq, result, scratch, is_right);
     program.exit(WRONG);
     program.asm.bind(is_right);
     program.now_ns(now, scratch, DATA + 64);
@@ -225,10 +222,12 @@ fn messages_come_in_order_through_the_smallest_rings() {
 /// A planted fault: nothing else would have told a kernel that messages have come.
 #[test]
 fn doorbells_that_reach_no_other_kernel_are_noticed() {
-    let config = Config { defect: Some(Defect::ForeignRing), ..machine(Driver::Seeded(1), 2, SMALL) };
-    let (ended, ()) = exchange(config, 10, None, |_| ()).unwrap_or_else(|failure| panic!("{failure}"));
-    let statuses: Vec<_> = ended.kernels.iter().map(|one| one.status).collect();
-    assert_ne!(statuses, [Some(0); 2]);
+    // None is full: a kernel whose ring is rings itself, and looks at all.
+    let windows = WindowConfig { slots: 16, ..SMALL };
+    let config = Config { defect: Some(Defect::ForeignRing), ..machine(Driver::Seeded(1), 2, windows) };
+    let came = |peers: &[&Peers]| peers.iter().map(|own| counts(own, MessageKind::Probe)[1]).sum::<u64>();
+    let (_, came) = exchange(config, 10, None, came).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_ne!(came, 20);
 }
 
 /// A kernel dies somewhere; the others learn within two seconds that it takes nothing, and all that they send to each other comes.

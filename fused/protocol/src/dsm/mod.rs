@@ -97,6 +97,21 @@ pub struct Site {
     waiting: [Option<bool>; NODES_MAX],
 }
 
+/// Where a word has what ([`Site::word`]).
+mod word {
+    pub const RIGHTS: u32 = 0;
+    pub const HOLDERS: u32 = 4;
+    pub const LEFT: u32 = 8;
+    pub const NODE: u32 = 12;
+    pub const WRITE: u32 = 14;
+    pub const INVALIDATED: u32 = 15;
+    pub const WAITING: u32 = 16;
+    pub const SERVED: u64 = 1 << 32;
+    pub const KNOWN: u64 = 1 << 33;
+    /// A bit for each kernel.
+    pub const ALL: u8 = (1 << motet_layout::NODES_MAX) - 1;
+}
+
 const fn bit(node: u32) -> u8 {
     1 << node
 }
@@ -106,6 +121,51 @@ impl Site {
     pub const fn new(node: u32, home: u32) -> Self {
         let rights = if node == home { Rights::Write } else { Rights::None };
         Self { node, home, rights, holders: bit(home), handle: None, waiting: [None; NODES_MAX] }
+    }
+
+    /// A page as a word says ([`word`](Self::word)), at kernel `node`.
+    pub fn from_word(node: u32, home: u32, word: u64) -> Self {
+        if word & word::KNOWN == 0 {
+            return Self::new(node, home);
+        }
+        let rights = [Rights::None, Rights::Read, Rights::Write][(word >> word::RIGHTS & 3).min(2) as usize];
+        let handle = Handle {
+            node: (word >> word::NODE & 3) as u32,
+            write: word >> word::WRITE & 1 != 0,
+            invalidated: word >> word::INVALIDATED & 1 != 0,
+            left: (word >> word::LEFT) as u8 & word::ALL,
+        };
+        let waiting = core::array::from_fn(|node| match word >> (word::WAITING + 2 * node as u32) & 3 {
+            0 => None,
+            wish => Some(wish == 2),
+        });
+        let holders = (word >> word::HOLDERS) as u8 & word::ALL;
+        Self { node, home, rights, holders, handle: (word & word::SERVED != 0).then_some(handle), waiting }
+    }
+
+    /// What is to be kept of the page: 0 if it is as at the beginning.
+    pub fn word(&self) -> u64 {
+        if *self == Self::new(self.node, self.home) {
+            return 0;
+        }
+        let handle = self.handle.map_or(0, |handle| {
+            let flags = u64::from(handle.write) << word::WRITE | u64::from(handle.invalidated) << word::INVALIDATED;
+            word::SERVED | u64::from(handle.node) << word::NODE | flags | u64::from(handle.left) << word::LEFT
+        });
+        let wish = |wish: Option<bool>| wish.map_or(0, |write| 1 + u64::from(write));
+        let waiting = (0..).zip(self.waiting).map(|(node, wants)| wish(wants) << (word::WAITING + 2 * node));
+        let kept = (self.rights as u64) << word::RIGHTS | u64::from(self.holders) << word::HOLDERS;
+        word::KNOWN | kept | handle | waiting.sum::<u64>()
+    }
+
+    /// Whether another kernel than this one holds a copy, or a fault is being served: who changes what the page is has to wait.
+    pub fn is_elsewhere(&self) -> bool {
+        self.handle.is_some() || self.holders != bit(self.home) || self.rights != Rights::Write
+    }
+
+    /// Whether this kernel has no copy, or may be about to lose it.
+    pub fn is_lacking(&self) -> bool {
+        self.handle.is_some() || self.rights == Rights::None
     }
 
     /// What the kernel's threads may do.
@@ -158,7 +218,8 @@ impl Site {
         true
     }
 
-    fn allows(&self, write: bool) -> bool {
+    /// Whether the kernel's threads may read the page, or write it.
+    pub fn allows(&self, write: bool) -> bool {
         self.rights >= if write { Rights::Write } else { Rights::Read }
     }
 

@@ -19,14 +19,15 @@ use super::{
     back,
     call::{call_again_noncoherent, make},
     cores::{core_of, island_of},
-    migration, report,
+    elsewhere, migration, report,
     request::{Request, thread_pointer},
     state::Pinned,
 };
 use crate::{
+    away,
     call::{self, Call, Stop, SysResult},
     cpu::Cpu,
-    handover, mm,
+    handover, mm, peers,
     process::fat,
     signal,
 };
@@ -95,6 +96,11 @@ impl Fetched {
         let Self { thread, space, .. } = self;
         let policies = CrossingPolicies::from_raw(self.process.crossing_policy.load(Ordering::Relaxed));
         let may_wait = self.may_wait(cpu, pin.isa, policies)?;
+        if peers::are_there(cpu)
+            && let Some(node) = elsewhere::kernel_for(cpu, thread, pin.isa)
+        {
+            return self.call_elsewhere(cpu, pin, node);
+        }
         let target = self.target(cpu, pin, policies)?;
         let tls = registers::tls_of(M::ISA, &thread.frame);
         if thread_pointer(Some(self.program), M::ISA, tls, pin.isa).is_none() {
@@ -120,6 +126,22 @@ impl Fetched {
             signal::memory_fault(cpu, thread, self.address, errno);
             Fetch::Run
         }))
+    }
+
+    /// Has another kernel run the function.
+    fn call_elsewhere<M: Machine>(self, cpu: &Cpu<M>, pin: &Pinned, node: u32) -> Result<Fetch, Fetch> {
+        let Self { thread, process, space, .. } = self;
+        let function = registers::pc(&thread.frame);
+        let made = Request::of(cpu, thread, space, function, pin).and_then(|request| {
+            let read = |address| mm::read_word(cpu, space, address).ok();
+            let mut arguments = Arguments::default();
+            convention::arguments(M::ISA, &thread.frame, &pin.signature, read, &mut arguments).ok_or(Errno::EFAULT)?;
+            elsewhere::call(cpu, (thread, process, space), &request, &arguments, node)
+        });
+        made.map_err(|errno| {
+            let isa = pin.isa.name();
+            self.end(cpu, format_args!("it cannot call a function for {isa} in kernel {node}: {}", errno.name()))
+        })
     }
 
     /// Whether the call may wait for its turn at a core. First it waits for threads of this core that are away, if it may.
@@ -217,6 +239,9 @@ pub fn set_policy<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
     let [island, function, argument, ..] = call.args;
     let cpu = call.cpu;
+    if peers::are_there(cpu) {
+        return call_on_kernel(call, island as u32, function, argument);
+    }
     let island = u32::try_from(island).ok().and_then(IslandId::from_raw).ok_or(Errno::EINVAL)?;
     let record = &cpu.pool.header().islands[island.index()];
     let isa = Isa::from_raw(record.isa.get()).ok_or(Errno::EINVAL)?;
@@ -263,6 +288,52 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
     call::end_call(call.thread);
     match make(cpu, call.thread, space, target, request, &arguments)? {
         Fetch::Gone => Err(Stop::Gone),
+        Fetch::Run | Fetch::Fault => Err(Stop::Replaced),
+        Fetch::Waits => Err(Stop::Again),
+    }
+}
+
+/// As [`call_on`], where each island has a kernel of its own: `node` is its number.
+#[cold]
+fn call_on_kernel<M: Machine>(call: &Call<M>, node: u32, function: u64, argument: u64) -> SysResult {
+    let (cpu, thread) = (call.cpu, call.thread);
+    let space = mm::space_of(cpu, call.process);
+    let own = peers::own_node(cpu);
+    let isa = if node == own { Some(M::ISA) } else { peers::isa_of(cpu, node) }.ok_or(Errno::EINVAL)?;
+    let program = cpu.object::<FatProgram>(space.fat.get());
+    let has_text = program.is_some_and(|program| program.texts.get() >> (isa as u32) & 1 != 0);
+    if node != own && !has_text {
+        return Err(Errno::EINVAL.into());
+    }
+    if node != own && elsewhere::kernel_for(cpu, thread, isa) != Some(node) && away::is_guest(thread) {
+        return Err(Errno::EOPNOTSUPP.into()); // it would have to go home first
+    }
+    let frame = &thread.frame;
+    let mut request = Request {
+        function,
+        signature: Signature::POINTER,
+        isa,
+        first: argument,
+        pc: registers::pc(frame),
+        sp: registers::sp(frame),
+        stack: 0,
+        program,
+        is_local: node == own,
+        by_system_call: true,
+    };
+    let mut arguments = Arguments::default();
+    arguments.words[0] = argument;
+    handover::save_ext(cpu, thread);
+    call::end_call(thread);
+    let made = if node == own {
+        request.is_local = false;
+        make(cpu, thread, space, cpu.id, request, &arguments)?
+    } else {
+        elsewhere::call(cpu, (thread, call.process, space), &request, &arguments, node)?
+    };
+    match made {
+        Fetch::Gone => Err(Stop::Gone),
+        Fetch::Waits => Err(Stop::Again),
         Fetch::Run | Fetch::Fault => Err(Stop::Replaced),
     }
 }

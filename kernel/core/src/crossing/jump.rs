@@ -27,6 +27,8 @@ use crate::{
 
 /// What a look at a call costs, in instructions, roughly.
 const LOOKED: u64 = 100;
+/// No thread is in more calls: each has a part of a stack.
+const DEPTH_MAX: usize = 1 << 20;
 
 /// `jump(isa, sp, function, first, second)`: the thread goes on in `function(first, second)`, in the call that has the stack pointer `sp` on an
 /// instruction set; calls that were made from there are over. 0: it is the innermost one, and the thread goes on where it is.
@@ -40,6 +42,14 @@ pub fn jump<M: Machine>(call: &Call<M>) -> SysResult {
     let stack = mm::area_at(cpu, mm::space_of(cpu, call.process), sp.wrapping_sub(1));
     let Some(outermost) = last_over(call, &Target { isa, sp, stack })? else { return Ok(0) };
     check(function)?;
+    let ends = core::iter::successors(innermost(cpu, thread), |record| {
+        let is_last = core::ptr::eq(*record, outermost);
+        outer_of(cpu, thread, record).filter(|_| !is_last)
+    });
+    if ends.take(DEPTH_MAX).any(is_elsewhere) {
+        report::kill(cpu, thread, call.process, format_args!("it jumps out of a call to another kernel"));
+        return Err(Stop::Gone);
+    }
     while let Some(record) = innermost(cpu, thread).filter(|record| !core::ptr::eq(*record, outermost)) {
         long::drop_last(cpu, thread, record);
         call.serve_due(cost::OBJECT);
@@ -59,6 +69,10 @@ pub fn leave<M: Machine>(call: &Call<M>) -> SysResult {
         record.callee_isa.get() == M::ISA as u32 && record.result.get() & BY_SYSTEM_CALL == 0
     };
     let record = innermost(cpu, thread).filter(is_called).ok_or(Errno::EINVAL)?;
+    if is_elsewhere(record) {
+        report::kill(cpu, thread, call.process, format_args!("an exception leaves a call of another kernel"));
+        return Err(Stop::Gone);
+    }
     check(function)?;
     let isa = Isa::from_raw(record.caller_isa.get()).ok_or(Errno::EINVAL)?;
     let words = convention::return_address(isa, record.return_pc.get(), record.caller_sp.get());
@@ -66,6 +80,11 @@ pub fn leave<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EFAULT.into());
     }
     go_on(call, record, function, &[argument])
+}
+
+/// Whether a call is between two kernels: the other half would not hear of the jump.
+fn is_elsewhere(record: &'static CrossingRecord) -> bool {
+    record.caller_node.get() | record.callee_node.get() != 0
 }
 
 /// A program may jump there: other addresses x86-64 refuses when the kernel is about to.

@@ -23,6 +23,7 @@
 //! | `jump` | ends of calls by jumps (`longjmp`) and exceptions |
 //! | `long` | the long way: through run queues |
 //! | `migration` | as Flick does, for comparison |
+//! | `elsewhere` | functions that another kernel's cores run |
 //! | `damaged`, `report` | what goes wrong, and what is said of it |
 
 mod answers;
@@ -33,6 +34,7 @@ mod caller;
 mod choose;
 mod cores;
 mod damaged;
+mod elsewhere;
 mod fetch;
 mod gate;
 mod jump;
@@ -48,6 +50,7 @@ pub use answers::{
 };
 pub use call::{called, called_from_noncoherent};
 pub use choose::{call_on, set_policy};
+pub use elsewhere::{Awaited, wait};
 pub use fetch::fetch;
 pub use gate::is_return;
 pub use jump::{jump, leave};
@@ -85,6 +88,8 @@ pub enum Fetch {
     Fault,
     /// The thread goes on here.
     Run,
+    /// The thread waits for its other half, in a system call.
+    Waits,
     /// The thread no longer belongs to this core.
     Gone,
 }

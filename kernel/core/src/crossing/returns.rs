@@ -13,7 +13,7 @@ use super::{
     call::wait,
     caller::{claim, give},
     cores::may_run,
-    long,
+    elsewhere, long,
     message::{RESULT_SHIFT, RESUMES, resume},
     records::{end, free_spare, innermost, outer_of, signature_of},
     report,
@@ -31,6 +31,7 @@ const GO_BACK_WORDS: u32 = 12;
 pub fn call_return<M: Machine>(call: &Call<M>) -> SysResult {
     match come_back(call.cpu, call.thread, call.process) {
         Fetch::Run => Err(Stop::Replaced),
+        Fetch::Waits => Err(Stop::Again),
         Fetch::Gone | Fetch::Fault => Err(Stop::Gone),
     }
 }
@@ -47,6 +48,14 @@ pub fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
     if record.callee_isa.get() != M::ISA as u32 || record.callee_sp.get() != registers::sp(&thread.frame) {
         let what = format_args!("it returns through a frame that is not its last call's (longjmp over a crossing?)");
         return report::kill(cpu, thread, process, what);
+    }
+    if record.caller_node.get() != 0 {
+        let signature = signature_of(record);
+        if signature.has_floats() {
+            handover::save_ext(cpu, thread);
+        }
+        let results = motet_abi::gate::results(M::ISA, &thread.frame, &signature);
+        return elsewhere::give_back(cpu, thread, process, record, &results);
     }
     let Some(core) = long::caller_core(cpu, record) else {
         return report::kill(cpu, thread, process, format_args!("the record of its call is damaged"));

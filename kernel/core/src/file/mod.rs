@@ -121,6 +121,28 @@ pub fn open_first<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> 
     Ok(())
 }
 
+/// Gives a process no descriptors, and the root as its directory: a part of another kernel's, which makes its calls about files there.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn open_none<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> Result<(), Errno> {
+    let files = table::create(cpu)?;
+    hand::give(cpu, files, Holder::word(cpu, &process.files), || {
+        process.files.store(cpu.raw(files), Ordering::Release)
+    });
+    node::store(cpu, &process.cwd, Some(Node::file_system_root(cpu)));
+    node::store(cpu, &process.root, Some(Node::file_system_root(cpu)));
+    Ok(())
+}
+
+/// The path of the calling process's program.
+///
+/// # Errors
+/// `ENAMETOOLONG`; `ENOENT`: it was removed.
+pub fn executable_path<'a, M: Machine>(call: &Call<M>, into: &'a mut [u8; PATH_MAX]) -> Result<&'a [u8], Errno> {
+    path::absolute::path_of(call, &node::of_process(call, |process| &process.exe), into)
+}
+
 /// The inode in `/dev` of a device that the first process has open, if the host made one.
 fn device_inode<M: Machine>(cpu: &Cpu<M>, device: Device) -> Option<Held<'_, Cpu<M>>> {
     let path: &[&[u8]] = match device {

@@ -162,7 +162,7 @@ fn wait_for_peers<M: Machine>(cpu: &Cpu<M>, pause: fn(&Cpu<M>)) {
     peers::introduce(cpu);
     while !peers::are_known(cpu) {
         pause(cpu);
-        peers::take_messages(cpu);
+        super::messages::take(cpu);
     }
 }
 

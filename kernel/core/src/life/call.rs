@@ -32,6 +32,24 @@ pub fn serve_syscall<M: Machine>(
     end_dispatch(cpu, thread, process, result, pause_first)
 }
 
+/// As [`serve_syscall`], of a guest of another kernel.
+#[cold]
+#[inline(never)]
+pub fn serve_guest_syscall<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+) -> Option<()> {
+    let call = Call { cpu, thread, process, args: registers::syscall_args_of(M::ISA, &thread.frame), isa: M::ISA };
+    count(&cpu.counters().syscalls);
+    if thread.stage.get().is_user() {
+        begin_call(thread);
+        cpu.due.renew_budget(); // user code ran
+    }
+    let result = syscall::dispatch_guest(&call, registers::syscall_number_of(M::ISA, &thread.frame));
+    conclude(cpu, thread, process, result)
+}
+
 /// Ends a dispatch of a system call, by its result. If its work is not done, the core does what else is due first. `None`: the thread no longer
 /// belongs to this core.
 #[inline(always)]

@@ -105,6 +105,9 @@ impl<M: Machine> Context for Cpu<M> {
         let Some(thread) = self.object::<ThreadRecord>(self.own.current_thread.load(Ordering::Relaxed)) else {
             return false;
         };
+        if thread.garbage.get() == crate::cpu::GUEST {
+            return false;
+        }
         inode.parent.store(thread.garbage.get(), Ordering::Relaxed);
         thread.garbage.set(self.raw(inode));
         true

@@ -38,6 +38,8 @@ pub fn serve_fault<M: Machine>(
                 trace::run(cpu, thread, process);
                 return Some(());
             }
+            // The system call in which it waits comes next.
+            Fetch::Waits => return Some(()),
             Fetch::Gone => return None,
         }
     }

@@ -11,7 +11,7 @@ use crate::{
     alarm::{set_timer, set_timer_at, set_timer_exactly, with_alarm},
     cpu::{Causes, Cpu},
     cputime::charge_core,
-    crossing, extension, fpga, hotplug, mm, trace,
+    crossing, extension, fpga, hotplug, mm, peers, trace,
 };
 
 /// Waits until this core has something to do, and executes calls that other cores give it directly.
@@ -22,7 +22,16 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         if cpu.crossing.resident() != cpu.mm.active() {
             mm::deactivate(cpu);
         }
+        if peers::are_there(cpu) {
+            // Nobody here is about to use a page that has come.
+            peers::hold_no_longer(cpu);
+        }
         handle_interrupts(cpu, Interrupts::EMPTY);
+        if peers::are_there(cpu) && cpu.due.has_deferred() {
+            // There are more messages, or some of this kernel's wait for room.
+            cpu.pass();
+            return;
+        }
         if hotplug::is_asked(cpu) {
             return removed::stay_out(cpu);
         }

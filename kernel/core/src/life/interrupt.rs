@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use motet_hal::{Interrupts, Machine};
 use motet_protocol::{Context, count, noncoherent, timer, trace::Kind};
 
+use super::messages;
 use crate::{
     alarm,
     cpu::Cpu,
@@ -95,7 +96,7 @@ pub fn rung<M: Machine>(cpu: &Cpu<M>) {
         file::host_rang(cpu);
         death::reclaim(cpu);
         if peers::are_there(cpu) {
-            peers::take_messages(cpu);
+            messages::take(cpu);
         }
     }
     if cpu.machine.hidden_harts() != 0 && cpu.id.index_in_island() == 0 {

@@ -13,6 +13,7 @@
 //! | `stacked` | a guest runs above another one, and the two take turns |
 //! | `nested` | a guest runs above a system call |
 //! | `scarce` | memory is used up |
+//! | `messages` | what other kernels send |
 //! | `interrupt` | interrupts, and how each is served |
 //! | `preempt` | a thread that was interrupted gives up the core |
 //! | `idle` | nothing to run |
@@ -32,6 +33,7 @@ mod guests;
 mod handed;
 mod idle;
 mod interrupt;
+mod messages;
 mod nested;
 mod next;
 mod page;
@@ -61,7 +63,7 @@ use crate::{
     tree::process_of,
 };
 use block::block;
-use call::{pause_outside, serve_syscall};
+use call::{pause_outside, serve_guest_syscall, serve_syscall};
 use fault::serve_fault;
 use guests::serve_guests;
 use idle::idle;
@@ -203,6 +205,19 @@ fn run_until_gone<M: Machine>(
             match resume(cpu, thread, process, &mut first) {
                 Resume::Program => continue,
                 Resume::Call => Trap::Syscall,
+                Resume::Away => {
+                    cpu.pass();
+                    let trap = cpu.machine.run_user(&thread.frame);
+                    if !matches!(trap, Trap::Syscall) {
+                        trap
+                    } else if serve_guest_syscall(cpu, thread, process).is_some() {
+                        continue;
+                    } else {
+                        return;
+                    }
+                }
+                Resume::AwayCall if serve_guest_syscall(cpu, thread, process).is_some() => continue,
+                Resume::AwayCall => return,
                 Resume::Stopped(trap) => trap,
                 Resume::Guest => match serve_guests(cpu, thread, process) {
                     Some(other) => {

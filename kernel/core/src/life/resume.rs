@@ -8,6 +8,7 @@ use motet_layout::{ProcessRecord, Stage, ThreadRecord, WAKE_EVENT, WAKE_TOLD};
 use super::block::end_wait;
 use crate::{
     attend::{self, Attention},
+    away,
     cpu::Cpu,
     mm, realtime, turn,
 };
@@ -20,6 +21,10 @@ pub enum Resume {
     Call,
     /// What it has stopped at already.
     Stopped(Trap),
+    /// Its program, whose system calls another kernel makes.
+    Away,
+    /// The system call that it is in, which another kernel makes.
+    AwayCall,
     /// The call in which it runs a guest.
     Guest,
     /// Freeing of files that nobody uses any more because of what it has done.
@@ -76,7 +81,9 @@ pub fn resume<M: Machine>(
     }
     match is_in_call() {
         true if thread.guest.get() != 0 => Resume::Guest,
+        true if away::is_guest(thread) => Resume::AwayCall,
         true => Resume::Call,
+        false if away::is_guest(thread) => Resume::Away,
         false if thread.garbage.get() != 0 => Resume::Garbage,
         false => Resume::Program,
     }

@@ -15,7 +15,7 @@ use motet_protocol::{
     residency::{self, Home},
 };
 
-use super::{calls::forget_pages, limits, pieces, range::page_range, space_of, view, vma};
+use super::{calls::forget_pages, kept, limits, pieces, range::page_range, space_of, view, vma};
 use crate::{
     call::{BUDGET, Call, Stop, SysResult, cost},
     cpu::Cpu,
@@ -155,7 +155,9 @@ fn drop_in_pieces<M: Machine>(
             if anonymous_only && !is_private_anonymous(vma) {
                 return Err(Errno::EINVAL);
             }
-            residency::drop_pages(call.cpu, space, vma.start.get().max(start)..vma.end.get().min(end));
+            let range = vma.start.get().max(start)..vma.end.get().min(end);
+            residency::drop_pages(call.cpu, space, range.clone());
+            kept::forget_elsewhere(call.cpu, space, range.start, range.end, true);
         }
         if !covered.reaches(end) {
             has_gap.set(1);

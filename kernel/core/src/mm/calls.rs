@@ -16,7 +16,7 @@ use motet_protocol::{Context, fs, lock::lock, residency};
 use super::{
     View, VmaSpec, limits, pieces,
     range::{LEN_MAX, LOWEST, fixed_range, page_range, unmap_locked},
-    space_of, view, vma,
+    recall, space_of, view, vma,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -214,6 +214,7 @@ pub fn mprotect<M: Machine>(call: &Call<M>) -> SysResult {
     if protection & !(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM | PROT_GROWSDOWN) != 0 {
         return Err(Errno::EINVAL.into());
     }
+    recall(call, start, end)?;
     let space = space_of(call.cpu, call.process);
     let flags = vma_flags(protection);
     let begins = pieces::done(call).is_none();

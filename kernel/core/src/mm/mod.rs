@@ -5,13 +5,16 @@
 
 pub mod advice;
 pub mod calls;
+mod entry;
 mod epoch;
 mod fault;
+pub mod kept;
 mod limits;
 pub mod mremap;
 mod pieces;
 pub mod place;
 mod range;
+mod recall;
 mod space;
 mod user;
 mod view;
@@ -34,6 +37,7 @@ pub use fault::{ToRegisters, lacks_page, serve as serve_fault, serve_store_to_re
 pub use limits::may_write_file;
 pub use pieces::{give_up, sync};
 pub use range::{LOWEST, protect, unmap_locked as unmap};
+pub use recall::recall;
 pub use space::{
     activate, create, create_for, deactivate, fork, keep_active, leave_before_waiting, leave_if_unused,
     may_stay_active, recover, release, return_slabs, share,

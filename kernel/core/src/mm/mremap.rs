@@ -14,9 +14,9 @@ use motet_protocol::{
 };
 
 use super::{
-    View, VmaSpec, limits, pieces,
+    View, VmaSpec, kept, limits, pieces,
     range::{LEN_MAX, fixed_range, page_range, unmap_locked},
-    space_of, vma,
+    recall, space_of, vma,
 };
 use crate::{
     call::{BUDGET, Call, Stop, SysResult},
@@ -79,6 +79,7 @@ impl Wanted {
 pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
     let wanted = Wanted::of(call)?;
     let Range { start, end } = wanted.old;
+    recall(call, start, end)?;
     let space = space_of(call.cpu, call.process);
     if let Some(target) = wanted.target {
         make_place(call, space, start..end, target, wanted.new_len)?;
@@ -166,6 +167,7 @@ fn move_to_place<M: Machine>(
     }
     if !wanted.keeps {
         vma::unmap(cpu, space, start, end)?;
+        kept::forget_elsewhere(cpu, space, start, end, true);
     }
     drop_tables(cpu, space, start, end);
     Ok(to)

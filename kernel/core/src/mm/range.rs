@@ -5,7 +5,10 @@ use motet_hal::Machine;
 use motet_layout::{PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_NEVER_WRITE, VMA_READ, VMA_WRITE};
 use motet_protocol::residency;
 
-use super::vma::{self, attr_of};
+use super::{
+    kept,
+    vma::{self, attr_of},
+};
 use crate::cpu::Cpu;
 
 /// Longest heap and mapping, in bytes; keeps sums of addresses from overflowing.
@@ -82,6 +85,7 @@ pub(super) fn protect_vmas<M: Machine>(
         Ok(())
     });
     vma::join_within(cpu, space, start, end);
+    kept::forget_elsewhere(cpu, space, start, covered, false);
     let result = if covered < end { result.and(Err(Errno::ENOMEM)) } else { result };
     Changed { end: covered, is_new_code, result }
 }
@@ -109,5 +113,6 @@ pub fn unmap_locked<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start
     }
     vma::unmap(cpu, space, start, end)?;
     residency::unmap(cpu, space, start..end);
+    kept::forget_elsewhere(cpu, space, start, end, true);
     Ok(())
 }

@@ -18,7 +18,7 @@ use motet_protocol::{
 
 use super::{
     epoch::{epoch, tell_cores},
-    view, vma,
+    kept, view, vma,
 };
 use crate::{
     ability::hidden,
@@ -89,8 +89,10 @@ pub fn release<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     if let Some(fat) = cpu.object::<FatProgram>(space.fat.get()) {
         slab::free(cpu, fat);
     }
+    // Of what several kernels keep alike, pages may be where no VMA is.
+    let is_kept = kept::end(cpu, space);
     recover(cpu, space);
-    dismantle(cpu, space);
+    dismantle(cpu, space, is_kept);
     vma::clear(cpu, space);
     slab::free(cpu, space);
 }
@@ -105,8 +107,8 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
 }
 
 /// Takes the tables of a space apart that no core has active, and releases its pages.
-fn dismantle<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
-    if space.damaged.load(Ordering::Relaxed) != 0 {
+fn dismantle<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, has_more: bool) {
+    if has_more || space.damaged.load(Ordering::Relaxed) != 0 {
         residency::dismantle(cpu, space, || core::iter::once(0..u64::MAX));
     } else {
         // Tables lie where VMAs are.
@@ -215,8 +217,8 @@ pub fn fork<M: Machine>(
     made(child);
     due::spend_locked(cpu, cost::STEP);
     let guard = lock_without_transfers(cpu, parent);
-    // It may compute for long, or wait for whoever forks.
-    if registers::has_devices(cpu, parent) {
+    // It may compute for long, or wait for whoever forks. And what threads have taken to other kernels since it was brought home would be missing.
+    if registers::has_devices(cpu, parent) || kept::has_left(cpu, parent) {
         return Err(Errno::EAGAIN);
     }
     parent.forks.set(parent.forks.get().wrapping_add(1));

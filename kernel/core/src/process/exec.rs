@@ -22,7 +22,7 @@ use super::{
     strings::{Command, Prefix, StringSource, Strings, ToldName},
 };
 use crate::{
-    ability,
+    ability, away,
     call::{self, BUDGET, Call, PATH_MAX, Stop, SysResult, cost},
     chain,
     cpu::Cpu,
@@ -352,6 +352,7 @@ fn commit<M: Machine>(
         word.set(0);
     }
     chain::forget(cpu, thread);
+    away::forget(cpu, thread);
     ability::forget(cpu, thread);
     ability::begin_with_length(process, length);
     ability::promise(cpu, thread, isa);

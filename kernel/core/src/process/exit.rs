@@ -11,7 +11,7 @@ use motet_layout::{
 use motet_protocol::{Context, groups, schedule, slab, threads, timer, wait};
 
 use crate::{
-    ability,
+    ability, away,
     call::{Call, Stop, SysResult, cost},
     chain::{self, stack},
     console,
@@ -29,6 +29,10 @@ const CHILDREN_AT_ONCE: usize = 16;
 
 /// `exit(status)`: ends the thread.
 pub fn exit<M: Machine>(call: &Call<M>) -> SysResult {
+    // Nobody waits for it later.
+    if call.thread.clear_child_tid.get() != 0 {
+        call.await_pages(call.thread.clear_child_tid.get(), 4)?;
+    }
     let status = WaitStatus::Exited(call.args[0] as u8).encode();
     end_thread(call.cpu, call.thread, call.process, status);
     Err(Stop::Gone)
@@ -95,6 +99,9 @@ pub fn end_thread<M: Machine>(
     timer::disarm(cpu, &thread.timer);
     file::call_ended(cpu, thread);
     cpu.handover.forget();
+    if thread.away.load(Ordering::Relaxed) != 0 {
+        away::end_of_half(cpu, thread, status);
+    }
     thread.state.store(THREAD_ENDING, Ordering::Relaxed);
     // Without others, the stacks go with the space.
     if process.thread_count.load(Ordering::Relaxed) > 1 {

@@ -128,6 +128,13 @@ fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
     }
     limits::check_number(call)?;
     due::spend_locked(call.cpu, cost::STEP);
+    let mut calls = chain::chain(call.cpu, call.thread);
+    if spec.stack == 0 && calls.any(|record| record.caller_node.get() | record.callee_node.get() != 0) {
+        return Err(Errno::EOPNOTSUPP.into()); // the child would have no other halves
+    }
+    if flags & CLONE_VM == 0 {
+        mm::recall(call, 0, USER_END)?;
+    }
     let thread = new_thread(call, spec)?;
     due::spend_locked(call.cpu, cost::STEP);
     let child = if flags & CLONE_THREAD != 0 {

@@ -6,6 +6,7 @@ mod executable;
 pub mod exit;
 pub mod fat;
 pub mod fork;
+pub mod guest;
 pub mod identity;
 pub mod ids;
 pub mod isa;

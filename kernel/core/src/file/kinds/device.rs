@@ -5,7 +5,7 @@ use core::fmt::{self, Write};
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{FILE_DEVICE, FileRecord, InodeRecord, PIPE_BUF};
-use motet_protocol::{fs::Held, ring::Unsent, stream};
+use motet_protocol::{fs::Held, stream};
 
 use crate::{
     call::{Call, Stop, SysResult, cost},
@@ -266,7 +266,7 @@ fn write<M: Machine>(call: &Call<M>, device: Device, nonblocking: bool, from: &m
 /// Sends a probe.
 ///
 /// # Errors
-/// `EINVAL`: that is not a kernel's number and another one; `ETIMEDOUT`: that kernel takes nothing; `EIO`: there is none, or it has written what cannot be.
+/// `EINVAL`: that is not a kernel's number and another one; `EIO`: there is no such kernel, it takes nothing, or it has written what cannot be.
 #[inline(never)]
 fn send_probe<M: Machine>(cpu: &Cpu<M>, from: &mut Cursor<M>) -> SysResult {
     let mut words = [[0; 8]; 2];
@@ -276,8 +276,9 @@ fn send_probe<M: Machine>(cpu: &Cpu<M>, from: &mut Cursor<M>) -> SysResult {
     let [node, number] = words.map(u64::from_le_bytes);
     match peers::probe(cpu, u32::try_from(node).unwrap_or(u32::MAX), number) {
         Ok(()) => Ok(16),
-        Err(Unsent::Full) => Err(Errno::ETIMEDOUT.into()),
-        Err(Unsent::Broken) => Err(Errno::EIO.into()),
+        // What this kernel has sent before goes first; it takes what has come meanwhile.
+        Err(Errno::EAGAIN) => Err(Stop::Again),
+        Err(errno) => Err(errno.into()),
     }
 }
 

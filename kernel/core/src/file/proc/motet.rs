@@ -5,7 +5,7 @@ use core::fmt::{Result, Write};
 use motet_layout::sync::{AtomicU64, Ordering};
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, CoreRecord, IslandCounters, IslandMemory, Peers};
+use motet_layout::{CoreId, CoreRecord, Isa, IslandCounters, IslandMemory, Peers};
 use motet_protocol::{
     memory::{FAR, NEAR, NEUTRAL},
     peer::MessageKind,
@@ -96,6 +96,10 @@ pub fn counters<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
     }
     if peers::are_there(cpu) {
         messages(peers::of(cpu), out)?;
+        for node in 0..peers::of(cpu).count.get() {
+            let isa = peers::isa_of(cpu, node).map_or("?", Isa::name);
+            write!(out, "\nkernel_isa_{node:<9} {isa:>12}")?;
+        }
     }
     out.write_char('\n')
 }
@@ -109,6 +113,8 @@ fn messages<M: Machine>(peers: &Peers, out: &mut Text<M>) -> Result {
     line("message_bytes_sent", load(&peers.bytes_sent))?;
     line("message_bytes_taken", load(&peers.bytes_taken))?;
     line("message_doorbells", load(&peers.doorbells))?;
+    line("pages_copied", load(&peers.pages_copied))?;
+    line("pages_invalidated", load(&peers.pages_invalidated))?;
     line("messages_refused", peers.refused.iter().map(load).sum())?;
     for &kind in MessageKind::ALL {
         line(kind.name(), load(&peers.sent[kind as usize]) + load(&peers.taken[kind as usize]))?;

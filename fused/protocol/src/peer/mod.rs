@@ -3,9 +3,13 @@
 //! Headers, and lengths of messages, are those of Popcorn's kernels (`include/popcorn/pcn_kmsg.h` of its public sources), so that messages and bytes can be counted
 //! beside theirs; what is in the bodies is ours. Fields are packed and little-endian.
 
+pub mod bodies;
+
 use core::cmp::Ordering::{Equal, Greater, Less};
 
 use motet_layout::{CoreId, Isa, IslandId, MESSAGE_KINDS_MAX};
+
+use bodies::NodeInfoBody;
 
 /// Bytes of a message's header: the sender's node and a priority, the kind, the length.
 pub const HEADER_LEN: usize = 10;
@@ -39,6 +43,36 @@ macro_rules! kinds {
 kinds! {
     /// Who a kernel is: all to all, once.
     NodeInfo = 0, "node_info", 22;
+    /// A thread calls a function of the receiver's, or one that was called back has returned.
+    TaskMigrate = 1, "task_migrate", 1470;
+    /// A thread's other half is about to run.
+    TaskPairing = 2, "task_pairing", 22;
+    /// A function has returned, or calls one of home's.
+    TaskMigrateBack = 3, "task_migrate_back", 858;
+    /// A process, or a thread that is away, has ended at home.
+    TaskExitOrigin = 4, "task_exit_origin", 22;
+    /// A thread has ended while it was away.
+    TaskExitRemote = 5, "task_exit_remote", 22;
+    /// Home is asked for the range of an address.
+    VmaInfoRequest = 6, "vma_info_request", 26;
+    /// It says which one.
+    VmaInfoResponse = 7, "vma_info_response", 570;
+    /// Home has changed ranges.
+    VmaOpRequest = 8, "vma_op_request", 578;
+    /// A page is wanted.
+    PageRequest = 9, "remote_page_request", 58;
+    /// A page.
+    PageResponse = 10, "remote_page_response", 4130;
+    /// What was wanted, without the page.
+    PageResponseShort = 11, "remote_page_response_short", 34;
+    /// A copy is to be dropped.
+    PageInvalidateRequest = 12, "page_invalidate_request", 30;
+    /// It has been.
+    PageInvalidateResponse = 13, "page_invalidate_response", 22;
+    /// A system call that is made at home.
+    SyscallForward = 14, "syscall_forward", 66;
+    /// Its result.
+    SyscallReply = 15, "syscall_reply", 26;
     /// A number, to be followed by the next one. Tests alone send it.
     Probe = 31, "probe", 18;
 }
@@ -50,16 +84,13 @@ impl MessageKind {
     }
 }
 
-/// Bytes of the longest message, its header included.
-pub const MESSAGE_LEN_MAX: usize = {
-    let (mut longest, mut at) = (0, 0);
+const _: () = {
+    let mut at = 0;
     while at < MessageKind::ALL.len() {
         let kind = MessageKind::ALL[at];
         assert!((kind as usize) < MESSAGE_KINDS_MAX && kind.message_len() >= HEADER_LEN);
-        longest = if kind.message_len() > longest { kind.message_len() } else { longest };
         at += 1;
     }
-    longest
 };
 
 /// Why bytes are no message.
@@ -77,6 +108,10 @@ pub enum Malformed {
     Fingerprint(u64),
     /// It is one that comes once, and has come.
     Again,
+    /// There is no memory for what has come.
+    NoMemory,
+    /// It says what cannot be: a process or thread that has nothing to do with the sender, or an answer that nobody has asked for.
+    Unasked,
     /// A probe whose number is not the next one.
     Order(u64),
 }
@@ -133,27 +168,20 @@ pub struct NodeInfo {
     pub fingerprint: u64,
 }
 
-/// Bytes of a [`NodeInfo`], which follows the header.
-const NODE_INFO_LEN: usize = MessageKind::NodeInfo.message_len() - HEADER_LEN;
-
 impl NodeInfo {
-    /// As it stands behind a header.
-    pub fn to_bytes(self) -> [u8; NODE_INFO_LEN] {
-        let mut bytes = [0; NODE_INFO_LEN];
-        bytes[..4].copy_from_slice(&(self.isa as u32).to_le_bytes());
-        bytes[4..].copy_from_slice(&self.fingerprint.to_le_bytes());
-        bytes
+    /// What a message says of it.
+    pub fn body(self) -> NodeInfoBody {
+        NodeInfoBody { isa: (self.isa as u32).into(), fingerprint: self.fingerprint.into() }
     }
 
     /// Reads what another kernel says of itself.
     ///
     /// # Errors
     /// It names no instruction set.
-    pub fn read(bytes: [u8; NODE_INFO_LEN]) -> Result<Self, Malformed> {
-        let [a, b, c, d, fingerprint @ ..] = bytes;
-        let isa = u32::from_le_bytes([a, b, c, d]);
-        let fingerprint = u64::from_le_bytes(fingerprint);
-        Isa::from_raw(isa).map(|isa| Self { isa, fingerprint }).ok_or(Malformed::Isa(isa))
+    pub fn read(body: &NodeInfoBody) -> Result<Self, Malformed> {
+        let isa = body.isa.get();
+        let isa = Isa::from_raw(isa).ok_or(Malformed::Isa(isa))?;
+        Ok(Self { isa, fingerprint: body.fingerprint.get() })
     }
 }
 
@@ -188,7 +216,8 @@ mod tests {
         assert_eq!(with(2, 23), Err(Malformed::Len(23)));
         assert_eq!(with(9, 1), Err(Malformed::Len(1 << 56 | 22)));
         let info = NodeInfo { isa: Isa::AArch64, fingerprint: 0x0123_4567_89ab_cdef };
-        assert_eq!(NodeInfo::read(info.to_bytes()), Ok(info));
-        assert_eq!(NodeInfo::read([9; NODE_INFO_LEN]), Err(Malformed::Isa(0x0909_0909)));
+        assert_eq!(NodeInfo::read(&info.body()), Ok(info));
+        let nobody = NodeInfoBody { isa: 0x0909_0909.into(), ..info.body() };
+        assert_eq!(NodeInfo::read(&nobody), Err(Malformed::Isa(0x0909_0909)));
     }
 }

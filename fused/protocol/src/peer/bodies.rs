@@ -1,0 +1,377 @@
+//! What follows the header of each kind of message. Fields lie one after another, little-endian; what is left of a message's length is zero.
+//!
+//! A process is named by the id that it has at the receiver, a thread likewise. Addresses are of user memory.
+
+use zerocopy::{
+    FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned,
+    little_endian::{U32, U64},
+};
+
+use motet_abi::{
+    convention::{Arguments, Results},
+    fat::{FLOATS_MAX, Signature, WORDS_MAX},
+};
+use motet_layout::PAGE_SIZE;
+
+use super::{HEADER_LEN, MessageKind};
+
+/// What follows the header of a kind of message.
+pub trait Body: Sized + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
+    /// The kind.
+    const KIND: MessageKind;
+    /// Whether a page follows it.
+    const HAS_PAGE: bool = false;
+
+    /// One of zeroes.
+    fn zeroed() -> Self {
+        Self::new_zeroed()
+    }
+
+    /// As it stands in a message.
+    fn bytes(&self) -> &[u8] {
+        self.as_bytes()
+    }
+
+    /// The same, to be read into.
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.as_mut_bytes()
+    }
+}
+
+macro_rules! bodies {
+    ($($(#[$doc:meta])* $name:ident of $kind:ident $(with $page:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Debug)]
+        #[repr(C)]
+        pub struct $name { $($(#[$field_doc])* pub $field: $type,)* }
+
+        impl Body for $name {
+            const KIND: MessageKind = MessageKind::$kind;
+            $(const HAS_PAGE: bool = { let $page = true; $page };)?
+        }
+
+        const _: () = {
+            let page = if <$name as Body>::HAS_PAGE { PAGE_SIZE as usize } else { 0 };
+            assert!(HEADER_LEN + size_of::<$name>() + page == MessageKind::$kind.message_len());
+        };
+    )*};
+}
+
+/// Bytes of a path in a message.
+pub const PATH_LEN: usize = 512;
+/// Bytes of the register set of Popcorn's kernels: ours say what a function is called with instead.
+const REGISTERS_LEN: usize = 832;
+
+bodies! {
+    /// Who a kernel is.
+    NodeInfoBody of NodeInfo {
+        /// Its instruction set.
+        isa: U32,
+        /// Of its layouts.
+        fingerprint: U64,
+    }
+    /// A thread calls a function here, or has returned from one that was called back.
+    TaskMigrate of TaskMigrate {
+        /// The process's id at home.
+        home_pid: U32,
+        /// The thread's.
+        home_tid: U32,
+        /// The half of the thread here that waits for this; 0: one is made.
+        tid: U32,
+        /// The program: bytes of its file, and when that was changed.
+        file_len: U64,
+        /// See `file_len`; nanoseconds.
+        file_changed_ns: U64,
+        /// Its path, ended by a zero.
+        path: [u8; PATH_LEN],
+        /// What it goes on with.
+        step: Step,
+        /// Zeroes.
+        rest: [u8; MessageKind::TaskMigrate.message_len() - HEADER_LEN - 28 - PATH_LEN - size_of::<Step>()],
+    }
+    /// The half of a thread here is about to run.
+    TaskPairing of TaskPairing {
+        /// The thread at home.
+        tid: U32,
+        /// Its other half, and that one's process, by the sender's ids.
+        own_tid: U32,
+        /// See `own_tid`.
+        own_pid: U32,
+    }
+    /// A thread comes home: a function has returned, or calls one of home's.
+    TaskMigrateBack of TaskMigrateBack {
+        /// The thread at home.
+        tid: U32,
+        /// What it goes on with.
+        step: Step,
+        /// Zeroes.
+        rest: [u8; REGISTERS_LEN + 16 - 4 - size_of::<Step>()],
+    }
+    /// A process has ended at home, or one of its threads that was away.
+    TaskExitOrigin of TaskExitOrigin {
+        /// The process here.
+        pid: U32,
+        /// The half of the thread here; 0: all of the process's.
+        tid: U32,
+        /// Zeroes.
+        rest: [u8; 4],
+    }
+    /// A thread has ended while it was away.
+    TaskExitRemote of TaskExitRemote {
+        /// The thread at home.
+        tid: U32,
+        /// The signal that has ended it.
+        signal: U32,
+        /// Zeroes.
+        rest: [u8; 4],
+    }
+    /// Which range is an address in?
+    VmaInfoRequest of VmaInfoRequest {
+        /// The process at home.
+        pid: U32,
+        /// The address.
+        address: U64,
+        /// Zeroes.
+        rest: [u8; 4],
+    }
+    /// A range, or none.
+    VmaInfoResponse of VmaInfoResponse {
+        /// The process here.
+        pid: U32,
+        /// The address that was asked for.
+        address: U64,
+        /// First address, and first past it; both 0: the address is in none.
+        start: U64,
+        /// See `start`.
+        end: U64,
+        /// `VMA_*`.
+        flags: U32,
+        /// Zeroes.
+        rest: [u8; Self::REST_LEN],
+    }
+    /// Ranges have changed at home: what is known of them here is forgotten.
+    VmaOpRequest of VmaOpRequest {
+        /// The process here.
+        pid: U32,
+        /// First address, and first past it.
+        start: U64,
+        /// See `start`.
+        end: U64,
+        /// 1: what the pages were is gone; 0: only what may be done with them has changed.
+        drops: U32,
+        /// The number of the change.
+        change: U32,
+        /// Zeroes.
+        rest: [u8; Self::REST_LEN],
+    }
+    /// A page is wanted.
+    PageRequest of PageRequest {
+        /// The process here.
+        pid: U32,
+        /// The page's address.
+        address: U64,
+        /// 1: to write.
+        write: U32,
+        /// The last change of ranges that the sender was told of.
+        change: U32,
+        /// Zeroes.
+        rest: [u8; 28],
+    }
+    /// A page.
+    PageResponse of PageResponse with page {
+        /// The process here.
+        pid: U32,
+        /// The page's address.
+        address: U64,
+        /// 1: to write.
+        write: U32,
+        /// Zeroes.
+        rest: [u8; 8],
+    }
+    /// What was wanted, without the page; or nothing.
+    PageResponseShort of PageResponseShort {
+        /// The process here.
+        pid: U32,
+        /// The page's address.
+        address: U64,
+        /// `PAGE_*`.
+        result: U32,
+        /// Zeroes.
+        rest: [u8; 8],
+    }
+    /// A copy is to be dropped.
+    PageInvalidateRequest of PageInvalidateRequest {
+        /// The process here.
+        pid: U32,
+        /// The page's address.
+        address: U64,
+        /// Zeroes.
+        rest: [u8; 8],
+    }
+    /// It has been.
+    PageInvalidateResponse of PageInvalidateResponse {
+        /// The process here.
+        pid: U32,
+        /// The page's address.
+        address: U64,
+    }
+    /// A number, to be followed by the next one.
+    Probe of Probe {
+        /// It.
+        number: U64,
+    }
+    /// A system call that a thread makes away.
+    SyscallForward of SyscallForward {
+        /// The thread at home.
+        tid: U32,
+        /// The call (`motet_abi::Syscall`).
+        call: U32,
+        /// Its arguments.
+        args: [U64; 6],
+    }
+    /// Its result.
+    SyscallReply of SyscallReply {
+        /// The half of the thread here.
+        tid: U32,
+        /// As in a register.
+        result: U64,
+        /// Zeroes.
+        rest: [u8; 4],
+    }
+}
+
+/// [`PageResponseShort::result`]: the receiver, which holds a copy, may write it.
+pub const PAGE_GRANTED: u32 = 0;
+/// [`PageResponseShort::result`]: not now; the receiver asks again.
+pub const PAGE_RETRY: u32 = 1;
+/// [`PageResponseShort::result`]: there is none.
+pub const PAGE_NONE: u32 = 2;
+
+impl VmaInfoResponse {
+    /// Bytes of zeroes, where Popcorn's have a file's path.
+    pub const REST_LEN: usize = MessageKind::VmaInfoResponse.message_len() - HEADER_LEN - 32;
+}
+
+impl VmaOpRequest {
+    /// Bytes of zeroes.
+    pub const REST_LEN: usize = MessageKind::VmaOpRequest.message_len() - HEADER_LEN - 28;
+}
+
+impl TaskMigrate {
+    /// A step of a thread, without saying of which.
+    pub fn nowhere(step: Step) -> Self {
+        let mut body = Self::new_zeroed();
+        body.step = step;
+        body
+    }
+}
+
+impl TaskMigrateBack {
+    /// A step of the thread with that id at home.
+    pub fn of(tid: u32, step: Step) -> Self {
+        let mut body = Self::new_zeroed();
+        (body.tid, body.step) = (tid.into(), step);
+        body
+    }
+}
+
+/// Words of a [`Step`], without whether it is a call.
+pub const STEP_WORDS: usize = 6 + WORDS_MAX + FLOATS_MAX;
+
+/// What a thread goes on with in another kernel.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Debug)]
+#[repr(C)]
+pub struct Step {
+    /// 1: a function is called; 0: one has returned.
+    pub is_call: U32,
+    /// The function.
+    pub function: U64,
+    /// What it takes and gives ([`Signature`]).
+    pub words: U64,
+    /// See `words`.
+    pub floats: U32,
+    /// See `words`.
+    pub result: U32,
+    /// Where its stack begins; 0: the receiver knows.
+    pub stack: U64,
+    /// The thread pointer, as the receiver's instruction set has it.
+    pub tls: U64,
+    /// How far the caller has used the stack of its own instruction set.
+    pub caller_sp: U64,
+    /// Arguments, or results.
+    pub values: [U64; WORDS_MAX],
+    /// See `values`.
+    pub float_values: [U64; FLOATS_MAX],
+}
+
+impl Step {
+    /// A call.
+    pub fn call(
+        function: u64,
+        signature: &Signature,
+        (stack, tls): (u64, u64),
+        caller_sp: u64,
+        arguments: &Arguments,
+    ) -> Self {
+        Self {
+            is_call: 1.into(),
+            function: function.into(),
+            words: signature.words.into(),
+            floats: signature.floats.into(),
+            result: signature.result.into(),
+            stack: stack.into(),
+            tls: tls.into(),
+            caller_sp: caller_sp.into(),
+            values: arguments.words.map(U64::new),
+            float_values: arguments.floats.map(U64::new),
+        }
+    }
+
+    /// It as words, as it is kept until it is taken.
+    pub fn to_words(&self) -> [u64; STEP_WORDS] {
+        let floats_and_result = u64::from(self.floats.get()) << 32 | u64::from(self.result.get());
+        let first = [
+            self.function.get(),
+            self.words.get(),
+            floats_and_result,
+            self.stack.get(),
+            self.tls.get(),
+            self.caller_sp.get(),
+        ];
+        let values = self.values.iter().chain(&self.float_values).map(|value| value.get());
+        let mut words = [0; STEP_WORDS];
+        words.iter_mut().zip(first.into_iter().chain(values)).for_each(|(to, word)| *to = word);
+        words
+    }
+
+    /// The step that was kept as these words.
+    pub fn from_words(words: &[u64; STEP_WORDS]) -> Self {
+        let [function, word_kinds, floats_and_result, stack, tls, caller_sp, values @ ..] = words;
+        let mut step = Self::new_zeroed();
+        (step.function, step.words) = ((*function).into(), (*word_kinds).into());
+        step.floats = ((floats_and_result >> 32) as u32).into();
+        step.result = (*floats_and_result as u32).into();
+        (step.stack, step.tls, step.caller_sp) = ((*stack).into(), (*tls).into(), (*caller_sp).into());
+        let slots = step.values.iter_mut().chain(&mut step.float_values);
+        slots.zip(values).for_each(|(slot, &value)| *slot = value.into());
+        step
+    }
+
+    /// What a call passes.
+    pub fn arguments(&self) -> Arguments {
+        Arguments { words: self.values.map(U64::get), floats: self.float_values.map(U64::get) }
+    }
+
+    /// What the function takes and gives.
+    pub fn signature(&self) -> Signature {
+        Signature { words: self.words.get(), floats: self.floats.get(), result: self.result.get() }
+    }
+
+    /// A return.
+    pub fn results(results: &Results) -> Self {
+        let mut step = Self::new_zeroed();
+        step.values[..2].copy_from_slice(&results.words.map(U64::new));
+        step.float_values[..2].copy_from_slice(&results.floats.map(U64::new));
+        step
+    }
+}

@@ -1,0 +1,93 @@
+//! System calls of guests: home makes them, by its half of the thread, with its files and signals.
+
+use motet_abi::{Errno, Syscall};
+use motet_hal::Machine;
+use motet_layout::{AWAY_RESULT, AWAY_SYSTEM_CALL, AwayRecord, Isa, Stage, sync::Ordering};
+use motet_protocol::peer::{
+    Malformed,
+    bodies::{SyscallForward, SyscallReply},
+};
+
+use super::{give, half, home, take};
+use crate::{
+    call::{self, Call, SysResult},
+    cpu::Cpu,
+    peers,
+};
+
+/// Makes a guest's system call at home, and waits for its result.
+///
+/// # Errors
+/// [`Stop::Block`](crate::call::Stop::Block); `EOPNOTSUPP`: it would make or replace what has only one half; `EIO`.
+pub fn forward<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
+    let away = home(call.cpu, call.thread).ok_or(Errno::EIO)?;
+    if needs_both_halves(name) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    if away.in_call.get() == 0 {
+        peers::hold_no_longer(call.cpu);
+        let (tid, number) = (away.peer.load(Ordering::Acquire), name as u32);
+        let body = SyscallForward { tid: tid.into(), call: number.into(), args: call.args.map(Into::into) };
+        peers::post(call.cpu, away.node.get(), &body)?;
+        away.in_call.set(1);
+    }
+    let came = || Ok((away.came.load(Ordering::Acquire) == AWAY_RESULT).then(|| away.words[0].get()));
+    let result = call.wait_for(&away.waiters, came)?;
+    away.in_call.set(0);
+    take(away);
+    Ok(result)
+}
+
+/// Calls that are about registers, which are not at home.
+fn needs_both_halves(name: Syscall) -> bool {
+    use Syscall::{ArchPrctl, Clone, Clone3, Execve, Execveat, Fork, RtSigreturn, Vfork};
+    matches!(name, ArchPrctl | Clone | Clone3 | Execve | Execveat | Fork | RtSigreturn | Vfork)
+}
+
+/// A guest wants a system call. The tree lock is held.
+///
+/// # Errors
+/// It is none of a thread of this kernel.
+pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &SyscallForward) -> Result<(), Malformed> {
+    let Some(away) = half(cpu, node, body.tid.get())? else { return Ok(()) };
+    let is_possible = Syscall::from_index(body.call.get()).is_some_and(|name| !needs_both_halves(name));
+    if away.is_guest.get() != 0 || away.in_call.get() != 0 || !is_possible {
+        return Err(Malformed::Unasked);
+    }
+    let args = body.args.iter().map(|arg| arg.get());
+    give(cpu, away, AWAY_SYSTEM_CALL, core::iter::once(u64::from(body.call.get())).chain(args))
+}
+
+/// A guest's system call has come: the call that home's half makes, from its beginning or where it waited.
+pub fn begin_call<M: Machine>(call: &Call<M>, away: &AwayRecord) -> Option<(Syscall, [u64; 6], Isa)> {
+    if away.in_call.get() == 0 {
+        take(away);
+        away.in_call.set(1);
+        call::begin_call(call.thread);
+        // In the middle of a call, but not one that has waited.
+        call.thread.stage.set(Stage::CALL_PAUSED);
+    }
+    let isa = peers::isa_of(call.cpu, away.node.get())?;
+    let args = core::array::from_fn(|index| away.words[1 + index].get());
+    Some((Syscall::from_index(away.words[0].get() as u32)?, args, isa))
+}
+
+/// The call has ended: the guest is told.
+pub fn reply<M: Machine>(call: &Call<M>, away: &AwayRecord, result: i64) {
+    away.in_call.set(0);
+    let tid = away.peer.load(Ordering::Acquire);
+    let body = SyscallReply { tid: tid.into(), result: result.cast_unsigned().into(), rest: [0; 4] };
+    let _is_told = peers::post(call.cpu, away.node.get(), &body);
+}
+
+/// The result of a guest's call. The tree lock is held.
+///
+/// # Errors
+/// The guest has made none.
+pub fn result_came<M: Machine>(cpu: &Cpu<M>, node: u32, body: &SyscallReply) -> Result<(), Malformed> {
+    match half(cpu, node, body.tid.get())? {
+        Some(away) if away.is_guest.get() != 0 => give(cpu, away, AWAY_RESULT, core::iter::once(body.result.get())),
+        Some(_) => Err(Malformed::Unasked),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,98 @@
+//! What other kernels send, and who acts on it.
+
+use motet_hal::Machine;
+use motet_layout::PoolAddr;
+use motet_protocol::{
+    Context,
+    memory::{alloc_frame_on, release_frame},
+    peer::{HEADER_LEN, Malformed, MessageKind, bodies::PageResponse},
+    ring::Slot,
+};
+
+use crate::{
+    away,
+    cpu::Cpu,
+    futex,
+    mm::kept,
+    peers::{self, Acts, body},
+    process::guest,
+    tree::lock_tree,
+};
+
+/// Takes what other kernels have sent.
+pub fn take<M: Machine>(cpu: &Cpu<M>) {
+    peers::take_messages(cpu, &Life);
+}
+
+struct Life;
+
+impl<M: Machine> Acts<M> for Life {
+    fn act(&self, cpu: &Cpu<M>, node: u32, kind: MessageKind, slot: Slot) -> Result<(), Malformed> {
+        use MessageKind as K;
+        match kind {
+            // `peers` takes these.
+            K::NodeInfo | K::Probe => Err(Malformed::Unasked),
+            K::TaskMigrate => guest::arrive(cpu, node, &body(slot)),
+            K::PageRequest
+            | K::PageResponse
+            | K::PageResponseShort
+            | K::PageInvalidateRequest
+            | K::PageInvalidateResponse
+            | K::VmaInfoResponse => {
+                if let Some(word) = act_on_page(cpu, node, kind, slot)? {
+                    futex::wake_shared(cpu, word);
+                    if matches!(kind, K::PageResponse | K::PageResponseShort) {
+                        peers::hold(cpu);
+                    }
+                }
+                Ok(())
+            }
+            K::VmaInfoRequest => in_tree(cpu, || kept::area_wanted(cpu, node, &body(slot))),
+            K::VmaOpRequest => {
+                in_tree(cpu, || kept::forget(cpu, node, &body(slot), |word| futex::wake_shared(cpu, word)))
+            }
+            K::TaskPairing => in_tree(cpu, || away::paired(cpu, node, &body(slot))),
+            K::TaskMigrateBack => in_tree(cpu, || away::came_back(cpu, node, &body(slot))),
+            K::TaskExitOrigin => guest::ended_at_home(cpu, node, &body(slot)),
+            K::TaskExitRemote => in_tree(cpu, || away::ended_away(cpu, node, &body(slot))),
+            K::SyscallForward => in_tree(cpu, || away::wanted(cpu, node, &body(slot))),
+            K::SyscallReply => in_tree(cpu, || away::result_came(cpu, node, &body(slot))),
+        }
+    }
+}
+
+fn in_tree<M: Machine, R>(cpu: &Cpu<M>, act: impl FnOnce() -> R) -> R {
+    let _tree = lock_tree(cpu);
+    act()
+}
+
+/// Returns what threads wait at that are to be woken.
+fn act_on_page<M: Machine>(
+    cpu: &Cpu<M>,
+    node: u32,
+    kind: MessageKind,
+    slot: Slot,
+) -> Result<Option<PoolAddr>, Malformed> {
+    use MessageKind as K;
+    let frame = if kind == K::PageResponse {
+        let frame = alloc_frame_on(cpu, cpu.memory_index()).ok_or(Malformed::NoMemory)?;
+        slot.read_page(HEADER_LEN + size_of::<PageResponse>(), cpu.pool, frame);
+        Some(frame)
+    } else {
+        None
+    };
+    let _tree = lock_tree(cpu);
+    match (kind, frame) {
+        (K::PageResponse, Some(frame)) => kept::came(cpu, node, &body(slot), frame),
+        (_, Some(frame)) => {
+            release_frame(cpu, frame);
+            Ok(None)
+        }
+        (K::PageRequest, None) => kept::wanted(cpu, node, &body(slot)),
+        (K::PageResponseShort, None) => kept::short_came(cpu, node, &body(slot)),
+        (K::PageInvalidateRequest, None) => kept::invalidate(cpu, node, &body(slot)),
+        (K::PageInvalidateResponse, None) => kept::invalidated(cpu, node, &body(slot)),
+        (K::VmaInfoResponse, None) => kept::area_came(cpu, node, &body(slot)),
+        (_, None) => Ok(None),
+    }
+}

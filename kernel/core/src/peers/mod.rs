@@ -1,0 +1,233 @@
+//! The other kernels of a machine in which each island has one of its own (`os = "multikernel"`): they say who they are, and send messages.
+//!
+//! Protocol page: `docs/protocols/messages.md`. The first core takes messages, each kernel's in the order in which they were sent.
+
+mod outgoing;
+
+pub use outgoing::{post, post_page};
+
+use motet_abi::Errno;
+use motet_hal::{Interrupts, Machine};
+use motet_layout::{FINGERPRINT, Isa, NODES_MAX, Peers, sync::Ordering};
+use motet_protocol::{
+    Context, count,
+    peer::{
+        HEADER_LEN, Header, Malformed, MessageKind, NodeInfo,
+        bodies::{Body, Probe},
+    },
+    ring::{Ring, Slot},
+};
+
+use crate::{alarm, cpu::Cpu};
+
+/// Messages that are taken from each kernel before this core looks what else is due.
+const AT_ONCE: u32 = 32;
+/// How long a page that has come is left to the threads that have waited for it, in nanoseconds, unless they want the next one before: otherwise other kernels might take it away
+/// before a thread has executed the instruction that needs it, again and again.
+const HOLD_NS: u64 = 100_000;
+/// What is no message, of one kernel: then no more is taken from it.
+const REFUSED_MAX: u64 = 16;
+
+/// Whether other kernels have islands of this machine.
+#[inline(always)]
+pub fn are_there<M: Machine>(cpu: &Cpu<M>) -> bool {
+    of(cpu).count.get() > 1
+}
+
+/// Whether this kernel has a command to run: the first one of the machine does. Hosts of tests may give others one, too.
+pub fn has_command<M: Machine>(cpu: &Cpu<M>) -> bool {
+    of(cpu).node.get() == 0 || cpu.pool.header().command_args.get() != 0
+}
+
+/// This kernel's number.
+pub fn own_node<M: Machine>(cpu: &Cpu<M>) -> u32 {
+    of(cpu).node.get()
+}
+
+/// Another kernel whose cores have this instruction set.
+pub fn of_isa<M: Machine>(cpu: &Cpu<M>, isa: Isa) -> Option<u32> {
+    let record = of(cpu);
+    others(record).find(|&node| isa_of(cpu, node) == Some(isa))
+}
+
+/// The instruction set of a kernel's cores, if it has said so.
+pub fn isa_of<M: Machine>(cpu: &Cpu<M>, node: u32) -> Option<Isa> {
+    if node == own_node(cpu) {
+        return Some(M::ISA);
+    }
+    Isa::from_raw(of(cpu).isas.get(node as usize)?.load(Ordering::Relaxed))
+}
+
+/// The record of this kernel's peers.
+pub fn of<M: Machine>(cpu: &Cpu<M>) -> &'static Peers {
+    &cpu.pool.header().peers
+}
+
+/// Tells all peers who this kernel is.
+pub fn introduce<M: Machine>(cpu: &Cpu<M>) {
+    let info = NodeInfo { isa: M::ISA, fingerprint: FINGERPRINT }.body();
+    for node in others(of(cpu)) {
+        if let Err(errno) = post(cpu, node, &info) {
+            cpu.log(format_args!("kernel {node} cannot be sent anything: {}", errno.name()));
+        }
+    }
+}
+
+/// Sends a probe, whose receiver wants these numbers in their order, from 0. For tests: `/dev/probe` alone calls it.
+///
+/// # Errors
+/// `EAGAIN`: others have to go first; otherwise as [`post`].
+pub fn probe<M: Machine>(cpu: &Cpu<M>, node: u32, number: u64) -> Result<(), Errno> {
+    if outgoing::has_waiting(cpu, node) {
+        return Err(Errno::EAGAIN);
+    }
+    post(cpu, node, &Probe { number: number.into() })
+}
+
+/// Whether all peers have said who they are.
+pub fn are_known<M: Machine>(cpu: &Cpu<M>) -> bool {
+    let record = of(cpu);
+    let known = record.known.load(Ordering::Acquire);
+    others(record).all(|node| known & 1 << node != 0)
+}
+
+/// The first core was rung, or has left messages before: takes some of each kernel's in turn. If more are there, the core comes back for them.
+#[cold]
+pub fn take_messages<M: Machine>(cpu: &Cpu<M>, acts: &impl Acts<M>) {
+    if cpu.id.index() != 0 {
+        return;
+    }
+    let record = of(cpu);
+    others(record).for_each(|node| take_from(cpu, node, acts));
+    let is_left = outgoing::send_kept(cpu);
+    let held_until_ns = held_until_ns(cpu);
+    let has_more = |node| ring_from(cpu, record, node).is_some_and(|ring| has_more(record, ring));
+    if held_until_ns.is_some() || others(record).any(has_more) || is_left {
+        cpu.due.defer(Interrupts::DOORBELL);
+        alarm::set_timer(cpu, held_until_ns.unwrap_or_else(|| cpu.now_ns()));
+    }
+}
+
+/// A page has come, and threads that have waited for it go on: they use it before other kernels' messages are acted on.
+pub fn hold<M: Machine>(cpu: &Cpu<M>) {
+    of(cpu).held_until_ns.store(cpu.now_ns() + HOLD_NS, Ordering::Relaxed);
+}
+
+/// A thread has come further: it wants something of another kernel.
+#[inline]
+pub fn hold_no_longer<M: Machine>(cpu: &Cpu<M>) {
+    of(cpu).held_until_ns.store(0, Ordering::Relaxed);
+}
+
+/// Until when no message is to be taken, if that is not over.
+fn held_until_ns<M: Machine>(cpu: &Cpu<M>) -> Option<u64> {
+    let held_until_ns = of(cpu).held_until_ns.load(Ordering::Relaxed);
+    (held_until_ns != 0 && held_until_ns > cpu.now_ns()).then_some(held_until_ns)
+}
+
+/// Whether a kernel's ring is to be looked at once more, without being rung.
+fn has_more(record: &Peers, ring: Ring) -> bool {
+    if record.coalesces.get() == 0 { ring.has_message() } else { !ring.fall_asleep() }
+}
+
+/// The numbers of the other kernels: a mask of nodes has a bit for each.
+fn others(record: &Peers) -> impl Iterator<Item = u32> + use<> {
+    let (own, count) = (record.node.get(), record.count.get().min(NODES_MAX as u32));
+    (0..count).filter(move |&node| node != own)
+}
+
+/// The ring of a kernel that sends messages.
+fn ring_from<M: Machine>(cpu: &Cpu<M>, record: &'static Peers, node: u32) -> Option<Ring> {
+    let is_broken = record.broken.load(Ordering::Relaxed) & 1 << node != 0;
+    if is_broken { None } else { Ring::from_node(cpu.machine.windows(), record, node) }
+}
+
+/// What this kernel does for the messages of others. It sends by [`post`], which never waits, and takes none.
+pub trait Acts<M: Machine> {
+    /// Acts on a message of `node`, which lies in `slot`.
+    ///
+    /// # Errors
+    /// It says what cannot be.
+    fn act(&self, cpu: &Cpu<M>, node: u32, kind: MessageKind, slot: Slot) -> Result<(), Malformed>;
+}
+
+/// What follows the header of the message in a slot: copied, as the sender may still write there.
+pub fn body<B: Body>(slot: Slot) -> B {
+    let mut body = B::zeroed();
+    slot.read(HEADER_LEN, body.bytes_mut());
+    body
+}
+
+/// Takes some of what a kernel has sent.
+fn take_from<M: Machine>(cpu: &Cpu<M>, node: u32, acts: &impl Acts<M>) {
+    let record = of(cpu);
+    for _ in 0..AT_ONCE {
+        if held_until_ns(cpu).is_some() {
+            return;
+        }
+        // Whoever sends too much that is none is not listened to any more.
+        let Some(ring) = ring_from(cpu, record, node) else { return };
+        match ring.take(|slot| take(cpu, node, slot, acts)) {
+            None => return,
+            Some(Ok(())) => {}
+            Some(Err(why)) => refuse(cpu, node, why),
+        }
+        cpu.relax();
+    }
+}
+
+fn take<M: Machine>(cpu: &Cpu<M>, node: u32, slot: Slot, acts: &impl Acts<M>) -> Result<(), Malformed> {
+    let record = of(cpu);
+    let mut bytes = [0; HEADER_LEN];
+    slot.read(0, &mut bytes);
+    let kind = Header::read(bytes, node as u8)?.kind;
+    if kind == MessageKind::NodeInfo {
+        know(record, node, &NodeInfo::read(&body(slot))?)?;
+    } else if kind == MessageKind::Probe {
+        count_probe(record, node, body::<Probe>(slot).number.get())?;
+    } else if record.known.load(Ordering::Relaxed) & 1 << node == 0 {
+        return Err(Malformed::Unasked);
+    } else {
+        acts.act(cpu, node, kind, slot)?;
+    }
+    count(&record.taken[kind as usize]);
+    record.bytes_taken.fetch_add(kind.message_len() as u64, Ordering::Relaxed);
+    Ok(())
+}
+
+/// A probe has come.
+fn count_probe(record: &Peers, node: u32, number: u64) -> Result<(), Malformed> {
+    let next = &record.probes[node as usize % NODES_MAX];
+    if number != next.load(Ordering::Relaxed) {
+        return Err(Malformed::Order(number));
+    }
+    count(next);
+    Ok(())
+}
+
+/// A kernel has said who it is.
+fn know(record: &Peers, node: u32, info: &NodeInfo) -> Result<(), Malformed> {
+    if info.fingerprint != FINGERPRINT {
+        return Err(Malformed::Fingerprint(info.fingerprint));
+    }
+    if record.known.load(Ordering::Relaxed) & 1 << node == 0 {
+        record.isas[node as usize % NODES_MAX].store(info.isa as u32, Ordering::Relaxed);
+    }
+    if record.known.fetch_or(1 << node, Ordering::AcqRel) & 1 << node != 0 {
+        return Err(Malformed::Again);
+    }
+    Ok(())
+}
+
+/// A kernel has sent what is no message.
+fn refuse<M: Machine>(cpu: &Cpu<M>, node: u32, why: Malformed) {
+    let record = of(cpu);
+    let refused = record.refused[node as usize % NODES_MAX].fetch_add(1, Ordering::Relaxed) + 1;
+    if refused == 1 {
+        cpu.log(format_args!("kernel {node} has sent what is no message: {why:?}"));
+    }
+    if refused == REFUSED_MAX {
+        record.broken.fetch_or(1 << node, Ordering::Relaxed);
+        cpu.log(format_args!("kernel {node} has sent {REFUSED_MAX} such messages: no more are taken from it"));
+    }
+}
