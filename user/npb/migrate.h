@@ -29,7 +29,18 @@ enum { ISLANDS_MAX = 64 };
 static int migrate_islands(char isas[ISLANDS_MAX][16]) {
     char line[256], isa[16];
     int island = -1, count = 0;
-    FILE *file = motet_island() < 0 ? NULL : fopen("/proc/cpuinfo", "r");
+    /* Where each island has a kernel of its own, these say what they are. */
+    FILE *file = motet_island() < 0 ? NULL : fopen("/proc/motet", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "kernel_isa_%d %15s", &island, isa) == 2 && island >= 0 && island < ISLANDS_MAX) {
+            strcpy(isas[island], isa);
+            count = island + 1;
+        }
+    if (file)
+        fclose(file);
+    if (count)
+        return count;
+    file = motet_island() < 0 ? NULL : fopen("/proc/cpuinfo", "r");
     while (file && fgets(line, sizeof line, file)) {
         sscanf(line, "island : %d", &island);
         if (sscanf(line, "isa : %15s", isa) == 1 && island >= 0 && island < ISLANDS_MAX) {

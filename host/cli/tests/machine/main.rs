@@ -10,6 +10,7 @@ mod accel_looks;
 mod accel_stores;
 mod accel_vms;
 mod accesses;
+mod away;
 mod bad_input;
 mod bytes;
 mod charged;
@@ -109,6 +110,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
         return trials;
     }
     trials.extend(command_line::trials());
+    trials.extend(away::trials());
     trials.extend(bad_input::trials());
     trials.extend(engine_calls::trials());
     trials.extend(charged::trials());

@@ -48,7 +48,7 @@ fn own_kernels() -> Result<(), String> {
     let file = root().join("machines/multikernel.toml");
     let ended = Motet::run(["--machine".as_ref(), file.as_os_str()]).arguments(["--", &command]).wait();
     let wanted = "1\n1\nisland 0\nisa x86_64\ncores 1\nkernel 0\nkernels 3\nmessage_bytes_sent 44\nmessage_bytes_taken 44\n\
-        message_doorbells 2\nmessages_refused 0\nnode_info 4\n126\n";
+        message_doorbells 2\nmessages_refused 0\nnode_info 4\nkernel_isa_0 x86_64\nkernel_isa_1 aarch64\nkernel_isa_2 riscv64\n126\n";
     let why = "/isa/aarch64/bin/true: Operation not supported";
     ended.expect_code(0)?.expect_output(wanted)?.expect_errors(&[why]).map(drop)
 }

@@ -1,0 +1,98 @@
+//! Threads whose functions other kernels run (`docs/protocols/away.md`): memory that they keep alike by messages, system calls that are made at home.
+
+use std::{ffi::OsStr, path::Path};
+
+use crate::{
+    crossing::{Programs, compiled},
+    hthreads::source,
+    process::{Ended, Motet, root},
+    restart::Machine,
+    trial::{Trial, trial},
+};
+
+type Test = fn() -> Result<(), String>;
+
+/// All of them.
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 3] = [
+        ("away::kernels_without_shared_memory_have_one_memory", one_memory),
+        ("away::a_fault_in_another_kernel_ends_the_process", fault),
+        ("away::benchmarks_need_the_messages_that_their_arrays_need", counts),
+    ];
+    tests.into_iter().map(|(name, test)| trial(name, test)).collect()
+}
+
+fn on(machine: &Path, programs: &Programs, command: &str) -> Ended {
+    let options = [OsStr::new("--machine"), machine.as_os_str(), OsStr::new("--in"), programs.path.as_os_str()];
+    Motet::run(options).arguments(["--", command]).wait()
+}
+
+/// The shipped machine, and the same kernels with rings of two messages, which are always full.
+fn one_memory() -> Result<(), String> {
+    let programs = compiled("away", &["-O1", "-lm"])?;
+    let command = "for turn in 1 2 3; do /in/programs/away || exit; done; grep -E '^(messages_refused|task_exit_remote)' /proc/motet | tr -s ' '";
+    let wanted = format!("{}messages_refused 0\ntask_exit_remote 0\n", "from afar\none memory\n".repeat(3));
+    on(&root().join("machines/multikernel.toml"), &programs, command).expect_code(0)?.expect_output(&wanted)?;
+    let island = |isa: &str| format!("[[island]]\nname = \"{isa}\"\nisa = \"{isa}\"\ncores = 2\n");
+    let messages = "[messages]\nslots = 2\nslot = \"8KiB\"\ncoalesce = true\n";
+    let islands = ["x86_64", "aarch64", "riscv64"].map(island).concat();
+    let small = Machine::with("os = \"multikernel\"\n", &format!("{messages}{islands}"))?;
+    on(&small.0.path().join("machine.toml"), &programs, command).expect_code(0)?.expect_output(&wanted).map(drop)
+}
+
+fn fault() -> Result<(), String> {
+    let programs = compiled("away", &["-O1", "-lm"])?;
+    let command = "/in/programs/away fault; echo $?; /in/programs/away; grep task_exit_remote /proc/motet | tr -s ' '";
+    let ended = on(&root().join("machines/multikernel.toml"), &programs, command);
+    ended.expect_code(0)?.expect_output("139\nfrom afar\none memory\ntask_exit_remote 1\n")?;
+    ended.expect_errors(&["signal 11 has ended it", "fault_away was called by main"]).map(drop)
+}
+
+/// A benchmark of class S, and what its arrays need (`docs/npb.md`): crossings, requests, pages that are invalidated.
+const COUNTED: [(&str, &str, [u64; 3]); 5] = [
+    ("is", "alternating", [5, 763, 73]),
+    ("is", "round-trips", [10, 220, 67]),
+    ("cg", "alternating", [8, 491, 29]),
+    ("mg", "round-trips", [1, 336, 1]),
+    ("ft", "round-trips", [1, 2620, 1]),
+];
+/// What the rest of a program needs, at most: stacks, the C library's variables, constants.
+const REST_MAX: u64 = 40;
+
+/// The lines of `/proc/motet` that are compared, a letter for each.
+const KINDS: [&str; 3] = ["task_migrate_back", "remote_page_request", "page_invalidate_request"];
+
+fn counts() -> Result<(), String> {
+    let programs = Programs::new()?;
+    for name in ["is", "cg", "mg", "ft"] {
+        programs.compile(&source(&format!("user/npb/{name}.c")), name, &["-std=c11", "-O2"])?;
+    }
+    let show = format!("grep -wE '^({})' /proc/motet; ", KINDS.join("|"));
+    let run = |&(name, schedule, _): &(&str, &str, _)| format!("{show}/in/programs/{name} {schedule} | tail -n 1; ");
+    let commands = COUNTED.iter().map(run).collect::<String>() + &show;
+    let ended = on(&root().join("machines/multikernel.toml"), &programs, &commands);
+    ended.expect_code(0)?;
+    let number = |line: &str| line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+    let lines: Vec<&str> = ended.output.lines().collect();
+    let shown: Vec<u64> = lines.iter().filter(|line| !line.contains("class")).filter_map(|line| number(line)).collect();
+    if shown.len() != KINDS.len() * (COUNTED.len() + 1)
+        || lines.iter().filter(|line| line.ends_with(" verified")).count() != COUNTED.len()
+    {
+        return Err(format!("not what was wanted:\n{}", ended.output));
+    }
+    for (index, (name, schedule, wanted)) in COUNTED.iter().enumerate() {
+        let at = |run: usize, kind: usize| shown[KINDS.len() * run + kind];
+        for (kind, &wanted) in wanted.iter().enumerate() {
+            let sent = at(index + 1, kind) - at(index, kind);
+            // Crossings are as many as are wanted, and nothing else crosses.
+            let rest = if KINDS[kind] == "task_migrate_back" { 0 } else { REST_MAX };
+            if !(wanted..=wanted + rest).contains(&sent) {
+                return Err(format!(
+                    "{name} {schedule}: {sent} times {}, not {wanted} and {rest} at most",
+                    KINDS[kind]
+                ));
+            }
+        }
+    }
+    Ok(())
+}
