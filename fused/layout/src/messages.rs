@@ -162,9 +162,7 @@ pool_struct! {
         0 pub home: Cell32,
         /// By node: the id of the process there; 0: it has none, or has not said so.
         4 pub pids: [AtomicU32; 4],
-        20 _pad0: Cell32,
-        /// Its space here (pool address).
-        24 pub space: Cell64,
+        20 _pad0: [Cell32; 3],
         /// The next one of another home ([`Peers::guests`]).
         32 pub next: Cell64,
         /// What this kernel knows of each page, a word for each that is not as at the beginning: a file without a name (inode pool address).

@@ -26,8 +26,13 @@ pub fn end_of_half<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, stat
     if is_guest(thread) {
         thread.garbage.set(0);
     }
+    all(cpu, thread).for_each(|away| tell(cpu, away, status));
+    forget(cpu, thread);
+}
+
+/// Frees what a thread knows of its other halves: it ends, or executes another program, which nobody is away for.
+pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     while let Some(away) = all(cpu, thread).next() {
-        tell(cpu, away, status);
         {
             let _tree = lock_tree(cpu);
             thread.away.store(away.next.get(), Ordering::Release);
@@ -75,18 +80,6 @@ pub fn ended_at_home<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskExitOrigin)
     kept.is_ending.store(1, Ordering::Release);
     for_each_thread(cpu, process, |thread| end(cpu, thread));
     Ok(())
-}
-
-/// A thread executes another program, which nobody is away for.
-pub fn forget<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    while let Some(away) = all(cpu, thread).next() {
-        {
-            let _tree = lock_tree(cpu);
-            thread.away.store(away.next.get(), Ordering::Release);
-        }
-        away.thread.set(0);
-        slab::free(cpu, away);
-    }
 }
 
 /// Asks a guest to end. The tree lock is held.

@@ -49,22 +49,17 @@ pub fn come_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
         let what = format_args!("it returns through a frame that is not its last call's (longjmp over a crossing?)");
         return report::kill(cpu, thread, process, what);
     }
-    if record.caller_node.get() != 0 {
-        let signature = signature_of(record);
-        if signature.has_floats() {
-            handover::save_ext(cpu, thread);
-        }
-        let results = motet_abi::gate::results(M::ISA, &thread.frame, &signature);
-        return elsewhere::give_back(cpu, thread, process, record, &results);
-    }
-    let Some(core) = long::caller_core(cpu, record) else {
-        return report::kill(cpu, thread, process, format_args!("the record of its call is damaged"));
-    };
     let signature = signature_of(record);
     if signature.has_floats() {
         handover::save_ext(cpu, thread);
     }
     let results = motet_abi::gate::results(M::ISA, &thread.frame, &signature);
+    if record.caller_node.get() != 0 {
+        return elsewhere::give_back(cpu, thread, process, record, &results);
+    }
+    let Some(core) = long::caller_core(cpu, record) else {
+        return report::kill(cpu, thread, process, format_args!("the record of its call is damaged"));
+    };
     if may_run(thread, core)
         && let Some(fetch) = go_back(cpu, thread, mm::space_of(cpu, process), record, core, &results)
     {

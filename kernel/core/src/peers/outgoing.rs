@@ -2,7 +2,7 @@
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{CoreId, Frame, OUTGOING_MAX, OutgoingRecord, Peers, sync::Ordering};
+use motet_layout::{CoreId, Frame, OUTGOING_MAX, OutgoingRecord, PAGE_SIZE, Peers, sync::Ordering};
 use motet_protocol::{
     Context, count,
     lock::lock,
@@ -17,12 +17,6 @@ use crate::cpu::Cpu;
 
 /// Longest wait for room in a ring, in nanoseconds: a kernel that takes nothing for so long does not work.
 const PATIENCE_NS: u64 = 1_000_000_000;
-
-/// A message that is to be sent, without its page.
-struct Message<'a> {
-    kind: MessageKind,
-    bytes: &'a [u8],
-}
 
 /// Sends a message. It never waits: if the ring is full, the message goes later, in its order.
 ///
@@ -66,11 +60,7 @@ fn post_with<M: Machine, B: Body>(cpu: &Cpu<M>, node: u32, body: &B, page: Optio
         }
     }
     const { assert!(HEADER_LEN + size_of::<B>() <= OUTGOING_MAX) };
-    let mut bytes = [0; OUTGOING_MAX];
-    let len = HEADER_LEN + size_of::<B>();
-    bytes[..HEADER_LEN].copy_from_slice(&header);
-    bytes[HEADER_LEN..len].copy_from_slice(body.bytes());
-    keep(cpu, record, node, &Message { kind: B::KIND, bytes: &bytes[..len] }, page)
+    keep(cpu, node, [&header, body.bytes()], page)
 }
 
 /// Whether messages to a kernel wait for room.
@@ -89,16 +79,11 @@ fn has_sent<M: Machine>(cpu: &Cpu<M>, ring: Ring, node: u32, kind: MessageKind) 
     }
 }
 
-/// Keeps a message until there is room for it.
+/// Keeps a message, of a header and a body, until there is room for it.
 #[cold]
 #[inline(never)]
-fn keep<M: Machine>(
-    cpu: &Cpu<M>,
-    record: &'static Peers,
-    node: u32,
-    message: &Message<'_>,
-    page: Option<Frame>,
-) -> Result<(), Errno> {
+fn keep<M: Machine>(cpu: &Cpu<M>, node: u32, [header, body]: [&[u8]; 2], page: Option<Frame>) -> Result<(), Errno> {
+    let record = of(cpu);
     let kept = slab::alloc::<OutgoingRecord>(cpu).ok_or(Errno::ENOMEM)?;
     if let Some(page) = page {
         // As it is now.
@@ -106,13 +91,14 @@ fn keep<M: Machine>(
             slab::free(cpu, kept);
             return Err(Errno::ENOMEM);
         };
-        cpu.pool.copy(page.addr(), copy.addr(), motet_layout::PAGE_SIZE as usize);
+        cpu.pool.copy(page.addr(), copy.addr(), PAGE_SIZE as usize);
         kept.page.set(copy.0);
     }
-    cpu.pool.write(cpu.pool.addr_of(&kept.bytes), message.bytes);
-    kept.len.set(message.bytes.len() as u32);
-    debug_assert!(MessageKind::from_raw(message.bytes[1]) == Some(message.kind));
-    let _guard = lock(cpu, &record.outgoing_lock);
+    let at = cpu.pool.addr_of(&kept.bytes);
+    cpu.pool.write(at, header);
+    cpu.pool.write(at.add(header.len() as u64), body);
+    kept.len.set((header.len() + body.len()) as u32);
+    let guard = lock(cpu, &record.outgoing_lock);
     let (first, last) = (&record.outgoing[node as usize], &record.outgoing_last[node as usize]);
     match cpu.object::<OutgoingRecord>(last.get()).filter(|_| first.load(Ordering::Relaxed) != 0) {
         Some(before) => before.next.set(cpu.raw(kept)),
@@ -122,7 +108,7 @@ fn keep<M: Machine>(
         }
     }
     last.set(cpu.raw(kept));
-    drop(_guard);
+    drop(guard);
     // The first core looks for room from now on.
     cpu.ring(CoreId::new(cpu.island(), 0));
     Ok(())

@@ -364,12 +364,7 @@ fn commit<M: Machine>(
         to[0].set(from[0]);
         to[1].set(from[1]);
     }
-    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    for (index, (of_process, of_thread)) in process.name.iter().zip(&thread.name).enumerate() {
-        let byte = if index < 15 { name.get(index).copied().unwrap_or(0) } else { 0 };
-        of_process.store(byte, Ordering::Relaxed);
-        of_thread.store(byte, Ordering::Relaxed);
-    }
+    super::set_name(process, thread, path);
     become_leader(cpu, thread, process);
     due::spend_locked(cpu, cost::STEP);
     let _tree = lock_tree(cpu);

@@ -22,6 +22,7 @@ use super::{
     exit,
     fat::Fat,
     limits::set_default_limits,
+    set_name,
 };
 use crate::{
     ability, away,
@@ -242,12 +243,7 @@ fn load<M: Machine>(
     let fat = Fat::find(cpu, &executable, inode).map_err(|_| Errno::ENOEXEC)?.ok_or(Errno::ENOEXEC)?;
     fat.map(cpu, space, inode)?;
     file::set_executable(cpu, process, inode);
-    let name = body.path[..len].rsplit(|&byte| byte == b'/').next().unwrap_or(&[]);
-    for (index, (of_process, of_thread)) in process.name.iter().zip(&thread.name).enumerate() {
-        let byte = if index < 15 { name.get(index).copied().unwrap_or(0) } else { 0 };
-        of_process.store(byte, Ordering::Relaxed);
-        of_thread.store(byte, Ordering::Relaxed);
-    }
+    set_name(process, thread, &body.path[..len]);
     Ok(())
 }
 

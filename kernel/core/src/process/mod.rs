@@ -26,9 +26,19 @@ pub mod wait;
 use core::sync::atomic::Ordering;
 
 use motet_hal::Machine;
-use motet_layout::{ProcessRecord, SpaceRecord};
+use motet_layout::{ProcessRecord, SpaceRecord, ThreadRecord};
 
 use crate::{cpu::Cpu, mm, tree::lock_tree};
+
+/// Names a process, and its thread, after the program at `path`.
+fn set_name(process: &ProcessRecord, thread: &ThreadRecord, path: &[u8]) {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    for (index, (of_process, of_thread)) in process.name.iter().zip(&thread.name).enumerate() {
+        let byte = if index < 15 { name.get(index).copied().unwrap_or(0) } else { 0 };
+        of_process.store(byte, Ordering::Relaxed);
+        of_thread.store(byte, Ordering::Relaxed);
+    }
+}
 
 /// Gives a process another address space (pool address, 0: none) and returns the former one, with its reference. Others
 /// look at a process's space under the tree lock.

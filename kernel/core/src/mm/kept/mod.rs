@@ -67,7 +67,6 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, home: u32) -
     // From now on any page may be elsewhere.
     space.has_late.store(1, Ordering::Relaxed);
     kept.home.set(home);
-    kept.space.set(cpu.raw(space));
     kept.pages.set(cpu.raw(pages.release()));
     if let Err(found) = space.kept.compare_exchange(0, cpu.raw(kept), Ordering::AcqRel, Ordering::Acquire) {
         discard(cpu, kept);

@@ -156,10 +156,8 @@ impl<M: Machine> Effects for Here<'_, M> {
     }
 
     fn install(&mut self) {
-        // It has come already, and is entered with its rights.
-        if self.arrived.is_some() {
-            peers::of(self.cpu).pages_copied.fetch_add(1, Ordering::Relaxed);
-        }
+        // It is entered with its rights.
+        peers::of(self.cpu).pages_copied.fetch_add(1, Ordering::Relaxed);
     }
 
     fn wake(&mut self) {
