@@ -88,7 +88,8 @@ pool_struct! {
         44 pub revoke: AtomicU32,
         /// Signals for the client (`motet_protocol::fpga::SIGNAL_*`). Set by the FPGA, cleared by kernels.
         48 pub signals: AtomicU32,
-        /// 1: the request of a store that has trapped has failed; the kernel reports that to its thread. Set by the FPGA, cleared by kernels.
+        /// 1: the request of a store that has trapped has failed; the kernel reports that to its thread. Set by the FPGA, which leaves `asked` alone until kernels have
+        /// cleared it, or until it is connected.
         52 pub refused: AtomicU32,
         /// What the client calls the first byte of its data section: a guest's physical address; 0 for programs. Kernel-written before it is used.
         56 pub data_base: Cell64,

@@ -14,7 +14,7 @@ use std::panic::{self, AssertUnwindSafe};
 use fpga_support::spec::{Does, Spec};
 use fpga_support::{AREAS, FITS, FRAME, INTERFACES, Machine, OUTSIDE, load_time, result_of};
 use motet_layout::sync::Ordering::SeqCst;
-use motet_protocol::fpga::{Policy, REVOKE, REVOKE_LATER, RegionState, Status, clients, guest::Answer, history};
+use motet_protocol::fpga::{Fault, Policy, REVOKE, REVOKE_LATER, RegionState, Status, clients, guest::Answer, history};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -455,4 +455,26 @@ fn signals_that_a_dead_core_has_taken_are_told() {
         take(&mut |signals| told.push(signals));
     }
     assert_eq!(told, [signals], "told by the next one, and by nobody after that");
+}
+
+/// A store that traps may be a request again before the first one is refused, as its core looks again and again. The FPGA, which is late, hears of that after the
+/// refusal: until the client has been told, the registers say why it was refused.
+#[test]
+fn a_request_of_before_the_refusal_is_none_after_it() {
+    let mut machine = Machine::new(Policy::SmallestFirst);
+    machine.fpga.port_faults.set(1);
+    let at = machine.open(2, 1).expect("an interface");
+    assert!(!machine.store(at, 1, 0), "nobody has connected it");
+    machine.run();
+    assert!(!machine.store(at, 1, 0), "the port is not through");
+    machine.now += 2 * load_time(2);
+    machine.run();
+    assert_eq!(machine.status(at), Fault::Port.word(), "the registers do not say why");
+    assert!(clients::take_refusal(machine.fpga, machine.interface(at), || {}), "the client is not told");
+    machine.run();
+    assert_eq!(machine.status(at), Fault::Port.word(), "the request of before has become another one");
+    assert!(!clients::take_refusal(machine.fpga, machine.interface(at), || {}), "the client is told twice");
+    assert!(!machine.store(at, 1, 0));
+    machine.drain();
+    assert!(machine.store(at, 1, 0), "the next request has no region");
 }

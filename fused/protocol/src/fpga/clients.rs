@@ -124,6 +124,24 @@ pub fn ask_and_look(fpga: &Fpga, interface: &FpgaInterface, priority: u32) {
     ask(fpga, interface, priority);
 }
 
+/// Takes the refusal of a request, if there is one: `true` for one caller, who must report an error to its thread and ring the FPGA.
+///
+/// The FPGA leaves requests alone from a refusal until somebody has taken it. One store that traps may be a request several times, and the last of them must not
+/// become another request, whose outcome would hide why the first one was refused. So a request that the FPGA has not seen is forgotten. As it may be another
+/// thread's, `wake` must wake all threads that wait for the registers: who still wants them asks again.
+pub fn take_refusal(fpga: &Fpga, interface: &FpgaInterface, wake: impl FnOnce()) -> bool {
+    if interface.refused.load(SeqCst) == 0 {
+        return false;
+    }
+    let has_asked = interface.asked.swap(0, SeqCst) != 0;
+    let is_first = interface.refused.swap(0, SeqCst) != 0;
+    fpga.attention.store(1, Release);
+    if has_asked {
+        wake();
+    }
+    is_first
+}
+
 /// Whether a core that polls may stop: the registers are connected, or the request has been refused.
 #[inline]
 pub fn is_decided(interface: &FpgaInterface) -> bool {

@@ -273,6 +273,7 @@ impl<L: Logic> Device<'_, L> {
         interface.region.set(at.link());
         interface.request.set(NO_REQUEST);
         interface.asked.store(0, Release);
+        interface.refused.store(0, Release); // A thread that comes again now is not to be told of an error.
         interface.connected.store(1, Release);
         then_look();
     }

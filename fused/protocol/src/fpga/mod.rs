@@ -296,6 +296,9 @@ impl<'a, L: Logic> Device<'a, L> {
         if interface.asked.load(SeqCst) == 0 {
             return;
         }
+        if interface.refused.load(SeqCst) != 0 {
+            return; // It may have been asked before the refusal, by the same store. The kernel that takes the refusal knows.
+        }
         let is_connected = interface.connected.load(SeqCst) != 0;
         if !is_connected && interface.region.get() != 0 {
             return; // It is being disconnected. It asks for a region after that.

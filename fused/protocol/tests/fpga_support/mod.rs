@@ -145,6 +145,7 @@ impl Machine {
         // Its mapping is as it is until a kernel has taken it away.
         let id = InterfaceId::new(at).unwrap();
         if interface.writable.load(SeqCst) == 0 && !clients::may_write(self.fpga, id) {
+            clients::take_refusal(self.fpga, interface, || {});
             clients::ask(self.fpga, interface, interface.priority.load(SeqCst));
             return false;
         }

@@ -51,6 +51,8 @@ pub struct Client {
     pub connected: bool,
     /// It has trapped, and nobody has heard of it.
     trapped: bool,
+    /// Its request has been refused, and it has not come again. Nobody hears of it before.
+    refused: bool,
     /// Whether its registers are mapped writably, and whether that is to end: now, or when who has its region has begun.
     pub writable: bool,
     pub revoked: bool,
@@ -116,6 +118,7 @@ impl Spec {
             result: 0,
             connected: false,
             trapped: false,
+            refused: false,
             writable: false,
             revoked: false,
             revoked_later: false,
@@ -147,6 +150,7 @@ impl Spec {
             // Nobody has asked its kernel for registers, as they are not mapped.
             let Some(number) = self.offers[accelerator].take().filter(|_| !self.known(at).revokes()) else {
                 self.client(at).trapped = true;
+                self.client(at).refused = false;
                 return;
             };
             self.taken.push((number, at));
@@ -181,7 +185,7 @@ impl Spec {
         for at in 0..INTERFACES {
             match &self.clients[at] {
                 Some(client) if client.has_left => self.gone(at),
-                Some(client) if client.trapped => self.hears(at),
+                Some(client) if client.trapped && !client.refused => self.hears(at),
                 _ => {}
             }
         }
@@ -358,6 +362,8 @@ impl Spec {
         if client.work.take().is_some() || std::mem::take(&mut client.started) {
             client.over = true;
             client.result = 0;
+        } else {
+            client.refused = true;
         }
         client.status = fault.word();
     }
@@ -369,6 +375,7 @@ impl Spec {
         let client = self.client(at);
         client.connected = true;
         client.trapped = false;
+        client.refused = false;
         let (does, status) = match client.work {
             Some(_) => (Does::Busy { until: now + FRAME[client.accelerator] }, Status::Running),
             None => (Does::Hold { until: now + EXPIRE }, Status::Ready),

@@ -50,6 +50,10 @@ struct Steps {
     looks: bool,
     /// Who has looked for long enough asks again before its client sleeps.
     asks_again: bool,
+    /// The port fails at first.
+    fails: bool,
+    /// A request that the FPGA has not seen is forgotten with the refusal of the one before.
+    forgets: bool,
 }
 
 const ALL: Steps = Steps {
@@ -61,6 +65,8 @@ const ALL: Steps = Steps {
     clears_first: true,
     looks: false,
     asks_again: true,
+    fails: false,
+    forgets: true,
 };
 
 struct Counting;
@@ -106,6 +112,7 @@ impl Machine {
             fpga.region_count.set(1);
             fpga.accelerator_count.set(2);
             fpga.interface_count.set(2);
+            fpga.port_faults.set(steps.fails.into());
             fpga.registers.set(REGISTERS.0);
             for number in 0..2 {
                 let accelerator = &fpga.accelerators[number];
@@ -245,6 +252,7 @@ impl Machine {
 
     /// A store. Page tables do not change while it is under way.
     fn starts(&self, at: usize) -> bool {
+        self.is_told(at);
         let mut is_mapped = self.mapped[at].lock().expect("no panic while it was held");
         let interface = self.interface(at);
         *is_mapped = *is_mapped || self.may_write(at);
@@ -266,6 +274,23 @@ impl Machine {
             self.device.ring();
         }
         false
+    }
+
+    /// If its request was refused, a client is told, and reads why.
+    fn is_told(&self, at: usize) {
+        let interface = self.interface(at);
+        let is_refused = if self.steps.forgets {
+            clients::take_refusal(self.fpga, interface, || {})
+        } else {
+            interface.refused.swap(0, SeqCst) != 0
+        };
+        if is_refused {
+            self.device.ring();
+            // As long as the FPGA may take to look.
+            (0..BETWEEN).for_each(|_| point());
+            let status = self.registers(at).status.load(SeqCst);
+            assert_eq!(status, Fault::Port.word(), "the registers do not say why");
+        }
     }
 
     /// The last one of two ends the model. Any doorbell would tell what nobody was rung for.
@@ -360,6 +385,19 @@ fn a_core_that_looks_need_not_be_rung_and_sleeps_afterwards() {
 #[test]
 fn who_sleeps_after_it_has_looked_without_asking_again_is_caught() {
     must_be_caught(1500, model(Steps { asks_again: false, ..LOOKING }));
+}
+
+const FAILING: Steps = Steps { fails: true, ..LOOKING };
+
+#[test]
+fn who_is_refused_reads_why() {
+    explore(1500, model(FAILING));
+    explore(1500, model(Steps { is_shared: true, ..FAILING }));
+}
+
+#[test]
+fn a_request_that_outlives_the_refusal_of_the_one_before_is_caught() {
+    must_be_caught(1500, model(Steps { forgets: false, ..FAILING }));
 }
 
 /// Two threads store to the registers of one client: a core looks for the first one, and the second one sleeps.

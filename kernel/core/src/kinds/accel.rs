@@ -32,7 +32,7 @@ use crate::{
         kind::{INPUT, Kind, Queues, Transfer, if_so, queues},
     },
     mm,
-    registers::fpga::{REALTIME, interface_of, registers_at, urgency},
+    registers::fpga::{REALTIME, interface_of, registers_at, take_refusal, urgency},
 };
 
 /// The least urgent priority that a client says: those of nice are 0 to 39.
@@ -192,8 +192,7 @@ pub fn ask<M: Machine>(
     let mut vmas = mm::vmas_within(cpu, space, page..page + PAGE_SIZE);
     let Some(id) = vmas.next().and_then(|vma| registers_at(cpu, vma, page)) else { return Ok(false) };
     let interface = &fpga.interfaces[id.index()];
-    let is_refused = interface.refused.swap(0, Ordering::SeqCst) != 0;
-    if is_refused {
+    if take_refusal(cpu, fpga, interface) {
         return Err(Errno::ENXIO);
     }
     wait::prepare(thread);
@@ -201,7 +200,7 @@ pub fn ask<M: Machine>(
     clients::ask(fpga, interface, urgency(thread));
     drop(guard);
     cpu.tell_service();
-    let has_come = interface.connected.load(Ordering::SeqCst) != 0 || interface.refused.load(Ordering::SeqCst) != 0;
+    let has_come = clients::is_decided(interface);
     if has_come {
         wait::finish(cpu, thread);
     }

@@ -9,7 +9,7 @@ use motet_protocol::{
     Context,
     fpga::{self, InterfaceId, clients, frames},
     memory::share_frame,
-    residency, schedule,
+    residency, schedule, wait,
 };
 
 use crate::cpu::{Causes, Cpu};
@@ -99,6 +99,17 @@ pub fn ask_and_look<M: Machine>(cpu: &Cpu<M>, fpga: &Fpga, thread: &ThreadRecord
     }
     clients::ask_and_look(fpga, interface, urgency(thread));
     true
+}
+
+/// Whether a request for these registers has been refused, of which no thread has been told: this one is to be.
+pub fn take_refusal<M: Machine>(cpu: &Cpu<M>, fpga: &Fpga, interface: &'static FpgaInterface) -> bool {
+    let is_refused = clients::take_refusal(fpga, interface, || {
+        wait::wake(cpu, &interface.waiters);
+    });
+    if is_refused {
+        cpu.tell_service();
+    }
+    is_refused
 }
 
 /// The frame of a page of a data section, with a reference added for the caller. Page 0 of the file is the registers.

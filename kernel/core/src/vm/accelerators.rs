@@ -106,7 +106,8 @@ pub fn serve_fault<M: Machine>(
     let index = (page - region.start.get()) / PAGE_SIZE;
     let is_registers = index == 0;
     let is_request = is_registers && access == Access::Write;
-    if access == Access::Execute || is_request && interface.refused.swap(0, Ordering::SeqCst) != 0 {
+    let is_refused = || fpga::of(cpu.pool).is_some_and(|device| interfaces::take_refusal(cpu, device, interface));
+    if access == Access::Execute || is_request && is_refused() {
         return Found::Refused;
     }
     if is_request && let Some(found) = serve_store(cpu, table, page, id, || drop_translations(cpu)) {
@@ -178,7 +179,7 @@ pub fn ask<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, id: Interfac
     }
     clients::ask(fpga, interface, interfaces::urgency(thread));
     cpu.tell_service();
-    interface.connected.load(Ordering::SeqCst) != 0 || interface.refused.load(Ordering::SeqCst) != 0
+    clients::is_decided(interface)
 }
 
 /// Makes an interface's registers read-only for its guest, on all islands: no core has another translation of them when this comes back. The
