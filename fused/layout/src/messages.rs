@@ -1,7 +1,7 @@
 //! Messages between kernels that share nothing else (`docs/protocols/messages.md`).
 
 use crate::{
-    Cell32, Cell64, MessagesLock, WaitQueue,
+    Cell32, Cell64, MessagesLock, TimerNode, WaitQueue,
     sync::{AtomicU32, AtomicU64},
 };
 
@@ -89,7 +89,11 @@ pool_struct! {
         824 pub held_until_ns: AtomicU64,
         /// Kernel-written, by node: when its ring was last found full for the first time, in nanoseconds. Under `outgoing_lock`.
         832 pub full_since_ns: [Cell64; 4],
-        864 _pad1: [Cell64; 24],
+        /// Kernel-written: when the first core looks at the rings without being rung.
+        864 pub look: TimerNode,
+        /// Kernel-written: 1: that is because messages are not taken until `held_until_ns`.
+        912 pub is_put_off: AtomicU32,
+        916 _pad1: [Cell32; 35],
         /// Kernel-written, by node: probes of it that came, each in its order. For tests.
         1056 pub probes: [AtomicU64; 4],
     }

@@ -123,6 +123,8 @@ pool_struct! {
 pub const TIMER_WAIT: u32 = 1;
 /// [`TimerNode::kind`]: a process's real-time interval timer fires.
 pub const TIMER_ALARM: u32 = 2;
+/// [`TimerNode::kind`]: the first core looks for messages of other kernels without being rung.
+pub const TIMER_MESSAGES: u32 = 3;
 
 /// [`ThreadRecord::state`]: the object is not a live thread.
 pub const THREAD_FREE: u32 = 0;

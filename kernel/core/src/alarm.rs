@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{PoolAddr, TIMER_ALARM, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT};
+use motet_layout::{PoolAddr, TIMER_ALARM, TIMER_MESSAGES, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT};
 use motet_protocol::{timer, wait};
 
 use crate::cpu::Cpu;
@@ -37,6 +37,12 @@ pub fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
             true
         }
         TIMER_ALARM => false,
+        TIMER_MESSAGES => {
+            // As if it was rung, as soon as this core looks.
+            cpu.due.defer(Interrupts::DOORBELL);
+            set_timer(cpu, cpu.now_ns());
+            true
+        }
         other => {
             cpu.log(format_args!("a timer of unknown kind {other} is dropped: its record is damaged"));
             true

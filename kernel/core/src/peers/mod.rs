@@ -8,7 +8,7 @@ pub use outgoing::{post, post_page};
 
 use motet_abi::Errno;
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{FINGERPRINT, Isa, NODES_MAX, Peers, sync::Ordering};
+use motet_layout::{CoreId, FINGERPRINT, Isa, NODES_MAX, Peers, TIMER_MESSAGES, sync::Ordering};
 use motet_protocol::{
     Context, count,
     peer::{
@@ -16,6 +16,7 @@ use motet_protocol::{
         bodies::{Body, Probe},
     },
     ring::{Ring, Slot},
+    timer,
 };
 
 use crate::{alarm, cpu::Cpu};
@@ -25,6 +26,8 @@ const AT_ONCE: u32 = 32;
 /// How long a page that has come is left to the threads that have waited for it, in nanoseconds, unless they want the next one before: otherwise other kernels might take it away
 /// before a thread has executed the instruction that needs it, again and again.
 const HOLD_NS: u64 = 100_000;
+/// How long this kernel waits before it looks again for room in a full ring, in nanoseconds.
+const ROOM_NS: u64 = 20_000;
 /// What is no message, of one kernel: then no more is taken from it.
 const REFUSED_MAX: u64 = 16;
 
@@ -100,11 +103,29 @@ pub fn take_messages<M: Machine>(cpu: &Cpu<M>, acts: &impl Acts<M>) {
     let record = of(cpu);
     others(record).for_each(|node| take_from(cpu, node, acts));
     let is_left = outgoing::send_kept(cpu);
+    // First this, and then the look: who ends the hold meanwhile rings.
+    record.is_put_off.store(1, Ordering::SeqCst);
     let held_until_ns = held_until_ns(cpu);
+    if held_until_ns.is_none() {
+        record.is_put_off.store(0, Ordering::SeqCst);
+    }
     let has_more = |node| ring_from(cpu, record, node).is_some_and(|ring| has_more(record, ring));
-    if held_until_ns.is_some() || others(record).any(has_more) || is_left {
+    if held_until_ns.is_none() && others(record).any(has_more) {
         cpu.due.defer(Interrupts::DOORBELL);
-        alarm::set_timer(cpu, held_until_ns.unwrap_or_else(|| cpu.now_ns()));
+        alarm::set_timer(cpu, cpu.now_ns());
+    }
+    let again_ns = held_until_ns.or_else(|| is_left.then(|| cpu.now_ns() + ROOM_NS));
+    look_at(cpu, again_ns);
+}
+
+/// The first core looks at the rings at that time, too.
+fn look_at<M: Machine>(cpu: &Cpu<M>, again_ns: Option<u64>) {
+    let look = &of(cpu).look;
+    timer::disarm(cpu, look);
+    if let Some(again_ns) = again_ns {
+        look.kind.set(TIMER_MESSAGES);
+        timer::arm(cpu, look, again_ns);
+        alarm::set_timer(cpu, again_ns);
     }
 }
 
@@ -116,12 +137,20 @@ pub fn hold<M: Machine>(cpu: &Cpu<M>) {
 /// A thread has come further: it wants something of another kernel.
 #[inline]
 pub fn hold_no_longer<M: Machine>(cpu: &Cpu<M>) {
-    of(cpu).held_until_ns.store(0, Ordering::Relaxed);
+    let record = of(cpu);
+    record.held_until_ns.store(0, Ordering::SeqCst);
+    if record.is_put_off.load(Ordering::SeqCst) != 0 && record.is_put_off.swap(0, Ordering::SeqCst) != 0 {
+        if cpu.id.index_in_island() == 0 {
+            cpu.due.defer(Interrupts::DOORBELL);
+        } else {
+            cpu.ring(CoreId::new(cpu.island(), 0));
+        }
+    }
 }
 
 /// Until when no message is to be taken, if that is not over.
 fn held_until_ns<M: Machine>(cpu: &Cpu<M>) -> Option<u64> {
-    let held_until_ns = of(cpu).held_until_ns.load(Ordering::Relaxed);
+    let held_until_ns = of(cpu).held_until_ns.load(Ordering::SeqCst);
     (held_until_ns != 0 && held_until_ns > cpu.now_ns()).then_some(held_until_ns)
 }
 

@@ -5,7 +5,7 @@ use core::fmt::{self, Write};
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{FILE_DEVICE, FileRecord, InodeRecord, PIPE_BUF};
-use motet_protocol::{fs::Held, stream};
+use motet_protocol::{fs::Held, stream, wait};
 
 use crate::{
     call::{Call, Stop, SysResult, cost},
@@ -59,6 +59,8 @@ pub const LATE: Device = Device { major: 240, minor: 6 };
 
 /// `/dev/probe`: what is written, a kernel's number and another one (8 bytes each), goes to that kernel as a probe. For tests, which make the node themselves.
 pub const PROBE: Device = Device { major: 240, minor: 7 };
+/// How long a probe waits for others to go first, before it looks again.
+const PROBE_NS: u64 = 100_000;
 
 /// `/dev/accel/NAME`: accelerators of the FPGA, by minor number. Each open file of one is a client ([`crate::kinds::accel`]).
 pub const ACCEL_MAJOR: u32 = 241;
@@ -258,7 +260,7 @@ fn write<M: Machine>(call: &Call<M>, device: Device, nonblocking: bool, from: &m
         HOST_OUT => write_stream(call, &header.console_out, nonblocking, from),
         HOST_ERR => write_stream(call, &header.console_err, nonblocking, from),
         HOST_IN => Err(Errno::EINVAL.into()),
-        PROBE => send_probe(call.cpu, from),
+        PROBE => send_probe(call, from),
         _ => Err(Errno::ENXIO.into()),
     }
 }
@@ -268,7 +270,8 @@ fn write<M: Machine>(call: &Call<M>, device: Device, nonblocking: bool, from: &m
 /// # Errors
 /// `EINVAL`: that is not a kernel's number and another one; `EIO`: there is no such kernel, it takes nothing, or it has written what cannot be.
 #[inline(never)]
-fn send_probe<M: Machine>(cpu: &Cpu<M>, from: &mut Cursor<M>) -> SysResult {
+fn send_probe<M: Machine>(call: &Call<M>, from: &mut Cursor<M>) -> SysResult {
+    let (cpu, thread) = (call.cpu, call.thread);
     let mut words = [[0; 8]; 2];
     if from.remaining() != 16 || from.read(words.as_flattened_mut())? != 16 {
         return Err(Errno::EINVAL.into());
@@ -276,8 +279,12 @@ fn send_probe<M: Machine>(cpu: &Cpu<M>, from: &mut Cursor<M>) -> SysResult {
     let [node, number] = words.map(u64::from_le_bytes);
     match peers::probe(cpu, u32::try_from(node).unwrap_or(u32::MAX), number) {
         Ok(()) => Ok(16),
-        // What this kernel has sent before goes first; it takes what has come meanwhile.
-        Err(Errno::EAGAIN) => Err(Stop::Again),
+        // What this kernel has sent before goes first.
+        Err(Errno::EAGAIN) => {
+            thread.deadline_ns.set(cpu.reading_ns() + PROBE_NS);
+            wait::prepare(thread);
+            Err(Stop::Block)
+        }
         Err(errno) => Err(errno.into()),
     }
 }
