@@ -7,16 +7,18 @@ use crate::{
     hthreads::source,
     process::{Ended, Motet, root},
     restart::Machine,
-    trial::{Trial, trial},
+    trial::{Trial, of_long, trial},
 };
 
 type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 3] = [
+    let tests: [(&str, Test); 5] = [
         ("away::kernels_without_shared_memory_have_one_memory", one_memory),
         ("away::a_fault_in_another_kernel_ends_the_process", fault),
+        ("away::two_threads_go_to_two_kernels_again_and_again", again),
+        ("away::many_processes_have_functions_run_by_one_kernel", many),
         ("away::benchmarks_need_the_messages_that_their_arrays_need", counts),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
@@ -46,6 +48,29 @@ fn fault() -> Result<(), String> {
     let ended = on(&root().join("machines/multikernel.toml"), &programs, command);
     ended.expect_code(0)?.expect_output("139\nfrom afar\none memory\ntask_exit_remote 1\n")?;
     ended.expect_errors(&["signal 11 has ended it", "fault_away was called by main"]).map(drop)
+}
+
+fn again() -> Result<(), String> {
+    let programs = compiled("again", &["-O1"])?;
+    let command = "/in/programs/again; grep -E '^(messages_refused|task_migrate) ' /proc/motet | tr -s ' '";
+    let ended = on(&root().join("machines/multikernel.toml"), &programs, command);
+    ended.expect_code(0)?.expect_output("400\nmessages_refused 0\ntask_migrate 400\n").map(drop)
+}
+
+/// Processes that compute at the same time, each with its thread at another kernel half of the time. 125 of them, and BT, made Popcorn's kernels hang or crash.
+fn many() -> Result<(), String> {
+    let programs = Programs::new()?;
+    for name in ["cg", "bt"] {
+        programs.compile(&source(&format!("user/npb/{name}.c")), name, &["-std=c11", "-O2"])?;
+    }
+    let count = of_long(8, 125);
+    let command = format!(
+        "/in/programs/bt alternating riscv64 | tail -n 1 | sed 's/.* //'
+        n=0; while [ $n -lt {count} ]; do n=$((n + 1)); /in/programs/cg alternating aarch64 > /tmp/$n & done; wait
+        cat /tmp/* | grep -c ' verified$'; grep messages_refused /proc/motet | tr -s ' '"
+    );
+    let ended = on(&root().join("machines/multikernel.toml"), &programs, &command);
+    ended.expect_code(0)?.expect_output(&format!("verified\n{count}\nmessages_refused 0\n")).map(drop)
 }
 
 /// A benchmark of class S, and what its arrays need (`docs/npb.md`): crossings, requests, pages that are invalidated.
