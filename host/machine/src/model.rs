@@ -28,9 +28,13 @@ impl MachineSpec {
             motet_coherence::Island { name: island.name.clone(), cores: island.harts(), memory, traps }
         });
         let shape = Shape { pool: self.pool.size, islands: islands.collect(), own: self.own_records() };
-        self.model
-            .resolve(&shape)
-            .map_err(|error| fault(&self.text, span_of_key(&self.text, &error.key).unwrap_or(0..0), &error.to_string()))
+        let mut config = self.model.resolve(&shape).map_err(|error| {
+            fault(&self.text, span_of_key(&self.text, &error.key).unwrap_or(0..0), &error.to_string())
+        })?;
+        if let Some(kernels) = &self.multikernel {
+            kernels.slow_down(&mut config.links);
+        }
+        Ok(config)
     }
 
     /// Where the records of islands and their cores are in the machine's memory: pages of their own, which are near the island. First byte, end, island.

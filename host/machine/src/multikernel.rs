@@ -1,6 +1,6 @@
 //! `os = "multikernel"` and `[messages]`: a kernel for each island, with memory of its own, and windows between them (`docs/protocols/messages.md`).
 
-use motet_coherence::Bytes;
+use motet_coherence::{Bytes, config::Link};
 use motet_error::Result;
 use motet_layout::{NODES_MAX, RING_SLOTS_MAX, SLOT_LEN_MAX, SLOT_LEN_MIN};
 use motet_protocol::ring;
@@ -31,7 +31,13 @@ pub struct MultikernelSpec {
     pub slot_len: u32,
     /// A message rings only a kernel that is not about to look.
     pub coalesces: bool,
+    /// How much later a message arrives than its doorbell would, in simulated nanoseconds.
+    pub message_ns: u64,
 }
+
+/// What two messages, there and back, take longer over TCP than by shared memory: what Stramash's simulator adds (section 8.2).
+const TCP_ROUND_TRIP_NS: i64 = 75_000;
+const ROUND_TRIP_NS_MAX: i64 = 1_000_000_000;
 
 /// `[messages]`
 #[derive(Deserialize)]
@@ -40,6 +46,8 @@ pub(super) struct MessagesTable {
     slots: Option<Spanned<i64>>,
     slot: Option<Spanned<Bytes>>,
     coalesce: Option<bool>,
+    transport: Option<Spanned<String>>,
+    round_trip_ns: Option<Spanned<i64>>,
 }
 
 /// Whether each island has a kernel of its own, from what the file says of it. The rest of the machine has been checked.
@@ -83,8 +91,9 @@ pub(super) fn check(
         );
         return Err(fault(text, span_of(os), &why));
     }
-    let coalesces = table.and_then(|table| table.coalesce).unwrap_or(false);
-    let spec = MultikernelSpec { kernels, kernel_len, window_len, slots, slot_len, coalesces };
+    let coalesces = table.as_ref().and_then(|table| table.coalesce).unwrap_or(false);
+    let message_ns = table.map_or(Ok(0), |table| table.message_ns(text))?;
+    let spec = MultikernelSpec { kernels, kernel_len, window_len, slots, slot_len, coalesces, message_ns };
     if let Some(island) = hides_windows(&spec, machine)? {
         let why = format!(
             "os: messages of \"{island}\" would not be seen: it caches windows privately ([[model.access]]; they begin at {} of the pool)",
@@ -140,6 +149,30 @@ impl MessagesTable {
         }
         Ok((slots as u32, slot as u32))
     }
+
+    /// How much longer a message takes than by shared memory.
+    fn message_ns(&self, text: &str) -> Result<u64> {
+        let round_trip = self.round_trip_ns.as_ref();
+        match (self.transport.as_ref().map(|name| name.get_ref().as_str()), round_trip) {
+            (None | Some("shm"), None) => Ok(0),
+            (None | Some("shm"), Some(number)) => {
+                let why = "messages.round_trip_ns: for transport = \"tcp\"; shared memory takes what [model] says";
+                Err(fault(text, number.span(), why))
+            }
+            (Some("tcp"), _) => {
+                let round_trip_ns = round_trip.map_or(TCP_ROUND_TRIP_NS, |number| *number.get_ref());
+                if !(0..=ROUND_TRIP_NS_MAX).contains(&round_trip_ns) {
+                    let why = format!("messages.round_trip_ns: {round_trip_ns}, must be 0 to {ROUND_TRIP_NS_MAX}");
+                    return Err(fault(text, span_of(round_trip), &why));
+                }
+                Ok(round_trip_ns as u64 / 2)
+            }
+            (Some(other), _) => {
+                let why = format!("messages.transport: unknown way \"{other}\"; known: shm, tcp");
+                Err(fault(text, span_of(self.transport.as_ref()), &why))
+            }
+        }
+    }
 }
 
 impl MultikernelSpec {
@@ -152,6 +185,15 @@ impl MultikernelSpec {
     pub fn window(&self, kernel: usize, other: usize) -> Option<u64> {
         let place = (0..self.kernels).filter(|&peer| peer != kernel).position(|peer| peer == other)?;
         Some(self.kernel_len + place as u64 * self.window_len)
+    }
+
+    /// Has messages come as much later as the transport says. Between kernels there are no other doorbells.
+    pub(super) fn slow_down(&self, links: &mut [Vec<Link>]) {
+        for (from, row) in links.iter_mut().enumerate() {
+            for (_, link) in row.iter_mut().enumerate().filter(|&(to, _)| to != from) {
+                link.doorbell_ps += self.message_ns * 1000;
+            }
+        }
     }
 
     /// Bytes of a kernel's windows.
@@ -279,6 +321,26 @@ mod tests {
         assert_eq!((spec.slots, spec.slot_len, spec.coalesces), (1024, 65536, false));
         assert_eq!((spec.window_len, spec.kernel_len), (130 << 20, 444 << 20));
         assert_eq!((spec.window(0, 0), spec.window(0, 1), spec.window(1, 0)), (None, Some(444 << 20), Some(444 << 20)));
+    }
+
+    #[test]
+    fn tcp_takes_as_much_longer_as_in_the_paper() {
+        let latencies_ps = |further: &str| {
+            let config = machine(2, further).unwrap().model_config().unwrap();
+            [0, 1].map(|to| config.links[0][to].doorbell_ps)
+        };
+        let near = latencies_ps("")[0];
+        assert_eq!(latencies_ps("[messages]\ntransport = \"shm\"\n"), [near; 2]);
+        assert_eq!(latencies_ps("[messages]\ntransport = \"tcp\"\n"), [near, near + 37_500_000]);
+        assert_eq!(latencies_ps("[messages]\ntransport = \"tcp\"\nround_trip_ns = 600\n"), [near, near + 300_000]);
+        let why = |further: &str| machine(2, further).unwrap_err().message;
+        assert!(
+            why("[messages]\ntransport = \"udp\"\n")
+                .contains("messages.transport: unknown way \"udp\"; known: shm, tcp")
+        );
+        assert!(why("[messages]\nround_trip_ns = 1\n").contains("messages.round_trip_ns: for transport = \"tcp\""));
+        let late = "[messages]\ntransport = \"tcp\"\nround_trip_ns = -1\n";
+        assert!(why(late).contains("messages.round_trip_ns: -1, must be 0 to 1000000000"));
     }
 
     #[test]
