@@ -149,8 +149,14 @@ bodies! {
         /// Zeroes.
         rest: [u8; Self::REST_LEN],
     }
-    /// Ranges have changed at home: what is known of them here is forgotten.
+    /// Ranges have changed at home: what is known of them here is forgotten. Or a thread that is away makes a system call that changes ranges.
     VmaOpRequest of VmaOpRequest {
+        /// The thread at home whose call it is (`call`, `args`); 0: home has changed ranges, which the other fields say.
+        tid: U32,
+        /// As in [`SyscallForward`].
+        call: U32,
+        /// As in [`SyscallForward`].
+        args: [U64; 6],
         /// The process here.
         pid: U32,
         /// First address, and first past it.
@@ -238,6 +244,31 @@ bodies! {
         /// Zeroes.
         rest: [u8; 4],
     }
+    /// A call of `futex` that a thread makes away.
+    FutexRequest of FutexRequest {
+        /// The thread at home.
+        tid: U32,
+        /// Its arguments.
+        args: [U64; 6],
+        /// Zeroes.
+        rest: [u8; 4],
+    }
+    /// Its result.
+    FutexResponse of FutexResponse {
+        /// The half of the thread here.
+        tid: U32,
+        /// As in a register.
+        result: U64,
+    }
+    /// The result of a system call that changes ranges.
+    VmaOpResponse of VmaOpResponse {
+        /// The half of the thread here.
+        tid: U32,
+        /// As in a register.
+        result: U64,
+        /// Zeroes.
+        rest: [u8; 28],
+    }
 }
 
 /// [`PageResponseShort::result`]: the receiver, which holds a copy, may write it.
@@ -254,7 +285,7 @@ impl VmaInfoResponse {
 
 impl VmaOpRequest {
     /// Bytes of zeroes.
-    pub const REST_LEN: usize = MessageKind::VmaOpRequest.message_len() - HEADER_LEN - 28;
+    pub const REST_LEN: usize = MessageKind::VmaOpRequest.message_len() - HEADER_LEN - 84;
 }
 
 impl TaskMigrate {

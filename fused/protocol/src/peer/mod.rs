@@ -57,7 +57,7 @@ kinds! {
     VmaInfoRequest = 6, "vma_info_request", 26;
     /// It says which one.
     VmaInfoResponse = 7, "vma_info_response", 570;
-    /// Home has changed ranges.
+    /// Home has changed ranges; or a thread that is away changes some.
     VmaOpRequest = 8, "vma_op_request", 578;
     /// A page is wanted.
     PageRequest = 9, "remote_page_request", 58;
@@ -73,6 +73,12 @@ kinds! {
     SyscallForward = 14, "syscall_forward", 66;
     /// Its result.
     SyscallReply = 15, "syscall_reply", 26;
+    /// A thread that is away waits at a futex, or wakes who does.
+    FutexRequest = 16, "futex_request", 66;
+    /// Its result.
+    FutexResponse = 17, "futex_response", 22;
+    /// The result of a thread that is away and changes ranges.
+    VmaOpResponse = 18, "vma_op_response", 50;
     /// A number, to be followed by the next one. Tests alone send it.
     Probe = 31, "probe", 18;
 }

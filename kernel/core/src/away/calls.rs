@@ -3,12 +3,12 @@
 use motet_abi::{Errno, Syscall};
 use motet_hal::Machine;
 use motet_layout::{AWAY_RESULT, AWAY_SYSTEM_CALL, AwayRecord, Isa, Stage, sync::Ordering};
-use motet_protocol::peer::{
-    Malformed,
-    bodies::{SyscallForward, SyscallReply},
-};
+use motet_protocol::peer::Malformed;
 
-use super::{give, half, home, take};
+use super::{
+    carriers::{self, Wanted},
+    give, half, home, take,
+};
 use crate::{
     call::{self, Call, SysResult},
     cpu::Cpu,
@@ -26,9 +26,7 @@ pub fn forward<M: Machine>(call: &Call<M>, name: Syscall) -> SysResult {
     }
     if away.in_call.get() == 0 {
         peers::hold_no_longer(call.cpu);
-        let (tid, number) = (away.peer.load(Ordering::Acquire), name as u32);
-        let body = SyscallForward { tid: tid.into(), call: number.into(), args: call.args.map(Into::into) };
-        peers::post(call.cpu, away.node.get(), &body)?;
+        carriers::send(call.cpu, away.node.get(), away.peer.load(Ordering::Acquire), name, call.args)?;
         away.in_call.set(1);
     }
     let came = || Ok((away.came.load(Ordering::Acquire) == AWAY_RESULT).then(|| away.words[0].get()));
@@ -47,15 +45,15 @@ fn needs_both_halves(name: Syscall) -> bool {
 /// A guest wants a system call. The tree lock is held.
 ///
 /// # Errors
-/// It is none of a thread of this kernel.
-pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &SyscallForward) -> Result<(), Malformed> {
-    let Some(away) = half(cpu, node, body.tid.get())? else { return Ok(()) };
-    let is_possible = Syscall::from_index(body.call.get()).is_some_and(|name| !needs_both_halves(name));
+/// It is none of a thread of this kernel, or none that such a message carries.
+pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, wanted: &Wanted) -> Result<(), Malformed> {
+    let Some(away) = half(cpu, node, wanted.tid)? else { return Ok(()) };
+    let carries = |name| !needs_both_halves(name) && carriers::carrier(name) == wanted.kind;
+    let is_possible = Syscall::from_index(wanted.call).is_some_and(carries);
     if away.is_guest.get() != 0 || away.in_call.get() != 0 || !is_possible {
         return Err(Malformed::Unasked);
     }
-    let args = body.args.iter().map(|arg| arg.get());
-    give(cpu, away, AWAY_SYSTEM_CALL, core::iter::once(u64::from(body.call.get())).chain(args))
+    give(cpu, away, AWAY_SYSTEM_CALL, core::iter::once(u64::from(wanted.call)).chain(wanted.args))
 }
 
 /// A guest's system call has come: the call that home's half makes, from its beginning or where it waited.
@@ -75,18 +73,17 @@ pub fn begin_call<M: Machine>(call: &Call<M>, away: &AwayRecord) -> Option<(Sysc
 /// The call has ended: the guest is told.
 pub fn reply<M: Machine>(call: &Call<M>, away: &AwayRecord, result: i64) {
     away.in_call.set(0);
-    let tid = away.peer.load(Ordering::Acquire);
-    let body = SyscallReply { tid: tid.into(), result: result.cast_unsigned().into(), rest: [0; 4] };
-    let _is_told = peers::post(call.cpu, away.node.get(), &body);
+    let (tid, name) = (away.peer.load(Ordering::Acquire), Syscall::from_index(away.words[0].get() as u32));
+    carriers::send_back(call.cpu, away.node.get(), tid, name, result);
 }
 
 /// The result of a guest's call. The tree lock is held.
 ///
 /// # Errors
 /// The guest has made none.
-pub fn result_came<M: Machine>(cpu: &Cpu<M>, node: u32, body: &SyscallReply) -> Result<(), Malformed> {
-    match half(cpu, node, body.tid.get())? {
-        Some(away) if away.is_guest.get() != 0 => give(cpu, away, AWAY_RESULT, core::iter::once(body.result.get())),
+pub fn result_came<M: Machine>(cpu: &Cpu<M>, node: u32, (tid, result): (u32, u64)) -> Result<(), Malformed> {
+    match half(cpu, node, tid)? {
+        Some(away) if away.is_guest.get() != 0 => give(cpu, away, AWAY_RESULT, core::iter::once(result)),
         Some(_) => Err(Malformed::Unasked),
         None => Ok(()),
     }

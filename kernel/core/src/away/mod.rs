@@ -9,6 +9,7 @@
 //! | `ends` | a half, or its process, ends |
 
 mod calls;
+mod carriers;
 mod ends;
 
 pub use calls::{begin_call, forward, reply, result_came, wanted};

@@ -5,7 +5,12 @@ use motet_layout::PoolAddr;
 use motet_protocol::{
     Context,
     memory::{alloc_frame_on, release_frame},
-    peer::{HEADER_LEN, Malformed, MessageKind, bodies::PageResponse},
+    peer::{
+        HEADER_LEN, Malformed, MessageKind,
+        bodies::{
+            FutexRequest, FutexResponse, PageResponse, SyscallForward, SyscallReply, VmaOpRequest, VmaOpResponse,
+        },
+    },
     ring::Slot,
 };
 
@@ -48,15 +53,43 @@ impl<M: Machine> Acts<M> for Life {
                 Ok(())
             }
             K::VmaInfoRequest => in_tree(cpu, || kept::area_wanted(cpu, node, &body(slot))),
-            K::VmaOpRequest => {
-                in_tree(cpu, || kept::forget(cpu, node, &body(slot), |word| futex::wake_shared(cpu, word)))
-            }
+            K::VmaOpRequest => in_tree(cpu, || act_on_ranges(cpu, node, &body(slot))),
             K::TaskPairing => in_tree(cpu, || away::paired(cpu, node, &body(slot))),
             K::TaskMigrateBack => in_tree(cpu, || away::came_back(cpu, node, &body(slot))),
             K::TaskExitOrigin => guest::ended_at_home(cpu, node, &body(slot)),
             K::TaskExitRemote => in_tree(cpu, || away::ended_away(cpu, node, &body(slot))),
-            K::SyscallForward => in_tree(cpu, || away::wanted(cpu, node, &body(slot))),
-            K::SyscallReply => in_tree(cpu, || away::result_came(cpu, node, &body(slot))),
+            K::SyscallForward => in_tree(cpu, || away::wanted(cpu, node, &body::<SyscallForward>(slot).into())),
+            K::FutexRequest => in_tree(cpu, || away::wanted(cpu, node, &body::<FutexRequest>(slot).into())),
+            K::SyscallReply | K::FutexResponse | K::VmaOpResponse => {
+                let result = result_of(kind, slot);
+                in_tree(cpu, || away::result_came(cpu, node, result))
+            }
+        }
+    }
+}
+
+/// Home has changed ranges, or a guest's thread changes some at home.
+fn act_on_ranges<M: Machine>(cpu: &Cpu<M>, node: u32, body: &VmaOpRequest) -> Result<(), Malformed> {
+    match body.tid.get() {
+        0 => kept::forget(cpu, node, body, |word| futex::wake_shared(cpu, word)),
+        _ => away::wanted(cpu, node, &(*body).into()),
+    }
+}
+
+/// Of a guest's system call: the half of the thread, and the result.
+fn result_of(kind: MessageKind, slot: Slot) -> (u32, u64) {
+    match kind {
+        MessageKind::FutexResponse => {
+            let body: FutexResponse = body(slot);
+            (body.tid.get(), body.result.get())
+        }
+        MessageKind::VmaOpResponse => {
+            let body: VmaOpResponse = body(slot);
+            (body.tid.get(), body.result.get())
+        }
+        _ => {
+            let body: SyscallReply = body(slot);
+            (body.tid.get(), body.result.get())
         }
     }
 }

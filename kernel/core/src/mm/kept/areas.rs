@@ -13,7 +13,7 @@ use motet_protocol::{
     lock::lock,
     peer::{
         Malformed,
-        bodies::{VmaInfoRequest, VmaInfoResponse, VmaOpRequest},
+        bodies::{Body, VmaInfoRequest, VmaInfoResponse, VmaOpRequest},
     },
     residency,
 };
@@ -175,7 +175,7 @@ pub fn forget_elsewhere<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u6
             end: end.into(),
             drops: u32::from(drops).into(),
             change: change.into(),
-            rest: [0; VmaOpRequest::REST_LEN],
+            ..Body::zeroed()
         };
         let _is_told = peers::post(cpu, node, &told);
     }

@@ -22,8 +22,8 @@ pub(super) use page::prepare;
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    InodeRecord, KeptRecord, PAGE_SIZE, PoolAddr, ProcessRecord, SpaceRecord, USER_END, VMA_STORE, VMA_VIEW, VmaRecord,
-    sync::Ordering,
+    InodeRecord, KeptRecord, LATE_PAGES, PAGE_SIZE, PoolAddr, ProcessRecord, SpaceRecord, USER_END, VMA_STORE,
+    VMA_VIEW, VmaRecord, sync::Ordering,
 };
 use motet_protocol::{
     Context,
@@ -39,8 +39,9 @@ use crate::{
     tree::lock_tree,
 };
 
-/// Names of a space's pages, that threads wait at.
-const NAMES: u64 = 256;
+/// Names of a space's pages, that threads wait at. Behind them is that of wishes ([`AwaitedPage::wish`]): a thread that waits for a page wakes those who wait at it, and would wake itself
+/// again and again if it were one of these.
+const NAMES: u64 = LATE_PAGES;
 const _: () = assert!(NAMES < size_of::<KeptRecord>() as u64);
 
 /// Bytes of what is known of a page.
