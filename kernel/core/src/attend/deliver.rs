@@ -20,7 +20,7 @@ use crate::{
 /// Lets the thread enter the handler of a signal when it next runs.
 ///
 /// # Errors
-/// The stack cannot be written.
+/// The stack cannot be written; [`Stop::Page`]: not yet, and nothing but the stack has changed.
 pub fn deliver<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
@@ -78,10 +78,25 @@ pub fn deliver<M: Machine>(
 pub fn rt_sigreturn<M: Machine>(call: &Call<M>) -> SysResult {
     let thread = call.thread;
     handover::save_ext(call.cpu, thread);
-    let read = |address, into: &mut [u8]| call.read_user(address, into).is_ok();
+    let (pc, sp, number) =
+        (registers::pc(&thread.frame), registers::sp(&thread.frame), registers::syscall_number(&thread.frame));
+    let mut comes_later = false;
+    let read = |address, into: &mut [u8]| {
+        let read = call.read_user(address, into);
+        comes_later |= read == Err(Stop::Page);
+        read.is_ok()
+    };
     let area = |bytes| ability::for_registers(call.cpu, thread, bytes);
     let restored = ability::writes(call.cpu, thread, || sigframe::restore(&thread.frame, read, area));
     match restored {
+        Err(sigframe::BadFrame) if comes_later => {
+            // The call is made anew. It needs these registers; all others it takes from the stack.
+            registers::set_pc(&thread.frame, pc);
+            registers::set_sp(&thread.frame, sp);
+            registers::set_syscall_number(call.isa, &thread.frame, number);
+            handover::reload_ext(call.cpu, thread);
+            return Err(Stop::Page);
+        }
         Ok(restored) => {
             let before = thread.signal_mask.swap(restored.mask, Ordering::AcqRel);
             set_alternate_stack(thread, &restored.stack);

@@ -14,7 +14,7 @@ use motet_layout::{ProcessRecord, SignalAction, THREAD_STOPPED, ThreadRecord, WA
 use motet_protocol::{timer, wait};
 
 use crate::{
-    call::{Call, deliverable, end_call},
+    call::{Call, Stop, deliverable, end_call},
     chain, console,
     cpu::Cpu,
     cputime, file, futex, handover,
@@ -28,6 +28,8 @@ use crate::{
 pub enum Attention {
     /// It runs on.
     Run,
+    /// It waits for a page of the stack that a handler is to run on, and attends to its signals again then.
+    Page,
     /// It has exited or stopped: it is no longer this core's.
     Gone,
 }
@@ -105,13 +107,20 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
             _ => {
                 interrupt_call(cpu, thread, process, Some(action));
                 let info = info_of(thread, signal, &origin);
-                if deliver::deliver(cpu, thread, process, action, &info).is_err() {
-                    if signal == abi::SIGSEGV {
-                        action.handler.set(abi::SIG_DFL);
+                match deliver::deliver(cpu, thread, process, action, &info) {
+                    Ok(()) => {}
+                    Err(Stop::Page) => {
+                        Pending::of_thread(thread).put_back(cpu, signal, origin);
+                        return Attention::Page;
                     }
-                    force(cpu, thread, abi::SIGSEGV);
-                    thread.attention.store(0, Ordering::Release);
-                    then_look();
+                    Err(_) => {
+                        if signal == abi::SIGSEGV {
+                            action.handler.set(abi::SIG_DFL);
+                        }
+                        force(cpu, thread, abi::SIGSEGV);
+                        thread.attention.store(0, Ordering::Release);
+                        then_look();
+                    }
                 }
             }
         }

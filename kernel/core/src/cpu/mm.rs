@@ -113,6 +113,13 @@ impl MmCore {
         self.awaited.take()
     }
 
+    /// Whether there is such a page.
+    pub fn awaits_page(&self) -> bool {
+        let awaited = self.awaited.take();
+        self.awaited.set(awaited);
+        awaited.is_some()
+    }
+
     /// Drops both translations, as the core's own translations are dropped.
     #[inline(always)]
     pub fn drop_translations(&self) {

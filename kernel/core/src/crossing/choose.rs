@@ -113,6 +113,7 @@ impl Fetched {
             return Err(try_again(cpu, thread));
         }
         let function = registers::pc(&thread.frame);
+        cpu.mm.take_awaited();
         let made = Request::of(cpu, thread, space, function, pin).and_then(|mut request| {
             let read = |address| mm::read_word(cpu, space, address).ok();
             let mut arguments = Arguments::default();
@@ -123,6 +124,9 @@ impl Fetched {
             make(cpu, thread, space, target, request, &arguments)
         });
         Ok(made.unwrap_or_else(|errno| {
+            if comes_later(cpu, errno) {
+                return Fetch::Page;
+            }
             signal::memory_fault(cpu, thread, self.address, errno);
             Fetch::Run
         }))
@@ -132,6 +136,7 @@ impl Fetched {
     fn call_elsewhere<M: Machine>(self, cpu: &Cpu<M>, pin: &Pinned, node: u32) -> Result<Fetch, Fetch> {
         let Self { thread, process, space, .. } = self;
         let function = registers::pc(&thread.frame);
+        cpu.mm.take_awaited();
         let made = Request::of(cpu, thread, space, function, pin).and_then(|request| {
             let read = |address| mm::read_word(cpu, space, address).ok();
             let mut arguments = Arguments::default();
@@ -139,6 +144,9 @@ impl Fetched {
             elsewhere::call(cpu, (thread, process, space), &request, &arguments, node)
         });
         made.map_err(|errno| {
+            if comes_later(cpu, errno) {
+                return Fetch::Page;
+            }
             let isa = pin.isa.name();
             self.end(cpu, format_args!("it cannot call a function for {isa} in kernel {node}: {}", errno.name()))
         })
@@ -190,6 +198,11 @@ impl Fetched {
     fn end<M: Machine>(self, cpu: &Cpu<M>, what: core::fmt::Arguments<'_>) -> Fetch {
         report::kill(cpu, self.thread, self.process, what)
     }
+}
+
+/// Whether a call cannot be made because a page of the caller's stack, of which this core had noted none before, comes later.
+fn comes_later<M: Machine>(cpu: &Cpu<M>, errno: Errno) -> bool {
+    errno == Errno::EFAULT && cpu.mm.awaits_page()
 }
 
 /// Over a link, a core has room for one answer, and another thread of this one is away: the call waits until that is back, as nothing is
@@ -288,7 +301,7 @@ pub fn call_on<M: Machine>(call: &Call<M>) -> SysResult {
     call::end_call(call.thread);
     match make(cpu, call.thread, space, target, request, &arguments)? {
         Fetch::Gone => Err(Stop::Gone),
-        Fetch::Run | Fetch::Fault => Err(Stop::Replaced),
+        Fetch::Run | Fetch::Fault | Fetch::Page => Err(Stop::Replaced),
         Fetch::Waits => Err(Stop::Again),
     }
 }
@@ -334,6 +347,6 @@ fn call_on_kernel<M: Machine>(call: &Call<M>, node: u32, function: u64, argument
     match made {
         Fetch::Gone => Err(Stop::Gone),
         Fetch::Waits => Err(Stop::Again),
-        Fetch::Run | Fetch::Fault => Err(Stop::Replaced),
+        Fetch::Run | Fetch::Fault | Fetch::Page => Err(Stop::Replaced),
     }
 }

@@ -92,4 +92,6 @@ pub enum Fetch {
     Waits,
     /// The thread no longer belongs to this core.
     Gone,
+    /// A page of the caller's stack comes later: this core has noted which. The thread fetches again then.
+    Page,
 }

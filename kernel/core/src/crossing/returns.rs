@@ -32,7 +32,7 @@ pub fn call_return<M: Machine>(call: &Call<M>) -> SysResult {
     match come_back(call.cpu, call.thread, call.process) {
         Fetch::Run => Err(Stop::Replaced),
         Fetch::Waits => Err(Stop::Again),
-        Fetch::Gone | Fetch::Fault => Err(Stop::Gone),
+        Fetch::Gone | Fetch::Fault | Fetch::Page => Err(Stop::Gone),
     }
 }
 

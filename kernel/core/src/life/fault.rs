@@ -41,6 +41,7 @@ pub fn serve_fault<M: Machine>(
             // The system call in which it waits comes next.
             Fetch::Waits => return Some(()),
             Fetch::Gone => return None,
+            Fetch::Page => return page::wait_to_execute(cpu, thread, process),
         }
     }
     let space = mm::space_of(cpu, process);

@@ -228,7 +228,8 @@ fn run_until_gone<M: Machine>(
                 },
                 Resume::Garbage if free_garbage(cpu, thread) || pause_outside(cpu, thread).is_some() => continue,
                 Resume::Turn(stage) if block(cpu, thread, stage).is_some() => continue,
-                Resume::Garbage | Resume::Turn(_) | Resume::Gone => return,
+                Resume::HandlerPage if page::wait_for_handler(cpu, thread, process).is_some() => continue,
+                Resume::Garbage | Resume::Turn(_) | Resume::HandlerPage | Resume::Gone => return,
             }
         };
         if serve_trap(cpu, thread, process, trap).is_none() {

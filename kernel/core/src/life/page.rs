@@ -46,6 +46,20 @@ pub fn wait_in_call<M: Machine>(
     wait(cpu, thread, process, thread.stage.get().for_page())
 }
 
+/// The handler of a signal is to run on a stack of which a page comes later: the thread looks at its signals again when it has. `None`: the thread
+/// no longer belongs to this core.
+#[cold]
+pub fn wait_for_handler<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+) -> Option<()> {
+    // The call that it was in has ended for the handler.
+    wait(cpu, thread, process, Stage::USER.for_page())?;
+    thread.attention.store(1, Ordering::Release);
+    Some(())
+}
+
 /// `stage`: in the middle of what it waits.
 fn wait<M: Machine>(
     cpu: &Cpu<M>,

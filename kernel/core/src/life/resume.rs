@@ -31,6 +31,8 @@ pub enum Resume {
     Garbage,
     /// A wait for its turn at the service core, in the middle of this.
     Turn(Stage),
+    /// A wait for a page of the stack that a signal's handler is to run on.
+    HandlerPage,
     /// Nothing here: it no longer belongs to this core.
     Gone,
 }
@@ -72,8 +74,10 @@ pub fn resume<M: Machine>(
         if realtime::gives_way(cpu, thread) {
             return Resume::Gone;
         }
-        if let Attention::Gone = attend::attend(cpu, thread, process) {
-            return Resume::Gone;
+        match attend::attend(cpu, thread, process) {
+            Attention::Run => {}
+            Attention::Page => return Resume::HandlerPage,
+            Attention::Gone => return Resume::Gone,
         }
         if let Some(stage) = turn::wait(cpu, thread) {
             return Resume::Turn(stage);

@@ -93,17 +93,36 @@ impl<'a> Pending<'a> {
         kept
     }
 
+    /// A signal that was taken is the next one of its number again. Without memory, it is pending, and what was known of it is not.
+    #[cold]
+    pub fn put_back<M: Machine>(&self, cpu: &Cpu<M>, signal: u32, origin: Origin) {
+        let _tree = lock_tree(cpu);
+        if origin != Origin::KERNEL
+            && let Some(entry) = new_entry(cpu, signal, origin)
+        {
+            let raw = cpu.raw(entry);
+            let (slot, first) = self.find(cpu, signal);
+            match first {
+                Some(first) => {
+                    entry.same.set(cpu.raw(first));
+                    entry.next.set(first.next.get());
+                    entry.last.set(first.last.get());
+                }
+                None => entry.last.set(raw),
+            }
+            in_order();
+            slot.set(raw);
+            self.count.set(self.count.get() + 1);
+        }
+        self.set.fetch_or(bit(signal), Ordering::SeqCst);
+    }
+
     fn push<M: Machine>(&self, cpu: &Cpu<M>, signal: u32, origin: Origin, limit: u64) -> Option<()> {
         // As on Linux, the limit is for what programs queue: what they are told of others is not lost to it.
         let is_queued = signal >= SIGRTMIN || origin.code < 0;
         let most = if is_queued { limit.min(QUEUED_MAX) } else { QUEUED_MAX };
         let room = u64::from(self.count.get()) < most;
-        let entry = room.then(|| slab::alloc::<QueuedSignal>(cpu)).flatten()?;
-        entry.signal.set(signal);
-        entry.code.set(origin.code.cast_unsigned());
-        for (cell, field) in entry.fields.iter().zip(origin.fields) {
-            cell.set(field);
-        }
+        let entry = room.then(|| new_entry(cpu, signal, origin)).flatten()?;
         let raw = cpu.raw(entry);
         match self.find(cpu, signal) {
             (_, Some(first)) => {
@@ -193,4 +212,14 @@ impl<'a> Pending<'a> {
         }
         self.count.set(count);
     }
+}
+
+fn new_entry<M: Machine>(cpu: &Cpu<M>, signal: u32, origin: Origin) -> Option<&'static QueuedSignal> {
+    let entry = slab::alloc::<QueuedSignal>(cpu)?;
+    entry.signal.set(signal);
+    entry.code.set(origin.code.cast_unsigned());
+    for (cell, field) in entry.fields.iter().zip(origin.fields) {
+        cell.set(field);
+    }
+    Some(entry)
 }
