@@ -150,9 +150,7 @@ pool_struct! {
         32 pub waiters: WaitQueue,
         /// What the thread is in the middle of: of a home, 1: it makes a system call for the other half; of a guest, 1: home makes one for it.
         64 pub in_call: Cell32,
-        68 _pad0: Cell32,
-        /// The signals that the thread blocks while this half runs.
-        72 pub mask: Cell64,
+        68 _pad0: [Cell32; 3],
         /// What came: its words.
         80 pub words: [Cell64; 32],
         336 _pad1: [Cell64; 6],

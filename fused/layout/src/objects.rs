@@ -207,7 +207,8 @@ pool_struct! {
         2304 pub nodes: [WaitNode; 8],
         /// More of them while it waits in more queues ([`MoreNodes`], pool address), 0: there are none.
         2688 pub more_nodes: Cell64,
-        2696 _pad4: Cell32,
+        /// 1: a function that it has called runs in another kernel. Its registers are there, so handlers of its signals wait.
+        2696 pub is_elsewhere: AtomicU32,
         /// Not 0: signals, a request to die or to stop may be waiting; looked at before user code runs.
         2700 pub attention: AtomicU32,
         /// Number of the extended registers in its frame, or its area: at first the time in nanoseconds, so that it is none of an earlier thread's, and one more

@@ -104,9 +104,10 @@ impl<M: Machine> Call<'_, M> {
         }
     }
 
-    /// Whether a signal waits for the call to end: a call that Linux lets be interrupted returns what it has done so far.
+    /// Whether a signal waits for the call to end: a call that Linux lets be interrupted returns what it has done so far. (Of a call that is made for a guest
+    /// of another kernel, none does: it waits for more than that.)
     pub fn is_interrupted(&self) -> bool {
-        deliverable(self.thread, self.process) != 0
+        deliverable(self.thread, self.process) != 0 && self.thread.is_elsewhere.load(Ordering::Relaxed) == 0
     }
 
     /// Whether the call has waited before this dispatch.

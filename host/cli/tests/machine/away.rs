@@ -14,10 +14,11 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         ("away::kernels_without_shared_memory_have_one_memory", one_memory),
         ("away::a_fault_in_another_kernel_ends_the_process", fault),
-        ("away::handlers_run_wherever_their_pages_are", handlers),
+        ("away::handlers_run_wherever_their_pages_are", || signals("handled")),
+        ("away::handlers_wait_until_their_thread_is_home", || signals("held")),
         ("away::benchmarks_need_the_messages_that_their_arrays_need", counts),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
@@ -49,10 +50,11 @@ fn fault() -> Result<(), String> {
     ended.expect_errors(&["signal 11 has ended it", "fault_away was called by main"]).map(drop)
 }
 
-fn handlers() -> Result<(), String> {
-    let programs = compiled("handled", &["-O1", "-pthread"])?;
-    let ended = on(&root().join("machines/multikernel.toml"), &programs, "/in/programs/handled");
-    ended.expect_code(0)?.expect_output("handled\n").map(drop)
+/// A program that says its name if all is right.
+fn signals(program: &str) -> Result<(), String> {
+    let programs = compiled(program, &["-O1"])?;
+    let ended = on(&root().join("machines/multikernel.toml"), &programs, &format!("/in/programs/{program}"));
+    ended.expect_code(0)?.expect_output(&format!("{program}\n")).map(drop)
 }
 
 /// A benchmark of class S, and what its arrays need (`docs/npb.md`): crossings, requests, pages that are invalidated.

@@ -19,7 +19,7 @@ use crate::{
     cpu::Cpu,
     cputime, file, futex, handover,
     process::exit,
-    signal::{Origin, Pending, STOP_SIGNALS, action_of, fatal, first_of, force, mask_has_changed, stopping},
+    signal::{Origin, Pending, STOP_SIGNALS, action_of, fatal, first_of, force, held, mask_has_changed, stopping},
     time,
     tree::{self, for_each_thread, lock_tree},
 };
@@ -56,19 +56,20 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
         }
         // A call that is in the middle of its work ends first, unless the thread does.
         let paused = thread.stage.get().is_paused();
+        let held = held(cpu, thread, process);
         if paused && deliverable(thread, process) & fatal(cpu, process) == 0 {
-            if deliverable(thread, process) != 0 {
+            if deliverable(thread, process) & !held != 0 {
                 thread.attention.store(1, Ordering::Release);
             }
             return Attention::Run;
         }
         // A stop is taken and carried out under the tree lock: a continuing signal comes before both or after both.
-        let stops = !paused && deliverable(thread, process) & STOP_SIGNALS != 0;
+        let stops = !paused && deliverable(thread, process) & STOP_SIGNALS & !held != 0;
         let tree = stops.then(|| lock_tree(cpu));
         let later = match (paused, stops) {
             (true, _) => !fatal(cpu, process),
-            (false, true) => 0,
-            (false, false) => STOP_SIGNALS,
+            (false, true) => held,
+            (false, false) => STOP_SIGNALS | held,
         };
         let Some((signal, pending)) = take_signal(thread, process, later) else {
             restore_mask(cpu, thread, process);

@@ -89,7 +89,9 @@ pub fn call<M: Machine>(
         return Err(errno);
     }
     request.begin(cpu, thread, record);
-    hold_signals(cpu, thread, process, away);
+    if !is_guest {
+        signal::hold_handlers(cpu, thread, process);
+    }
     guest::wait_for_step::<M>(thread);
     Ok(Fetch::Waits)
 }
@@ -108,37 +110,6 @@ fn program<'a, M: Machine>(
     let path = file::executable_path(&call, room)?;
     let (file_len, changed_ns) = (inode.size.load(Ordering::Relaxed), inode.modified_ns.get());
     Ok(away::Program { path, file_len, changed_ns })
-}
-
-/// While a thread is away, its handlers wait: they would run on registers that are elsewhere. What ends it, ends it.
-fn hold_signals<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    process: &'static ProcessRecord,
-    away: &AwayRecord,
-) {
-    if away.is_guest.get() == 0 {
-        let mask = thread.signal_mask.load(Ordering::Relaxed);
-        away.mask.set(mask);
-        let handled = (1..=motet_abi::signal::NSIG).filter(|&signal| signal::is_handled(cpu, process, signal));
-        let handled: u64 = handled.map(motet_abi::signal::bit).sum();
-        set_mask(cpu, thread, process, mask | handled);
-    }
-}
-
-fn release_signals<M: Machine>(
-    cpu: &Cpu<M>,
-    thread: &'static ThreadRecord,
-    process: &'static ProcessRecord,
-    away: &AwayRecord,
-) {
-    if away.is_guest.get() == 0 {
-        set_mask(cpu, thread, process, away.mask.get());
-    }
-}
-
-fn set_mask<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, mask: u64) {
-    signal::set_mask(&Call { cpu, thread, process, args: [0; 6], isa: M::ISA }, mask);
 }
 
 /// The function of a caller in another kernel has returned, by the innermost record: the caller gets its results, and this half waits.
@@ -165,7 +136,7 @@ pub fn give_back<M: Machine>(
         }
         away::migrate_back(cpu, away.node.get(), peer, step)
     } else {
-        hold_signals(cpu, thread, process, away);
+        signal::hold_handlers(cpu, thread, process);
         away::migrate(cpu, (away, process), away::Program::NONE, step)
     };
     if sent.is_err() {
@@ -207,6 +178,11 @@ fn awaited<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<&'
         0 => None,
         node => away::with(cpu, thread, node - 1),
     }
+}
+
+/// The kernel for whose half this one is in the middle of a system call.
+pub fn served<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<&'static AwayRecord> {
+    awaited(cpu, thread).filter(|away| away.is_guest.get() == 0 && away.in_call.get() != 0)
 }
 
 fn serve<M: Machine>(call: &Call<M>, away: &'static AwayRecord) -> Awaited {
@@ -280,7 +256,7 @@ fn come_home<M: Machine>(
             // Its next call may meet another half there.
             away.peer.store(0, Ordering::Release);
         }
-        release_signals(cpu, thread, process, away);
+        signal::release_handlers(thread, process);
     }
     handover::reload_ext(cpu, thread);
 }
@@ -326,7 +302,9 @@ fn begin<M: Machine>(call: &Call<M>, away: &'static AwayRecord, step: &Step) -> 
     thread.crossing.set(cpu.raw(record));
     thread.spare_crossing.set(0);
     thread.stack_used[isa as usize - 1].set(step.caller_sp.get());
-    release_signals(cpu, thread, process, away);
+    if away.is_guest.get() == 0 {
+        signal::release_handlers(thread, process);
+    }
     handover::reload_ext(cpu, thread);
     Ok(())
 }

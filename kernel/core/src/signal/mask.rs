@@ -69,6 +69,26 @@ pub fn set_mask<M: Machine>(call: &Call<M>, mask: u64) {
     mask_has_changed(call.cpu, call.thread, call.process, before);
 }
 
+/// A function that the running thread has called runs in another kernel from now on, and with it the thread's registers: handlers wait. Other threads are told of
+/// signals of the process for which this one was chosen.
+pub fn hold_handlers<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) {
+    thread.is_elsewhere.store(1, Ordering::Release);
+    then_look(); // a sender marks the signal, then looks where the thread is
+    let pending = process.pending.load(Ordering::SeqCst) & !thread.signal_mask.load(Ordering::Relaxed);
+    if pending != 0 && process.thread_count.load(Ordering::Relaxed) > 1 {
+        let _tree = lock_tree(cpu);
+        retarget(cpu, process, pending);
+    }
+}
+
+/// The running thread's registers are here again.
+pub fn release_handlers(thread: &ThreadRecord, process: &ProcessRecord) {
+    thread.is_elsewhere.store(0, Ordering::Release);
+    if deliverable(thread, process) != 0 {
+        thread.attention.store(1, Ordering::Release);
+    }
+}
+
 /// The running thread, whose mask was `before`, may not take signals of its process any more for which it was chosen:
 /// other threads are told of them.
 #[inline]

@@ -25,7 +25,8 @@ use motet_layout::{
 use motet_protocol::{Context, groups, run_queue, slab, threads, wait};
 
 pub use mask::{
-    begin_temporary_mask, end_temporary_mask, first_of, is_pending, mask_has_changed, set_mask, take_pending,
+    begin_temporary_mask, end_temporary_mask, first_of, hold_handlers, is_pending, mask_has_changed, release_handlers,
+    set_mask, take_pending,
 };
 pub use queue::{Origin, Pending};
 
@@ -109,18 +110,19 @@ pub fn send_locked<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, si
 }
 
 /// Makes threads look at a signal of their process: all that wait for it (`sigtimedwait`), of which one takes it; and the oldest of those that do
-/// not block it. Who ends takes none. The tree lock is held.
+/// not block it, if possible one whose handlers need not wait for its registers. Who ends takes none. The tree lock is held.
 fn notify_one<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signal: u32) {
-    let mut chosen = None;
+    let (mut here, mut elsewhere) = (None, None);
     for_each_thread(cpu, process, |thread| {
         let blocks = thread.signal_mask.load(Ordering::SeqCst) & abi::bit(signal) != 0;
         if blocks && awaits(thread, signal) {
             notify(cpu, thread, signal);
         } else if !blocks && !is_ending(thread) {
-            chosen = Some(thread);
+            let is_here = thread.is_elsewhere.load(Ordering::SeqCst) == 0;
+            *(if is_here { &mut here } else { &mut elsewhere }) = Some(thread);
         }
     });
-    if let Some(thread) = chosen {
+    if let Some(thread) = here.or(elsewhere) {
         notify(cpu, thread, signal);
     }
 }
@@ -314,6 +316,14 @@ pub fn resume_stopped<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
 /// Whether the process has a handler of its own for a signal.
 pub fn is_handled<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signal: u32) -> bool {
     action_of(cpu, process, signal).handler.get() > abi::SIG_IGN
+}
+
+/// Signals that wait because their handlers cannot run: the thread's registers are in another kernel.
+pub fn held<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) -> u64 {
+    if thread.is_elsewhere.load(Ordering::Relaxed) == 0 {
+        return 0;
+    }
+    (1..=abi::NSIG).filter(|&signal| is_handled(cpu, process, signal)).map(abi::bit).sum()
 }
 
 /// The action of a signal.
