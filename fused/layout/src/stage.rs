@@ -17,14 +17,23 @@ impl Stage {
     pub const ENDS: Self = Self(4);
     /// It has waited at an instruction, which it executes again.
     pub const INSTRUCTION: Self = Self(8);
+    /// In a system call that begins: it has not been dispatched yet, and there is no instruction that has made it.
+    pub const CALL_BEGINS: Self = Self(Self::CALL_PAUSED.0 | Self::BEGINS.0);
     const TURN: Self = Self(16);
     const PAGE: Self = Self(32);
     const LOOKS: Self = Self(64);
+    const BEGINS: Self = Self(128);
 
     /// In the middle of no call and no instruction.
     #[inline(always)]
     pub const fn is_user(self) -> bool {
         self.0 == Self::USER.0
+    }
+
+    /// In no call, or in one that begins.
+    #[inline(always)]
+    pub const fn begins(self) -> bool {
+        self.is_user() || self.has(Self::BEGINS)
     }
 
     /// In a call that has waited, since it began.
@@ -48,7 +57,7 @@ impl Stage {
     /// It executes its program, or is in a call that was dispatched: nothing else comes first.
     #[inline(always)]
     pub const fn is_user_or_call(self) -> bool {
-        self.0 & !(Self::CALL_WAITED.0 | Self::CALL_PAUSED.0 | Self::LOOKS.0) == 0
+        self.0 & !(Self::CALL_WAITED.0 | Self::CALL_BEGINS.0 | Self::LOOKS.0) == 0
     }
 
     /// In a call that has waited, and was told to look once more whether what it waits for has come, before its signals.
@@ -78,7 +87,7 @@ impl Stage {
     /// The same, in the middle of a call's work.
     #[inline(always)]
     pub const fn paused(self) -> Self {
-        Self(self.0 | Self::CALL_PAUSED.0)
+        Self(self.0 & !Self::BEGINS.0 | Self::CALL_PAUSED.0)
     }
 
     /// The call waits. What it [looks for first](Self::looks_first) it has looked for then.
@@ -150,6 +159,10 @@ mod tests {
         // A call that has looked, and waits again, looks no more: its signals come first then.
         let looks = Stage::CALL_WAITED.looking(true);
         assert!(looks.waiting().looks_first() && looks.for_page().before().looks_first());
+        // A call that begins does so until it has paused or waited, and not because a page came first.
+        let begins = Stage::CALL_BEGINS;
+        assert!(begins.begins() && begins.is_paused() && begins.for_page().before() == begins && !begins.is_user());
+        assert!(!begins.paused().begins() && !begins.waiting().begins() && Stage::USER.begins());
         assert!(Stage::INSTRUCTION.is_between() && !Stage::INSTRUCTION.looks_again());
         assert_eq!(Stage::INSTRUCTION.before(), Stage::USER);
         assert!(Stage::ENDS.ends() && !Stage::ENDS.is_user() && !Stage::ENDS.is_user_or_call());

@@ -110,6 +110,11 @@ impl<M: Machine> Call<'_, M> {
         deliverable(self.thread, self.process) != 0 && self.thread.is_elsewhere.load(Ordering::Relaxed) == 0
     }
 
+    /// Whether the call begins with this dispatch: it has kept nothing yet.
+    pub fn begins(&self) -> bool {
+        self.thread.stage.get().begins()
+    }
+
     /// Whether the call has waited before this dispatch.
     pub fn has_waited(&self) -> bool {
         self.thread.stage.get().has_waited()
@@ -160,11 +165,11 @@ pub fn begin_call(thread: &ThreadRecord) {
     }
 }
 
-/// Whether the system call that has stopped for a page ([`Stop::Page`]) is made anew, by the instruction that has made it: it has kept nothing
+/// Whether the system call that has stopped for a page ([`Stop::Page`]) is made anew, mostly by the instruction that has made it: it has kept nothing
 /// and has not waited. Any other call goes on.
 #[inline(always)]
 pub fn is_made_anew(thread: &ThreadRecord) -> bool {
-    thread.stage.get().is_user() && thread.progress.get() == 0
+    thread.stage.get().begins() && thread.progress.get() == 0
 }
 
 /// Notes in the thread that its system call pauses.

@@ -8,7 +8,7 @@ use motet_hal::Machine;
 use crate::{
     attend::calls as signals,
     away,
-    call::{self, Call, Stop, SysResult},
+    call::{Call, Stop, SysResult},
     crossing::{self, Awaited},
     extension, file, futex,
     mm::{advice, calls as memory, mremap, place},
@@ -76,9 +76,6 @@ fn await_other_half<M: Machine>(call: &Call<M>) -> SysResult {
         Err(stop) => return Err(stop),
     };
     away::reply(call, away, result);
-    // And waits on.
-    call::end_call(call.thread);
-    call::begin_call(call.thread);
     Err(Stop::Again)
 }
 

@@ -237,7 +237,7 @@ fn sleep<M: Machine>(call: &Call<M>, request: u64, remaining: u64, absolute: boo
     if call.timed_out() {
         return Ok(0);
     }
-    if call.thread.stage.get().is_user() {
+    if call.begins() {
         let deadline = deadline_of(call, request, absolute, realtime)?;
         call.thread.deadline_ns.set(deadline);
         // Where a signal that ends the sleep finds what to fill in.

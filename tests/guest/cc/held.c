@@ -4,9 +4,13 @@
 #include "expect.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t handled;
@@ -99,9 +103,76 @@ static void stopped_while_away(void) {
     EXPECT(status, 7 << 8);
 }
 
+/* Calls with a timeout or a mask of their own, by the other half. */
+static long ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+MOTET_ON(ARM) static long timeouts_away(void) {
+    int before = wrong;
+    struct timespec time = {.tv_nsec = 30000000};
+    sigset_t set = only(SIGUSR1), old;
+    long began = ms();
+    EXPECT(nanosleep(&time, NULL), 0);
+    EXPECT(ms() - began >= 29, 1);
+    began = ms();
+    EXPECT(clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL), 0);
+    EXPECT(ms() - began >= 29, 1);
+    EXPECT(sigprocmask(SIG_BLOCK, &set, &old), 0);
+    began = ms();
+    EXPECT(sigtimedwait(&set, NULL, &time), -1);
+    EXPECT(errno, EAGAIN);
+    EXPECT(ms() - began >= 29, 1);
+    EXPECT(kill(getpid(), SIGUSR1), 0);
+    EXPECT(sigtimedwait(&set, NULL, &time), SIGUSR1);
+    return wrong == before;
+}
+
+MOTET_ON(ARM) static long masks_away(void) {
+    int before = wrong;
+    struct timespec time = {.tv_nsec = 30000000}, long_time = {.tv_sec = 100};
+    sigset_t set = only(SIGUSR1), none, now;
+    sigemptyset(&none);
+    EXPECT(sigprocmask(SIG_BLOCK, &set, NULL), 0);
+    struct sigaction action = {.sa_handler = count};
+    EXPECT(sigaction(SIGUSR1, &action, NULL), 0);
+    long began = ms();
+    EXPECT(ppoll(NULL, 0, &time, &none), 0);
+    EXPECT(ms() - began >= 29, 1);
+    EXPECT(kill(getpid(), SIGUSR1), 0);
+    EXPECT(ppoll(NULL, 0, &time, NULL), 0);
+    EXPECT(ppoll(NULL, 0, &long_time, &none), -1);
+    EXPECT(errno, EINTR);
+    EXPECT(pselect(0, NULL, NULL, NULL, &long_time, &none), -1);
+    EXPECT(errno, EINTR);
+    EXPECT(sigsuspend(&none), -1);
+    EXPECT(errno, EINTR);
+    int list = epoll_create1(0);
+    struct epoll_event event;
+    EXPECT(epoll_pwait(list, &event, 1, 100000, &none), -1);
+    EXPECT(errno, EINTR);
+    EXPECT(close(list), 0);
+    EXPECT(sigprocmask(SIG_BLOCK, NULL, &now), 0);
+    EXPECT(sigismember(&now, SIGUSR1), 1);
+    return wrong == before;
+}
+
+static void own_timeouts_and_masks(void) {
+    handled = 0;
+    EXPECT(timeouts_away(), 1);
+    EXPECT(masks_away(), 1);
+    EXPECT(handled, 0);
+    sigset_t set = only(SIGUSR1);
+    EXPECT(sigprocmask(SIG_UNBLOCK, &set, NULL), 0);
+    EXPECT(handled, 1);
+}
+
 int main(void) {
     installed_while_away();
     stopped_while_away();
+    own_timeouts_and_masks();
     if (!wrong)
         puts("held");
     return wrong;

@@ -110,7 +110,7 @@ pub fn rt_sigsuspend<M: Machine>(call: &Call<M>) -> SysResult {
     if call.args[1] != SIGSET_SIZE {
         return Err(Errno::EINVAL.into());
     }
-    if call.thread.stage.get().is_user() {
+    if call.begins() {
         let mask = call.read_user_u64(call.args[0])?;
         begin_temporary_mask(call, mask);
     }
@@ -142,7 +142,7 @@ pub fn rt_sigtimedwait<M: Machine>(call: &Call<M>) -> SysResult {
     if call.timed_out() {
         return Err(Errno::EAGAIN.into());
     }
-    if timeout_at != 0 && call.thread.stage.get().is_user() {
+    if timeout_at != 0 && call.begins() {
         let ns = time::read_timespec(call, timeout_at)?;
         if ns == 0 {
             return Err(Errno::EAGAIN.into());

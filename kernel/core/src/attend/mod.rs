@@ -14,12 +14,16 @@ use motet_layout::{ProcessRecord, SignalAction, THREAD_STOPPED, ThreadRecord, WA
 use motet_protocol::{timer, wait};
 
 use crate::{
-    call::{Call, Stop, deliverable, end_call},
+    away,
+    call::{Call, Stop, deliverable, end_call, note_pause},
     chain, console,
     cpu::Cpu,
-    cputime, file, futex, handover,
+    cputime, crossing, file, futex, handover,
     process::exit,
-    signal::{Origin, Pending, STOP_SIGNALS, action_of, fatal, first_of, force, held, mask_has_changed, stopping},
+    signal::{
+        Origin, Pending, STOP_SIGNALS, action_of, end_temporary_mask, fatal, first_of, force, held, mask_has_changed,
+        stopping,
+    },
     time,
     tree::{self, for_each_thread, lock_tree},
 };
@@ -58,7 +62,9 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
         let paused = thread.stage.get().is_paused();
         let held = held(cpu, thread, process);
         if paused && deliverable(thread, process) & fatal(cpu, process) == 0 {
-            if deliverable(thread, process) & !held != 0 {
+            // A call with a mask of its own ends for signals with a handler, too, when it waits.
+            let looks_at = if thread.restore_mask.get() != 0 { u64::MAX } else { !held };
+            if deliverable(thread, process) & looks_at != 0 {
                 thread.attention.store(1, Ordering::Release);
             }
             return Attention::Run;
@@ -72,6 +78,9 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
             (false, false) => STOP_SIGNALS | held,
         };
         let Some((signal, pending)) = take_signal(thread, process, later) else {
+            if deliverable(thread, process) & held != 0 && thread.restore_mask.get() != 0 {
+                end_masked_call(cpu, thread, process);
+            }
             restore_mask(cpu, thread, process);
             return Attention::Run;
         };
@@ -209,6 +218,22 @@ fn interrupt_call<M: Machine>(
         registers::set_result(&thread.frame, Errno::EINTR.result());
     }
     end_call(thread);
+}
+
+/// A guest of another kernel waits in a call with a mask of its own, and a signal came that this lets through: the call ends, although the handler
+/// waits until the thread is home.
+fn end_masked_call<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
+    let Some(away) = crossing::served(cpu, thread) else { return };
+    wait::finish(cpu, thread);
+    timer::disarm(cpu, &thread.timer);
+    file::call_ended(cpu, thread);
+    let Some((name, call)) = away::call_of(cpu, thread, process, away) else { return };
+    if matches!(name, Syscall::Pselect6 | Syscall::Ppoll) {
+        file::wait_interrupted(&call, Some(name));
+    }
+    end_temporary_mask(&call);
+    away::reply(&call, away, Errno::EINTR.result());
+    note_pause(thread);
 }
 
 /// The process stops: calls end that Linux does not resume when it continues (signal(7), "Interruption of system calls and library functions by

@@ -2,7 +2,9 @@
 
 use motet_abi::{Errno, Syscall};
 use motet_hal::Machine;
-use motet_layout::{AWAY_RESULT, AWAY_SYSTEM_CALL, AwayRecord, Isa, Stage, sync::Ordering};
+use motet_layout::{
+    AWAY_RESULT, AWAY_SYSTEM_CALL, AwayRecord, Isa, ProcessRecord, Stage, ThreadRecord, sync::Ordering,
+};
 use motet_protocol::peer::Malformed;
 
 use super::{
@@ -61,18 +63,33 @@ pub fn begin_call<M: Machine>(call: &Call<M>, away: &AwayRecord) -> Option<(Sysc
     if away.in_call.get() == 0 {
         take(away);
         away.in_call.set(1);
-        call::begin_call(call.thread);
         // In the middle of a call, but not one that has waited.
-        call.thread.stage.set(Stage::CALL_PAUSED);
+        call.thread.stage.set(Stage::CALL_BEGINS);
     }
-    let isa = peers::isa_of(call.cpu, away.node.get())?;
-    let args = core::array::from_fn(|index| away.words[1 + index].get());
-    Some((Syscall::from_index(away.words[0].get() as u32)?, args, isa))
+    if call.begins() {
+        call::begin_call(call.thread);
+    }
+    let (name, made) = call_of(call.cpu, call.thread, call.process, away)?;
+    Some((name, made.args, made.isa))
 }
 
-/// The call has ended: the guest is told.
+/// The call that home's half makes for a guest.
+pub fn call_of<'c, M: Machine>(
+    cpu: &'c Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+    away: &AwayRecord,
+) -> Option<(Syscall, Call<'c, M>)> {
+    let isa = peers::isa_of(cpu, away.node.get())?;
+    let args = core::array::from_fn(|index| away.words[1 + index].get());
+    Some((Syscall::from_index(away.words[0].get() as u32)?, Call { cpu, thread, process, args, isa }))
+}
+
+/// The call has ended: the guest is told, and home's half waits on.
 pub fn reply<M: Machine>(call: &Call<M>, away: &AwayRecord, result: i64) {
     away.in_call.set(0);
+    call::end_call(call.thread);
+    call::begin_call(call.thread);
     let (tid, name) = (away.peer.load(Ordering::Acquire), Syscall::from_index(away.words[0].get() as u32));
     carriers::send_back(call.cpu, away.node.get(), tid, name, result);
 }

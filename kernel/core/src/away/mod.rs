@@ -12,7 +12,7 @@ mod calls;
 mod carriers;
 mod ends;
 
-pub use calls::{begin_call, forward, reply, result_came, wanted};
+pub use calls::{begin_call, call_of, forward, reply, result_came, wanted};
 pub use ends::{end, end_of_half, ended_at_home, ended_away, forget};
 
 use motet_abi::Errno;

@@ -50,7 +50,7 @@ pub use answers::{
 };
 pub use call::{called, called_from_noncoherent};
 pub use choose::{call_on, set_policy};
-pub use elsewhere::{Awaited, wait};
+pub use elsewhere::{Awaited, served, wait};
 pub use fetch::fetch;
 pub use gate::is_return;
 pub use jump::{jump, leave};

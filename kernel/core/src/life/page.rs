@@ -36,7 +36,7 @@ pub fn wait_in_call<M: Machine>(
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
 ) -> Option<()> {
-    if is_made_anew(thread) {
+    if is_made_anew(thread) && thread.stage.get().is_user() {
         registers::rewind_syscall(&thread.frame);
         return wait(cpu, thread, process, Stage::INSTRUCTION);
     }

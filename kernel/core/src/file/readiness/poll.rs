@@ -315,7 +315,7 @@ pub fn wait_until_ready<M: Machine>(
 
 /// Runs `serve` with another signal mask (of `size` bytes at `mask` in user memory, unless 0) until the call has ended.
 pub fn with_mask<M: Machine>(call: &Call<M>, (mask, size): (u64, u64), serve: impl FnOnce() -> SysResult) -> SysResult {
-    if mask != 0 && call.thread.stage.get().is_user() {
+    if mask != 0 && call.begins() {
         if size != SIGSET_SIZE {
             return Err(Errno::EINVAL.into());
         }
