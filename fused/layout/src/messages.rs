@@ -25,7 +25,11 @@ pool_struct! {
         /// 1: the receiver is not about to look: the next message is to ring it. Set by the receiver, cleared by senders.
         0 pub asleep: AtomicU32,
         4 _pad0: Cell32,
-        8 _pad1: [Cell64; 7],
+        /// A number that the sender wants to see in `answered`, to know whether the receiver still works.
+        8 pub asked: AtomicU64,
+        /// The last one of these that the receiver has seen.
+        16 pub answered: AtomicU64,
+        24 _pad1: [Cell64; 5],
         /// By slot: twice how often a message was taken from it, and 1 more while it has one.
         64 pub turns: [AtomicU64; 1024],
         8256 _pad2: [Cell64; 8],
@@ -93,7 +97,17 @@ pool_struct! {
         864 pub look: TimerNode,
         /// Kernel-written: 1: that is because messages are not taken until `held_until_ns`.
         912 pub is_put_off: AtomicU32,
-        916 _pad1: [Cell32; 35],
+        /// Kernel-written: address spaces that other kernels keep alike, too. As long as there are some, this kernel looks whether the others live.
+        916 pub spaces: AtomicU32,
+        /// Kernel-written: when it looks the next time.
+        920 pub watch: TimerNode,
+        /// Kernel-written, by node: the number that it was asked for last.
+        968 pub asked: [Cell64; 4],
+        /// Kernel-written, by node: how often it has not answered since.
+        1000 pub silent: [Cell32; 4],
+        /// Kernel-written: nodes that no more is taken from or sent to (`broken`), of which this kernel has let go, a bit each.
+        1016 pub lost: AtomicU32,
+        1020 _pad1: [Cell32; 9],
         /// Kernel-written, by node: probes of it that came, each in its order. For tests.
         1056 pub probes: [AtomicU64; 4],
     }

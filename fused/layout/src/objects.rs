@@ -125,6 +125,8 @@ pub const TIMER_WAIT: u32 = 1;
 pub const TIMER_ALARM: u32 = 2;
 /// [`TimerNode::kind`]: the first core looks for messages of other kernels without being rung.
 pub const TIMER_MESSAGES: u32 = 3;
+/// [`TimerNode::kind`]: the first core looks whether the other kernels live.
+pub const TIMER_PEERS: u32 = 4;
 
 /// [`ThreadRecord::state`]: the object is not a live thread.
 pub const THREAD_FREE: u32 = 0;

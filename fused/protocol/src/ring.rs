@@ -109,6 +109,25 @@ impl Ring {
         !self.is_there(self.next.load(Ordering::Relaxed))
     }
 
+    /// The sender wants to know whether the receiver still works, by a number that it has not asked for yet. The caller rings the receiver then.
+    pub fn ask(self, number: u64) {
+        self.record.asked.store(number, Ordering::Release);
+    }
+
+    /// The last number that the receiver has seen, if it says so.
+    pub fn answered(self) -> u64 {
+        self.record.answered.load(Ordering::Acquire)
+    }
+
+    /// The receiver has seen what it was asked.
+    #[inline]
+    pub fn answer(self) {
+        let asked = self.record.asked.load(Ordering::Relaxed);
+        if self.record.answered.load(Ordering::Relaxed) != asked {
+            self.record.answered.store(asked, Ordering::Release);
+        }
+    }
+
     /// Whether a message is there to be taken.
     pub fn has_message(self) -> bool {
         self.is_there(self.next.load(Ordering::Relaxed))

@@ -27,6 +27,17 @@ struct World {
     /// Messages so far, where they are counted.
     messages: u32,
     broken: Broken,
+    /// A kernel that may die, and how far that is.
+    mortal: Option<(usize, Life)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Life {
+    Lives,
+    /// It does nothing any more, and nobody knows.
+    Died,
+    /// The home knows, and takes nothing of it.
+    Lost,
 }
 
 /// What is wrong with a machine, on purpose.
@@ -63,6 +74,9 @@ impl Effects for Doing<'_> {
             assert!(self.world.mapped[self.node] <= most, "the page is written while it is sent");
         }
         let count = self.world.sites.len();
+        if self.world.mortal == Some((to as usize, Life::Lost)) {
+            return;
+        }
         self.world.messages += 1;
         self.world.channels[self.node * count + to as usize].push_back((message, self.world.copies[self.node]));
     }
@@ -88,7 +102,46 @@ impl World {
             threads: vec![(0, false); scripts.len()],
             messages: 0,
             broken,
+            mortal: None,
         }
+    }
+
+    fn is_dead(&self, node: usize) -> bool {
+        self.mortal.is_some_and(|(mortal, life)| mortal == node && life != Life::Lives)
+    }
+
+    /// The threads of a kernel do no more.
+    fn end_threads(&mut self, node: usize, scripts: &[Script<'_>]) {
+        for (thread, (home, accesses)) in self.threads.iter_mut().zip(scripts) {
+            if *home == node {
+                *thread = (accesses.len(), false);
+            }
+        }
+    }
+
+    /// The kernel that may die goes on with that.
+    fn die(&self, scripts: &[Script<'_>]) -> Option<Self> {
+        let (node, life) = self.mortal?;
+        let mut after = self.clone();
+        match life {
+            Life::Lives => {
+                after.mortal = Some((node, Life::Died));
+                after.mapped[node] = Rights::None;
+                after.end_threads(node, scripts);
+            }
+            Life::Died => {
+                after.mortal = Some((node, Life::Lost));
+                let count = self.sites.len();
+                for (channel, messages) in after.channels.iter_mut().enumerate() {
+                    if channel / count == node || channel % count == node {
+                        messages.clear();
+                    }
+                }
+                after.act(0, scripts, 0, |site, doing| site.lose(node as u32, doing));
+            }
+            Life::Lost => return None,
+        }
+        Some(after)
     }
 
     /// Kernel `node` does something with its site; what it may do with the page is what it was told last.
@@ -144,7 +197,7 @@ fn note(world: &World, node: usize, new: Fault, met: &mut Met) {
 
 /// The states that follow, in each schedule.
 fn next(world: &World, scripts: &[Script<'_>], met: &mut Met) -> Vec<World> {
-    let mut all = Vec::new();
+    let mut all: Vec<World> = world.die(scripts).into_iter().collect();
     for (thread, &(node, accesses)) in scripts.iter().enumerate() {
         let (done, waits) = world.threads[thread];
         let Some(&write) = accesses.get(done).filter(|_| !waits) else { continue };
@@ -159,12 +212,18 @@ fn next(world: &World, scripts: &[Script<'_>], met: &mut Met) -> Vec<World> {
             note(world, node, Fault { write, is_remote: false }, met);
             let outcome = after.act(node, scripts, 0, |site, doing| site.fault(write, doing));
             after.threads[thread].1 = outcome == Outcome::Wait;
+            if outcome == Outcome::Lost {
+                after.threads[thread].0 = accesses.len();
+            }
         }
         all.push(after);
     }
     let count = world.sites.len();
     for (channel, messages) in world.channels.iter().enumerate() {
         let (from, node) = (channel / count, channel % count);
+        if world.is_dead(node) {
+            continue;
+        }
         let most = if world.broken == Broken::Order { messages.len() } else { 1 };
         for (index, &(message, page)) in messages.iter().enumerate().take(most) {
             let mut after = world.clone();
@@ -174,6 +233,10 @@ fn next(world: &World, scripts: &[Script<'_>], met: &mut Met) -> Vec<World> {
                 note(world, node, Fault { write, is_remote: true }, met);
             }
             let is_taken = after.act(node, scripts, page, |site, doing| site.receive(from as u32, message, doing));
+            if node == 0 && world.sites[0].is_lost() {
+                // Who asks is told that there is no such page.
+                after.end_threads(from, scripts);
+            }
             assert!(is_taken, "kernel {node} does not know what to do with {message:?} of kernel {from}");
             all.push(after);
         }
@@ -188,14 +251,25 @@ fn explore(kernels: usize, scripts: &[Script<'_>], met: &mut Met) -> usize {
 }
 
 fn explore_broken(broken: Broken, kernels: usize, scripts: &[Script<'_>], met: &mut Met) -> usize {
-    let start = World::new(kernels, scripts, broken);
+    explore_from(World::new(kernels, scripts, broken), scripts, met)
+}
+
+/// As [`explore`]; a kernel dies at some time, which the home learns.
+fn explore_dying(mortal: usize, kernels: usize, scripts: &[Script<'_>]) -> usize {
+    let start = World { mortal: Some((mortal, Life::Lives)), ..World::new(kernels, scripts, Broken::Nothing) };
+    explore_from(start, scripts, &mut Met::new())
+}
+
+fn explore_from(start: World, scripts: &[Script<'_>], met: &mut Met) -> usize {
+    let kernels = start.sites.len();
     let mut numbers = HashMap::from([(start.clone(), 0)]);
     let (mut states, mut before, mut ends) = (vec![start], vec![Vec::new()], Vec::new());
     let mut index = 0;
     while index < states.len() {
         let world = states[index].clone();
         if world.has_ended(scripts) && world.channels.iter().all(VecDeque::is_empty) {
-            assert!(world.sites.iter().all(|site| site.served().is_none()), "somebody is served for ever");
+            let is_served = |node: usize| !world.is_dead(node) && world.sites[node].served().is_some();
+            assert!(!(0..kernels).any(is_served), "somebody is served for ever");
             ends.push(index);
         }
         for mut after in next(&world, scripts, met) {
@@ -285,6 +359,21 @@ fn all_schedules_are_coherent_and_end_and_need_these_rules() {
     println!("{states} states, {} rules", met.len());
     let needed = NEEDED.map(str::to_owned).into_iter().collect();
     assert_eq!(met, needed);
+}
+
+/// A kernel dies in any state. Nobody waits for it for ever, nobody reads an old page, and nobody reads one that it alone had.
+#[test]
+fn nobody_waits_for_a_kernel_that_has_died() {
+    let mut states = 0;
+    for first in ACCESSES {
+        for second in ACCESSES {
+            for third in ACCESSES {
+                states += explore_dying(1, 2, &[(0, first), (0, second), (1, third)]);
+                states += explore_dying(1, 3, &[(0, first), (1, second), (2, third)]);
+            }
+        }
+    }
+    println!("{states} states");
 }
 
 /// Two messages a miss or an upgrade between two kernels; four where a third one has the page.

@@ -3,8 +3,10 @@
 use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{PoolAddr, TIMER_ALARM, TIMER_MESSAGES, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT};
-use motet_protocol::{timer, wait};
+use motet_layout::{
+    CoreId, PoolAddr, TIMER_ALARM, TIMER_MESSAGES, TIMER_PEERS, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT,
+};
+use motet_protocol::{Context, timer, wait};
 
 use crate::cpu::Cpu;
 
@@ -41,6 +43,10 @@ pub fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
             // As if it was rung, as soon as this core looks.
             cpu.due.defer(Interrupts::DOORBELL);
             set_timer(cpu, cpu.now_ns());
+            true
+        }
+        TIMER_PEERS => {
+            cpu.ring(CoreId::new(cpu.island(), 0));
             true
         }
         other => {

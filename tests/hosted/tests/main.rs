@@ -39,6 +39,8 @@ mod file_systems;
 #[cfg(not(motet_model))]
 mod fused;
 #[cfg(not(motet_model))]
+mod halves;
+#[cfg(not(motet_model))]
 mod inet;
 #[cfg(not(motet_model))]
 mod kinds_of_files;

@@ -70,6 +70,8 @@ pub enum Outcome {
     Wait,
     /// It faults again at once.
     Again,
+    /// The kernel that had the page has died.
+    Lost,
 }
 
 /// Who is being served.
@@ -168,6 +170,37 @@ impl Site {
         self.handle.is_some() || self.rights == Rights::None
     }
 
+    /// Whether the only kernel with a copy has died. Only the home knows.
+    pub fn is_lost(&self) -> bool {
+        self.is_home() && self.holders == 0
+    }
+
+    /// At home: a kernel has died. What it was asked for counts as answered, and what it alone had is lost.
+    pub fn lose(&mut self, node: u32, effects: &mut impl Effects) {
+        if !self.is_home() || node == self.home {
+            return;
+        }
+        self.waiting[node as usize % NODES_MAX] = None;
+        self.holders &= !bit(node);
+        if let Some(handle) = &mut self.handle {
+            if handle.node == node {
+                // Others may have dropped their copies for it: the page comes home.
+                handle.node = self.home;
+            }
+            handle.left &= !bit(node);
+        }
+        if self.holders == 0 {
+            // Only a kernel that may write is the only one. Who has asked is told when it asks again.
+            let asked = self.handle.take().map(|handle| handle.node).filter(|&asked| asked != self.home);
+            let waiting = (0..NODES_MAX as u32).filter(|&node| self.waiting[node as usize].take().is_some());
+            asked.into_iter().chain(waiting).for_each(|node| effects.send(node, Message::Retry));
+            self.rights = Rights::None;
+            effects.wake();
+        } else if self.handle.is_some_and(|handle| handle.left == 0) {
+            self.finish(effects);
+        }
+    }
+
     /// What the kernel's threads may do.
     pub const fn rights(&self) -> Rights {
         self.rights
@@ -187,6 +220,9 @@ impl Site {
     pub fn fault(&mut self, write: bool, effects: &mut impl Effects) -> Outcome {
         if self.allows(write) {
             return Outcome::Done;
+        }
+        if self.is_lost() {
+            return Outcome::Lost;
         }
         if let Some(action) = self.action(Fault { write, is_remote: false }) {
             return if action.waits() { Outcome::Wait } else { Outcome::Again };
@@ -237,6 +273,10 @@ impl Site {
     fn requested(&mut self, from: u32, write: bool, effects: &mut impl Effects) -> bool {
         if !self.is_home() {
             return from == self.home && self.hand_out(write, effects);
+        }
+        if self.is_lost() {
+            effects.send(from, Message::Retry);
+            return true;
         }
         match self.action(Fault { write, is_remote: true }) {
             None => self.serve(Handle { node: from, write, invalidated: false, left: 0 }, effects),

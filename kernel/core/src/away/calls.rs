@@ -3,7 +3,7 @@
 use motet_abi::{Errno, Syscall};
 use motet_hal::Machine;
 use motet_layout::{
-    AWAY_RESULT, AWAY_SYSTEM_CALL, AwayRecord, Isa, ProcessRecord, Stage, ThreadRecord, sync::Ordering,
+    AWAY_END, AWAY_RESULT, AWAY_SYSTEM_CALL, AwayRecord, Isa, ProcessRecord, Stage, ThreadRecord, sync::Ordering,
 };
 use motet_protocol::peer::Malformed;
 
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     call::{self, Call, SysResult},
     cpu::Cpu,
-    peers,
+    peers, signal,
 };
 
 /// Makes a guest's system call at home, and waits for its result.
@@ -91,7 +91,11 @@ pub fn reply<M: Machine>(call: &Call<M>, away: &AwayRecord, result: i64) {
     call::end_call(call.thread);
     call::begin_call(call.thread);
     let (tid, name) = (away.peer.load(Ordering::Acquire), Syscall::from_index(away.words[0].get() as u32));
-    carriers::send_back(call.cpu, away.node.get(), tid, name, result);
+    if carriers::send_back(call.cpu, away.node.get(), tid, name, result).is_err() {
+        // Its kernel has died.
+        away.words[0].set(u64::from(signal::SIGKILL));
+        away.came.store(AWAY_END, Ordering::Release);
+    }
 }
 
 /// The result of a guest's call. The tree lock is held.

@@ -65,12 +65,21 @@ pub fn send<M: Machine>(cpu: &Cpu<M>, home: u32, tid: u32, name: Syscall, args: 
     }
 }
 
-/// Sends the result of a guest's call back. `tid`: the guest's half. As the guest waits for nothing else, a kernel that takes nothing is not told.
-pub fn send_back<M: Machine>(cpu: &Cpu<M>, guest: u32, tid: u32, name: Option<Syscall>, result: i64) {
+/// Sends the result of a guest's call back. `tid`: the guest's half.
+///
+/// # Errors
+/// As of [`peers::post`].
+pub fn send_back<M: Machine>(
+    cpu: &Cpu<M>,
+    guest: u32,
+    tid: u32,
+    name: Option<Syscall>,
+    result: i64,
+) -> Result<(), Errno> {
     let (tid, result) = (tid.into(), result.cast_unsigned().into());
-    let _is_told = match name.map(carrier) {
+    match name.map(carrier) {
         Some(MessageKind::FutexRequest) => peers::post(cpu, guest, &FutexResponse { tid, result }),
         Some(MessageKind::VmaOpRequest) => peers::post(cpu, guest, &VmaOpResponse { tid, result, rest: [0; 28] }),
         _ => peers::post(cpu, guest, &SyscallReply { tid, result, rest: [0; 4] }),
-    };
+    }
 }

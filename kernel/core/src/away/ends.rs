@@ -1,7 +1,10 @@
 //! Ends: a half ends, and the other one is told.
 
 use motet_hal::Machine;
-use motet_layout::{AWAY_END, AwayRecord, ProcessRecord, ThreadRecord, WAKE_SIGNAL, sync::Ordering};
+use motet_layout::{
+    AWAY_END, AWAY_NOTHING, AWAY_SYSTEM_CALL, AwayRecord, PoolAddr, ProcessRecord, SpaceRecord, ThreadRecord,
+    WAKE_SIGNAL, sync::Ordering,
+};
 use motet_protocol::{
     Context,
     peer::{
@@ -11,13 +14,13 @@ use motet_protocol::{
     slab, threads, wait,
 };
 
-use super::{all, half, is_guest, kept_of};
+use super::{all, half, is_guest, kept_of, with};
 use crate::{
     cpu::Cpu,
     handover,
     mm::kept,
     peers, signal,
-    tree::{for_each_thread, lock_tree},
+    tree::{for_each, for_each_thread, lock_tree},
 };
 
 /// A thread ends, with `status` as wait tells it: its other halves end, too. What it knew of them is freed.
@@ -114,4 +117,28 @@ pub fn ended_away<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskExitRemote) ->
     away.came.store(AWAY_END, Ordering::Release);
     wait::wake(cpu, &away.waiters);
     Ok(())
+}
+
+/// A kernel has died: threads whose other half was there end, and so do guests of its processes. Pages that it alone had are lost; `wake` is told what threads wait at
+/// for pages.
+#[cold]
+pub fn lost<M: Machine>(cpu: &Cpu<M>, node: u32, wake: impl Fn(PoolAddr)) {
+    let _tree = lock_tree(cpu);
+    kept::guests(cpu, node).for_each(|kept| {
+        let pid = kept.pids[peers::own_node(cpu) as usize].load(Ordering::Acquire);
+        let _is_known = ended_at_home(cpu, node, &TaskExitOrigin { pid: pid.into(), tid: 0.into(), rest: [0; 4] });
+    });
+    for_each(cpu, |process| {
+        for_each_thread(cpu, process, |thread| {
+            let half = with(cpu, thread, node).filter(|away| away.is_guest.get() == 0);
+            if half.is_some_and(|away| matches!(away.came.load(Ordering::Acquire), AWAY_NOTHING | AWAY_SYSTEM_CALL)) {
+                let ended =
+                    TaskExitRemote { tid: thread.tid.get().into(), signal: signal::SIGKILL.into(), rest: [0; 4] };
+                let _is_known = ended_away(cpu, node, &ended);
+            }
+        });
+        if let Some(space) = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed)) {
+            kept::lose(cpu, space, node, &wake);
+        }
+    });
 }

@@ -27,6 +27,9 @@ use crate::{
 /// Takes what other kernels have sent.
 pub fn take<M: Machine>(cpu: &Cpu<M>) {
     peers::take_messages(cpu, &Life);
+    if cpu.id.index() == 0 {
+        peers::watch(cpu, |node| away::lost(cpu, node, |word| futex::wake_shared(cpu, word)));
+    }
 }
 
 struct Life;

@@ -3,8 +3,10 @@
 //! Protocol page: `docs/protocols/messages.md`. The first core takes messages, each kernel's in the order in which they were sent.
 
 mod outgoing;
+mod watch;
 
 pub use outgoing::{post, post_page};
+pub use watch::{begin_space, end_space, watch};
 
 use motet_abi::Errno;
 use motet_hal::{Interrupts, Machine};

@@ -77,6 +77,9 @@ fn bring<M: Machine>(
         flags & VMA_SHARED == 0 && flags & if write { VMA_WRITE } else { VMA_READ | VMA_WRITE | VMA_EXECUTE } != 0
     };
     let vma = vma.filter(|vma| is_alike(vma) && allows(vma)).ok_or(Errno::EFAULT)?;
+    if site.is_lost() {
+        return Err(Errno::ENXIO);
+    }
     if site.rights() != Rights::Write {
         return Ok(()); // it is there, or another kernel's
     }

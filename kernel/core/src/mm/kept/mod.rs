@@ -7,16 +7,19 @@
 //! | `page` | what the protocol does with a page here |
 //! | `answer` | messages about pages |
 //! | `areas` | ranges: guests ask home, home tells guests |
+//! | `lost` | a kernel has died |
 //!
 //! Views and stores are each kernel's own. What processes share (`MAP_SHARED`) stays at home.
 
 mod answer;
 mod areas;
+mod lost;
 mod page;
 
 pub use answer::{came, invalidate, invalidated, short_came, wanted};
 pub use areas::{area_came, area_wanted, forget};
 pub(super) use areas::{ask, forget_elsewhere, has_left, next_known};
+pub use lost::lose;
 pub(super) use page::prepare;
 
 use motet_abi::Errno;
@@ -73,6 +76,7 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, home: u32) -
         discard(cpu, kept);
         return cpu.object(found).ok_or(Errno::ENOMEM);
     }
+    peers::begin_space(cpu);
     if home != peers::own_node(cpu) {
         let _tree = lock_tree(cpu);
         let first = &peers::of(cpu).guests;
@@ -86,6 +90,7 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, home: u32) -
 pub(super) fn end<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> bool {
     let Some(kept) = of(cpu, space) else { return false };
     space.kept.store(0, Ordering::Release);
+    peers::end_space(cpu);
     if is_guest(cpu, kept) {
         let _tree = lock_tree(cpu);
         unlink(cpu, kept);
@@ -119,9 +124,13 @@ fn unlink<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord) {
 
 /// The space here of a process that is another kernel's. The tree lock is held.
 pub fn guest<M: Machine>(cpu: &Cpu<M>, home: u32, pid: u32) -> Option<&'static KeptRecord> {
+    guests(cpu, home).find(|kept| kept.pids[home as usize].load(Ordering::Relaxed) == pid)
+}
+
+/// The spaces here of processes that are another kernel's. The tree lock is held.
+pub fn guests<M: Machine>(cpu: &Cpu<M>, home: u32) -> impl Iterator<Item = &'static KeptRecord> {
     let first = cpu.object::<KeptRecord>(peers::of(cpu).guests.get());
-    let mut all = core::iter::successors(first, |kept| cpu.object(kept.next.get()));
-    all.find(|kept| kept.home.get() == home && kept.pids[home as usize].load(Ordering::Relaxed) == pid)
+    core::iter::successors(first, |kept| cpu.object(kept.next.get())).filter(move |kept| kept.home.get() == home)
 }
 
 /// Whether a space is that of another kernel's process.

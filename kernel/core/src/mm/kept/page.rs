@@ -200,6 +200,7 @@ pub fn prepare<M: Machine>(
         (Some(Errno::ENOMEM), _) => Err(Errno::ENOMEM.into()),
         // As of a file that no longer has the page.
         (Some(_), _) => Err(Errno::ENXIO.into()),
+        (None, Outcome::Lost) => Err(Errno::ENXIO.into()),
         (None, Outcome::Done) => Ok(()),
         (None, Outcome::Wait | Outcome::Again) => {
             await_page(cpu, (space, kept), address, access);

@@ -1,0 +1,144 @@
+//! Threads whose functions other kernels run (`docs/protocols/away.md`), under seeds, with kernels that die.
+
+use std::collections::BTreeMap;
+
+use motet_abi::fat::Signature;
+use motet_hal_hosted::{Config, Driver, Failure, Faults, isa::Op, run_seeds};
+use motet_layout::{Isa, IslandId};
+use motet_tests_hosted::{
+    ROUGH, Scenario,
+    calls::Sys,
+    fat::{Body, Function, address_of, executable},
+    is_long,
+    kernels::{KernelsEnded, SMALL, boot_kernels, machine},
+    program::{DATA, Program},
+};
+
+/// Where the functions count: in a page that each of them writes.
+const COUNTED: u64 = DATA + 0x1000;
+/// Rounds of calls.
+const ROUNDS: u64 = 6;
+/// Longer than the others take to learn that a kernel has died.
+const LONG_SECONDS: u64 = 8;
+
+fn function(name: &'static str, pin: Option<Isa>, write: fn(&mut Body<'_>)) -> Function {
+    Function { name, pin, signature: Signature { words: 1, floats: 0, result: 1 }, strict: false, write }
+}
+
+fn sleep(program: &mut Program, seconds: u64, ns: u64) {
+    program.store_at(DATA + 48, seconds);
+    program.store_at(DATA + 56, ns);
+    program.call(Sys::Nanosleep, &[DATA + 48, 0]);
+}
+
+/// Has home make a system call, and counts.
+fn count(body: &mut Body<'_>) {
+    let (result, scratch) = (body.result(), body.scratch());
+    body.enter(2);
+    body.program.call_as_is(Sys::Getpid);
+    body.program.asm.li(scratch, COUNTED);
+    body.program.asm.op_i(Op::Ld64, result, scratch, 0);
+    body.program.asm.op_i(Op::Addi, result, result, 1);
+    body.program.asm.op_i(Op::St64, result, scratch, 0);
+    body.leave();
+}
+
+/// Counts in the other two kernels and here in turn, and exits with how often.
+fn main(body: &mut Body<'_>) {
+    let [left, zero, ..] = body.program.asm.roles.saved;
+    body.program.asm.li(left, ROUNDS);
+    body.program.asm.li(zero, 0);
+    let again = body.program.asm.here();
+    for function in 1..=3 {
+        body.call(address_of(function));
+    }
+    sleep(body.program, 0, 1_000_000);
+    body.program.asm.op_i(Op::Addi, left, left, -1);
+    body.program.asm.branch(Op::Bne, left, zero, again);
+    let scratch = body.scratch();
+    body.program.asm.li(scratch, COUNTED);
+    let result = body.result();
+    body.program.asm.op_i(Op::Ld64, result, scratch, 0);
+    body.program.arg_from(0, result);
+    body.program.call_as_is(Sys::ExitGroup);
+}
+
+/// Kernel 0 runs the program. `lingers`: this one runs another one for so long that it learns of a death.
+fn run(config: Config, lingers: Option<usize>) -> Result<(KernelsEnded, Vec<bool>), Failure> {
+    let functions = [
+        function("main", None, main),
+        function("on_arm", Some(Isa::AArch64), count),
+        function("on_riscv", Some(Isa::RiscV64), count),
+        function("here", None, count),
+    ];
+    let app = executable(Isa::X86_64, &functions);
+    let scenarios: Vec<Scenario> = (0..3)
+        .map(|kernel| {
+            let mut scenario = Scenario { files: vec![("app", app.clone())], ..Scenario::default() };
+            if kernel == 0 {
+                scenario.command = vec!["/app"];
+            } else if lingers == Some(kernel) {
+                let isa = [Isa::X86_64, Isa::AArch64, Isa::RiscV64][kernel];
+                let first = Program::build(isa, |program| {
+                    sleep(program, LONG_SECONDS, 0);
+                    program.exit(0);
+                });
+                scenario.files.push(("first", first));
+                scenario.command = vec!["/first"];
+            }
+            scenario
+        })
+        .collect();
+    boot_kernels(config, &scenarios, |pools| {
+        pools.iter().map(|pool| pool.header().peers.guests.get() != 0).collect() //
+    })
+}
+
+#[test]
+fn functions_of_three_kernels_count_in_one_memory() {
+    run_seeds(0..3, |seed| {
+        for faults in [Faults::default(), ROUGH] {
+            let (ended, _) = run(Config { faults, ..machine(Driver::Seeded(seed), 3, SMALL) }, None)?;
+            let first = &ended.kernels[0];
+            assert_eq!(first.status, Some(3 * ROUNDS as u32), "seed {seed}: {}", first.errors);
+        }
+        Ok(())
+    });
+}
+
+/// A kernel dies somewhere. The process goes on, or ends by a signal: nobody waits for ever, be it for a function, a system call, or a page.
+#[test]
+fn who_waits_for_a_kernel_that_dies_does_not_wait_for_ever() {
+    let deaths = if is_long() { 24 } else { 6 };
+    let mut ends = BTreeMap::new();
+    run_seeds(0..2, |seed| {
+        let config = |faults| Config { faults, ..machine(Driver::Seeded(seed), 3, SMALL) };
+        let (whole, _) = run(config(ROUGH), None)?;
+        for step in (1..=deaths).map(|part| whole.steps * part / (deaths + 1)) {
+            let faults = Faults { death: Some((IslandId(1), step)), survives: true, ..ROUGH };
+            let (ended, _) = run(config(faults), None)?;
+            *ends.entry(ended.kernels[0].status).or_insert(0) += 1;
+        }
+        Ok(())
+    });
+    println!("{ends:?}");
+    assert!(ends.keys().all(|status| matches!(status, Some(status) if *status == 3 * ROUNDS as u32 || *status > 128)));
+    assert!(ends.keys().any(|status| *status != Some(3 * ROUNDS as u32)), "nobody has learnt of a death");
+}
+
+/// The process's own kernel dies: what it had elsewhere ends.
+#[test]
+fn guests_of_a_kernel_that_dies_end() {
+    let deaths = if is_long() { 12 } else { 3 };
+    run_seeds(0..2, |seed| {
+        let config = |faults| Config { faults, ..machine(Driver::Seeded(seed), 3, SMALL) };
+        let (whole, _) = run(config(ROUGH), None)?;
+        for step in (1..=deaths).map(|part| whole.steps * part / (deaths + 1)) {
+            let faults = Faults { death: Some((IslandId(0), step)), survives: true, ..ROUGH };
+            let (ended, has_guests) = run(config(faults), Some(1))?;
+            assert_eq!(ended.kernels[1].status, Some(0), "seed {seed}, step {step}: {}", ended.kernels[1].errors);
+            assert!(!has_guests[1], "seed {seed}, step {step}: {}", ended.kernels[1].errors);
+        }
+        Ok(())
+    });
+}
