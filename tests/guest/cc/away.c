@@ -1,5 +1,6 @@
 /* A program whose functions are run by other kernels, which share no memory with the one where it began: what they read and write is one memory all the same, and their
  * system calls are its own. */
+#define _GNU_SOURCE
 #include "crossing.h"
 #include "expect.h"
 
@@ -10,6 +11,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
 
 enum { WORDS = 6000 };
 
@@ -119,6 +124,21 @@ MOTET_ON(RISCV) static long read_away(void) {
     return got + room[got - 1];
 }
 
+/* A mapping that moves leaves an empty one behind, also where another kernel has read it. */
+MOTET_ON(ARM) static long peek(volatile char *at) { return *at; }
+
+static void moved(void) {
+    char *old = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(old != MAP_FAILED, 1);
+    old[0] = 5;
+    EXPECT(mprotect(old, 8192, PROT_READ), 0);
+    EXPECT(peek(old), 5);
+    char *new = mremap(old, 8192, 8192, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+    EXPECT(new != MAP_FAILED, 1);
+    EXPECT(new[0] + peek(new), 10);
+    EXPECT(peek(old), 0);
+}
+
 static void *race(void *argument) {
     long *slot = argument;
     for (int i = 0; i < 200; i++)
@@ -151,6 +171,7 @@ int main(int argc, char **argv) {
     EXPECT(nest(5), 506);
     EXPECT(second(10), 33 + 43 + 7);
     EXPECT(calls_away(), 1);
+    moved();
     EXPECT(pipe(ends), 0);
     static char sent[8192];
     memset(sent, 9, sizeof sent);

@@ -85,6 +85,10 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         make_place(call, space, start..end, target, wanted.new_len)?;
     }
     let guard = lock(call.cpu, &space.lock);
+    if kept::has_gone(call.cpu, space, start, end) {
+        // Another kernel has taken a page since they all came home.
+        return Err(Stop::Again);
+    }
     let mapped = vma::find(call.cpu, space, start);
     // A call that shrinks and has paused goes on, though not all is there any more.
     let goes_on = wanted.shrinks() && pieces::done(call).is_some();
@@ -167,8 +171,8 @@ fn move_to_place<M: Machine>(
     }
     if !wanted.keeps {
         vma::unmap(cpu, space, start, end)?;
-        kept::forget_elsewhere(cpu, space, start, end, true);
     }
+    kept::forget_elsewhere(cpu, space, start, end, true);
     drop_tables(cpu, space, start, end);
     Ok(to)
 }

@@ -252,6 +252,20 @@ pub fn next_known<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord, start: u64, end: 
     None
 }
 
+/// Whether another kernel has taken a page of a range, and this one has none. The space's lock is held.
+pub fn has_gone<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) -> bool {
+    let Some(kept) = super::of(cpu, space).filter(|kept| !is_guest(cpu, kept)) else { return false };
+    let mut at = start;
+    while let Some(page) = next_known(cpu, kept, at, end) {
+        let site = site(cpu, kept, page);
+        if site.is_lacking() && !site.is_lost() {
+            return true;
+        }
+        at = page + PAGE_SIZE;
+    }
+    false
+}
+
 /// Whether another kernel has a page of a space of this one.
 pub fn has_left<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> bool {
     let Some(kept) = super::of(cpu, space) else { return false };

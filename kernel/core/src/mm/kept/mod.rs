@@ -18,7 +18,7 @@ mod page;
 
 pub use answer::{came, invalidate, invalidated, short_came, wanted};
 pub use areas::{area_came, area_wanted, forget};
-pub(super) use areas::{ask, forget_elsewhere, has_left, next_known};
+pub(super) use areas::{ask, forget_elsewhere, has_gone, has_left, next_known};
 pub use lost::lose;
 pub(super) use page::prepare;
 
