@@ -7,18 +7,20 @@ use crate::{
     hthreads::source,
     process::{Ended, Motet, root},
     restart::Machine,
-    trial::{Trial, trial},
+    trial::{Trial, of_long, trial},
 };
 
 type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 7] = [
         ("away::kernels_without_shared_memory_have_one_memory", one_memory),
         ("away::a_fault_in_another_kernel_ends_the_process", fault),
         ("away::handlers_run_wherever_their_pages_are", || signals("handled")),
         ("away::handlers_wait_until_their_thread_is_home", || signals("held")),
+        ("away::two_threads_go_to_two_kernels_again_and_again", again),
+        ("away::many_processes_have_functions_run_by_one_kernel", many),
         ("away::benchmarks_need_the_messages_that_their_arrays_need", counts),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
@@ -55,6 +57,42 @@ fn signals(program: &str) -> Result<(), String> {
     let programs = compiled(program, &["-O1"])?;
     let ended = on(&root().join("machines/multikernel.toml"), &programs, &format!("/in/programs/{program}"));
     ended.expect_code(0)?.expect_output(&format!("{program}\n")).map(drop)
+}
+
+fn again() -> Result<(), String> {
+    let programs = compiled("again", &["-O1"])?;
+    let command = "/in/programs/again; cat /proc/motet";
+    let ended = on(&root().join("machines/multikernel.toml"), &programs, command);
+    ended.expect_code(0)?;
+    let count = |kind: &str| {
+        let line = ended.output.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(' '));
+        line.and_then(|number| number.trim().parse::<u64>().ok()).ok_or(format!("no {kind} in\n{}", ended.output))
+    };
+    if !ended.output.starts_with("400\n") || count("messages_refused")? != 0 || count("task_migrate")? != 402 {
+        return Err(ended.output);
+    }
+    // Each call is one message and its answer, of the kind that Popcorn's kernels have for it. Home has told of changes itself, too.
+    let (futexes, ranges) = (count("futex_request")?, count("vma_op_response")?);
+    if futexes < 200 || futexes != count("futex_response")? || ranges != 2 || count("vma_op_request")? <= ranges {
+        return Err(format!("{futexes} of futexes, {ranges} of ranges:\n{}", ended.output));
+    }
+    Ok(())
+}
+
+/// Processes that compute at the same time, each with its thread at another kernel half of the time. 125 of them, and BT, made Popcorn's kernels hang or crash.
+fn many() -> Result<(), String> {
+    let programs = Programs::new()?;
+    for name in ["cg", "bt"] {
+        programs.compile(&source(&format!("user/npb/{name}.c")), name, &["-std=c11", "-O2"])?;
+    }
+    let count = of_long(8, 125);
+    let command = format!(
+        "/in/programs/bt alternating riscv64 | tail -n 1 | sed 's/.* //'
+        n=0; while [ $n -lt {count} ]; do n=$((n + 1)); /in/programs/cg alternating aarch64 > /tmp/$n & done; wait
+        cat /tmp/* | grep -c ' verified$'; grep messages_refused /proc/motet | tr -s ' '"
+    );
+    let ended = on(&root().join("machines/multikernel.toml"), &programs, &command);
+    ended.expect_code(0)?.expect_output(&format!("verified\n{count}\nmessages_refused 0\n")).map(drop)
 }
 
 /// A benchmark of class S, and what its arrays need (`docs/npb.md`): crossings, requests, pages that are invalidated.
