@@ -17,8 +17,19 @@ use crate::{
 };
 
 /// In the order in which they run.
-const EXPERIMENTS: [&str; 10] =
-    ["boot", "compile", "flick", "ftm", "hthreads", "ker-one", "quantum", "sensitivity", "sim-accuracy", "sim-speed"];
+const EXPERIMENTS: [&str; 11] = [
+    "boot",
+    "compile",
+    "flick",
+    "ftm",
+    "hthreads",
+    "ker-one",
+    "quantum",
+    "sensitivity",
+    "sim-accuracy",
+    "sim-speed",
+    "stramash",
+];
 
 const EXAMPLES: &str = "\
 Examples:

@@ -27,6 +27,7 @@ mod quantum;
 mod report;
 mod sensitivity;
 mod sim;
+mod stramash;
 mod symbols;
 mod system_calls;
 
@@ -69,6 +70,8 @@ enum Experiment {
     SimAccuracy(sim::accuracy::Options),
     /// How fast the simulator is, beside QEMU alone and with the contrib plugin `cache`
     SimSpeed(sim::speed::Options),
+    /// A thread that goes to another instruction set, on fused kernels and on kernels that exchange messages, beside Stramash
+    Stramash(stramash::Options),
 }
 
 fn main() -> ExitCode {
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Experiment::Sensitivity(options) => sensitivity::run(&options),
         Experiment::SimAccuracy(options) => sim::accuracy::run(&options),
         Experiment::SimSpeed(options) => sim::speed::run(&options),
+        Experiment::Stramash(options) => stramash::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,441 @@
+//! IS, CG, MG and FT, whose thread goes to another instruction set, on fused kernels and on kernels that exchange messages.
+
+use clap::ValueEnum;
+use motet_error::{Error, ErrorKind, Result};
+
+use super::{
+    paper,
+    runs::{Case, Kept, Model, Runs, System},
+};
+use crate::{project, report::Measurement};
+
+/// The problem's size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Class {
+    /// The smallest: minutes
+    S,
+    /// That of the paper: hours
+    A,
+}
+
+impl Class {
+    /// Its letter.
+    pub const fn letter(self) -> char {
+        match self {
+            Self::S => 'S',
+            Self::A => 'A',
+        }
+    }
+}
+
+/// A benchmark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Benchmark {
+    /// Integer sort
+    Is,
+    /// Conjugate gradient
+    Cg,
+    /// Multigrid
+    Mg,
+    /// Fourier transforms
+    Ft,
+}
+
+impl Benchmark {
+    /// All of them, in the paper's order.
+    pub const ALL: [Self; 4] = [Self::Is, Self::Cg, Self::Mg, Self::Ft];
+
+    /// Its name in metrics, and that of its program.
+    pub const fn metric(self) -> &'static str {
+        ["is", "cg", "mg", "ft"][self as usize]
+    }
+
+    /// Its name in tables and on the page.
+    pub const fn name(self) -> &'static str {
+        ["IS", "CG", "MG", "FT"][self as usize]
+    }
+
+    /// The schedule by which the paper's messages come out.
+    pub const fn schedule(self) -> &'static str {
+        match self {
+            Self::Is | Self::Cg => "alternating",
+            Self::Mg | Self::Ft => "round-trips",
+        }
+    }
+
+    /// Messages that its arrays need (`user/npb/count`, docs/npb.md).
+    pub const fn counted(self, class: Class) -> u64 {
+        match class {
+            Class::S => [1687, 1064, 677, 5245][self as usize],
+            Class::A => [206_979, 15_924, 287_601, 164_625][self as usize],
+        }
+    }
+
+    /// The paper's ratio, where its text has one.
+    pub fn published(self, model: Model, level: Level) -> Option<f64> {
+        match (self, model, level) {
+            (Self::Is, _, Level::O0) => Some(paper::IS_OVER_POPCORN),
+            (Self::Cg, Model::Separated | Model::Shared, Level::O0) => Some(paper::CG_OVER_POPCORN),
+            _ => None,
+        }
+    }
+}
+
+/// How the program is compiled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Level {
+    /// Not optimised, as the paper's programs were
+    O0,
+    /// Optimised
+    O2,
+}
+
+impl Level {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::O0, Self::O2];
+
+    /// Its name in metrics.
+    pub const fn metric(self) -> &'static str {
+        ["o0", "o2"][self as usize]
+    }
+
+    /// The compiler's option, and its name in tables.
+    pub const fn option(self) -> &'static str {
+        ["-O0", "-O2"][self as usize]
+    }
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The problem.
+    pub class: Class,
+    /// Which benchmarks.
+    pub benchmarks: Vec<Benchmark>,
+    /// How they are compiled.
+    pub levels: Vec<Level>,
+    /// The memory models.
+    pub models: Vec<Model>,
+}
+
+/// A run of a benchmark.
+#[derive(Clone, Debug)]
+pub struct Timed {
+    /// Of the timed part.
+    pub seconds: f64,
+    /// Messages, but those of the kernels' acquaintance and of system calls.
+    pub messages: u64,
+    /// Messages for system calls of the thread while it is away.
+    pub calls: u64,
+    /// Messages by kind, which are not 0.
+    pub kinds: Vec<(String, u64)>,
+    /// Bytes of all messages.
+    pub bytes: u64,
+    /// Doorbells in the timed part, of all cores.
+    pub doorbells: u64,
+}
+
+/// A benchmark, compiled in one way, in a memory model.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// Which.
+    pub benchmark: Benchmark,
+    /// How compiled.
+    pub level: Level,
+    /// Where.
+    pub model: Model,
+    /// Of [`System::BOTH`].
+    pub systems: [Timed; 2],
+    /// Seconds of the program that stays at home, in memory of its own island.
+    pub home_s: f64,
+    /// What it was measured on.
+    pub machine: String,
+}
+
+impl Pair {
+    /// So many times as long as the fused kernels take the others.
+    pub fn ratio(&self) -> f64 {
+        let [fused, multikernel] = &self.systems;
+        multikernel.seconds / fused.seconds
+    }
+}
+
+/// The runs of a plan, in the order in which they are made.
+struct Planned {
+    benchmark: Benchmark,
+    level: Level,
+    /// At home.
+    home: Case,
+    /// By model.
+    models: Vec<(Model, [Case; 2])>,
+}
+
+fn planned(runs: &Runs, plan: &Plan) -> Result<Vec<Planned>> {
+    let mut all = Vec::new();
+    for &level in &plan.levels {
+        for &benchmark in &plan.benchmarks {
+            let name = format!("{}-{}-{}", benchmark.metric(), level.metric(), plan.class.letter());
+            let source = format!("user/npb/{}.c", benchmark.metric());
+            let class = format!("-DCLASS_{}", plan.class.letter());
+            let program = runs.compile(&source, &[level.option(), &class], &name)?;
+            let case = |system: System, model, arguments: &str| -> Result<Case> {
+                let machine = runs.machines.machine(&system.machine(model))?;
+                Ok(Case {
+                    program: program.clone(),
+                    arguments: arguments.into(),
+                    machine,
+                    weight: weight(benchmark, level),
+                })
+            };
+            let schedule = benchmark.schedule();
+            let of_model = |&model: &Model| {
+                Ok((model, [case(System::Fused, model, schedule)?, case(System::Multikernel, model, schedule)?]))
+            };
+            all.push(Planned {
+                benchmark,
+                level,
+                home: case(System::Multikernel, Model::Shared, "home")?,
+                models: plan.models.iter().map(of_model).collect::<Result<_>>()?,
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// How long a run takes beside the others, roughly.
+fn weight(benchmark: Benchmark, level: Level) -> f64 {
+    [[1.0, 2.0, 0.6, 6.0], [0.7, 1.0, 0.5, 3.0]][level as usize][benchmark as usize]
+}
+
+/// Makes the runs of a plan. What fails is told, and does not keep the others from being made.
+///
+/// # Errors
+/// A program does not compile, or a machine file is missing.
+pub fn measure(runs: &mut Runs, plan: &Plan) -> Result<Vec<Result<Pair>>> {
+    let planned = planned(runs, plan)?;
+    runs.announce(planned.iter().flat_map(|one| one.models.iter().flat_map(|(_, cases)| cases).chain([&one.home])));
+    let mut pairs = Vec::new();
+    for one in &planned {
+        let home = runs.run(&one.home).and_then(|kept| timed(&kept, one.benchmark, plan.class));
+        for (model, cases) in &one.models {
+            let mut system = |case| runs.run(case).and_then(|kept| timed(&kept, one.benchmark, plan.class));
+            let [fused, multikernel] = cases.each_ref().map(&mut system);
+            let pair = || -> Result<Pair> {
+                Ok(Pair {
+                    benchmark: one.benchmark,
+                    level: one.level,
+                    model: *model,
+                    systems: [fused?, multikernel?],
+                    home_s: home.as_ref().map_err(Clone::clone)?.seconds,
+                    machine: project::describe(&cases[0].machine.machine)?,
+                })
+            };
+            pairs.push(pair());
+        }
+    }
+    Ok(pairs)
+}
+
+/// What a run says, if its result is the published one.
+fn timed(kept: &Kept, benchmark: Benchmark, class: Class) -> Result<Timed> {
+    let start = format!("{} class {} ", benchmark.name(), class.letter());
+    let is_right = |line: &str| line.starts_with(&start) && line.ends_with(" verified");
+    if !kept.output.lines().any(is_right) {
+        return Err(Error::new(ErrorKind::Software, format!("{}: not verified:\n{}", kept.what, kept.output)));
+    }
+    let region = kept.region(benchmark.metric())?;
+    let is_call = |kind: &str| kind.starts_with("syscall_");
+    let kinds = kept.kernels.first().map_or(Vec::new(), |kernel| kernel.messages.keys().cloned().collect());
+    Ok(Timed {
+        seconds: region.time_ps as f64 / 1e12,
+        messages: kept.messages(|kind| kind != "node_info" && !is_call(kind)),
+        calls: kept.messages(is_call),
+        kinds: kinds
+            .into_iter()
+            .map(|kind| (kind.clone(), kept.messages(|other| other == kind)))
+            .filter(|&(_, count)| count != 0)
+            .collect(),
+        bytes: kept.kernels.iter().map(|kernel| kernel.bytes_sent).sum(),
+        doorbells: region.cores.iter().map(|core| core.ipis_sent).sum(),
+    })
+}
+
+/// The figures.
+pub fn measurements(class: Class, pairs: &[Pair]) -> Vec<Measurement> {
+    let mut all: Vec<Measurement> = pairs.iter().flat_map(|pair| of_pair(class, pair)).collect();
+    for &benchmark in &Benchmark::ALL {
+        let of = |pair: &&Pair| pair.benchmark == benchmark && pair.level == Level::O2;
+        // Of the models, the one that is furthest off: their messages are to be alike.
+        let off = |pair: &&Pair| (pair.systems[1].messages as f64 / benchmark.counted(class) as f64 - 1.0).abs();
+        let furthest = pairs.iter().filter(of).max_by(|a, b| off(a).total_cmp(&off(b)));
+        all.extend(furthest.into_iter().flat_map(|pair| of_messages(class, pair)));
+    }
+    if !pairs.is_empty() {
+        let fused: u64 = pairs.iter().map(|pair| pair.systems[0].messages + pair.systems[0].calls).sum();
+        let machine = pairs[0].machine.clone();
+        let source = "of all runs on fused kernels; they have no messages. What they have instead is doorbells_fused_…";
+        all.push(measurement("messages_fused".into(), fused as f64, "messages", machine, source.into()));
+    }
+    all
+}
+
+fn measurement(metric: String, value: f64, unit: &'static str, machine: String, source: String) -> Measurement {
+    Measurement { metric, value, unit, machine, reference: None, target: None, source }
+}
+
+fn of_pair(class: Class, pair: &Pair) -> Vec<Measurement> {
+    let Pair { benchmark, level, model, .. } = pair;
+    let end = format!("{}_{}", model.metric(), level.metric());
+    let what = format!("class {}, {}, {}", class.letter(), benchmark.schedule(), level.option());
+    let published = (class == Class::A).then(|| benchmark.published(*model, *level)).flatten();
+    let ratio = Measurement {
+        reference: published,
+        ..measurement(
+            format!("{}_over_popcorn_shm_{end}", benchmark.metric()),
+            pair.ratio(),
+            "ratio",
+            pair.machine.clone(),
+            format!(
+                "{what}: time with a kernel for each island over time with fused kernels; reference: section 9.2, class A, -O0"
+            ),
+        )
+    };
+    let mut all = vec![ratio];
+    for (system, timed) in System::BOTH.into_iter().zip(&pair.systems) {
+        let file = system.machine(*model);
+        let name = format!("{}_{}_s_{end}", benchmark.metric(), system.metric());
+        let source = format!("{what}: the timed part, on machines/{file}.toml");
+        all.push(measurement(name, timed.seconds, "s", pair.machine.clone(), source));
+    }
+    if *model == Model::Shared {
+        let name = format!("{}_home_s_{}", benchmark.metric(), level.metric());
+        let source = format!(
+            "class {}, home, {}: in memory that is near, on machines/multikernel-shared.toml",
+            class.letter(),
+            level.option()
+        );
+        all.push(measurement(name, pair.home_s, "s", pair.machine.clone(), source));
+    }
+    all
+}
+
+fn of_messages(class: Class, pair: &Pair) -> Vec<Measurement> {
+    let (benchmark, [fused, multikernel]) = (pair.benchmark, &pair.systems);
+    let (name, index) = (benchmark.metric(), benchmark as usize);
+    let of = |metric: String, value: f64, unit, source: &str| {
+        let source = format!("class {}, {}, {}: {source}", class.letter(), benchmark.schedule(), pair.level.option());
+        measurement(metric, value, unit, pair.machine.clone(), source)
+    };
+    let counted = benchmark.counted(class) as f64;
+    let messages = multikernel.messages as f64;
+    let mut all = vec![
+        Measurement {
+            reference: Some(counted),
+            ..of(
+                format!("messages_{name}"),
+                messages,
+                "messages",
+                "of the whole program, without system calls; the memory model in which they are furthest from those that arrays need; reference: these",
+            )
+        },
+        of(
+            format!("messages_over_counted_{name}"),
+            messages / counted,
+            "ratio",
+            "over what arrays need (user/npb/count)",
+        ),
+        of(format!("messages_calls_{name}"), multikernel.calls as f64, "messages", "for system calls while away"),
+        of(format!("messages_bytes_{name}"), multikernel.bytes as f64, "bytes", "of all messages"),
+        of(
+            format!("doorbells_fused_{name}"),
+            fused.doorbells as f64,
+            "doorbells",
+            "in the timed part, on fused kernels",
+        ),
+    ];
+    if class == Class::A {
+        let published = paper::MESSAGES[index] as f64;
+        all.push(of(format!("messages_over_paper_{name}"), messages / published, "ratio", "over Table 3"));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn timed(seconds: f64, messages: u64) -> Timed {
+        Timed { seconds, messages, calls: 0, kinds: Vec::new(), bytes: 10 * messages, doorbells: 3 }
+    }
+
+    fn pair(benchmark: Benchmark, model: Model, level: Level, messages: u64) -> Pair {
+        let systems = [timed(0.5, 0), timed(1.0, messages)];
+        Pair { benchmark, level, model, systems, home_s: 0.4, machine: "m".into() }
+    }
+
+    #[test]
+    fn ratios_are_over_the_fused_kernels_and_the_paper_is_a_reference_for_its_class_alone() {
+        let pairs: Vec<Pair> = { Level::BOTH.into_iter() }
+            .flat_map(|level| Model::ALL.map(|model| pair(Benchmark::Cg, model, level, 2000)))
+            .collect();
+        for (class, reference) in [(Class::S, None), (Class::A, Some(paper::CG_OVER_POPCORN))] {
+            let all = measurements(class, &pairs);
+            let find = |name: &str| all.iter().find(|measured| measured.metric == name).unwrap();
+            let ratio = find("cg_over_popcorn_shm_shared_o0");
+            assert_eq!((ratio.value, ratio.reference), (2.0, reference));
+            assert_eq!(
+                find("cg_over_popcorn_shm_shared_o2").reference,
+                None,
+                "the paper's programs were not optimised"
+            );
+            assert_eq!(find("cg_over_popcorn_shm_fully_shared_o0").reference, None);
+            assert_eq!((find("cg_home_s_o2").value, find("messages_fused").value), (0.4, 0.0));
+            assert_eq!(all.iter().any(|measured| measured.metric == "messages_over_paper_cg"), class == Class::A);
+            let mut names: Vec<&str> = all.iter().map(|measured| &*measured.metric).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count, "a metric twice");
+        }
+    }
+
+    #[test]
+    fn messages_are_those_of_the_model_that_is_furthest_off() {
+        let pairs = [
+            pair(Benchmark::Mg, Model::Separated, Level::O2, 677),
+            pair(Benchmark::Mg, Model::Shared, Level::O2, 700),
+            pair(Benchmark::Mg, Model::FullyShared, Level::O2, 660),
+        ];
+        let all = measurements(Class::S, &pairs);
+        let messages = all.iter().find(|measured| measured.metric == "messages_mg").unwrap();
+        assert_eq!((messages.value, messages.reference), (700.0, Some(677.0)));
+    }
+
+    #[test]
+    fn what_arrays_need_is_what_the_document_says() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let text = std::fs::read_to_string(root.join("docs/npb.md")).unwrap();
+        for class in [Class::S, Class::A] {
+            for benchmark in Benchmark::ALL {
+                let start = format!("| {} | {} | {} | ", benchmark.name(), class.letter(), benchmark.schedule());
+                let row = text.lines().find_map(|line| line.strip_prefix(&start)).unwrap();
+                let counted: u64 = row.split(" | ").next().unwrap().replace(',', "").parse().unwrap();
+                assert_eq!(benchmark.counted(class), counted, "{start}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_result_that_is_not_the_published_one_is_no_time() {
+        let kept = |output: &str| Kept { output: output.into(), ..Kept::default() };
+        let wrong = "IS class S schedule alternating to aarch64 iterations 10 seconds 0.031 NOT VERIFIED\n";
+        let error = super::timed(&kept(wrong), Benchmark::Is, Class::S).unwrap_err();
+        assert!(error.message.contains("not verified"), "{error}");
+        let right = wrong.replace("NOT VERIFIED", "verified");
+        let error = super::timed(&kept(&right), Benchmark::Is, Class::S).unwrap_err();
+        assert!(error.message.contains("no region `is`"), "{error}");
+        assert!(super::timed(&kept(&right), Benchmark::Is, Class::A).is_err(), "of another class");
+    }
+}

@@ -1,0 +1,285 @@
+//! The figures as tables, and as a page with the paper's plots.
+
+use std::fmt::Write;
+
+use motet_page::{
+    bars::{self, Bar},
+    chart::{Curve, Scale, scaled_figure},
+    svg::Stroke,
+};
+
+use super::{
+    npb::{Benchmark, Class, Level, Pair},
+    pages::{LINES, Pages},
+    paper,
+    runs::System,
+};
+use crate::{
+    page::{self, rows_of},
+    report::{Measurement, number},
+};
+
+/// Everything that was measured.
+#[derive(Clone, Debug)]
+pub struct Results {
+    /// The problem's size.
+    pub class: Class,
+    /// Benchmarks.
+    pub pairs: Vec<Pair>,
+    /// Pages.
+    pub pages: Vec<Pages>,
+}
+
+impl Results {
+    /// What is printed beside the figures.
+    pub fn tables(&self) -> String {
+        let mut text = String::new();
+        for (title, heads, rows) in self.all_tables() {
+            let _ = writeln!(text, "\n{title}");
+            let width = |column: usize| rows.iter().chain([&heads]).map(|row| row[column].len()).max().unwrap_or(0);
+            for row in [&heads].into_iter().chain(&rows) {
+                let (first, cells) = row.split_first().expect("a head");
+                let _ = write!(text, "  {first:<0$}", width(0));
+                for (index, cell) in cells.iter().enumerate() {
+                    let _ = write!(text, "  {cell:>0$}", width(index + 1));
+                }
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    fn all_tables(&self) -> Vec<(String, Vec<String>, Vec<Vec<String>>)> {
+        let mut tables = Vec::new();
+        if !self.pairs.is_empty() {
+            tables.push(self.times());
+            tables.push(self.messages());
+        }
+        if !self.pages.is_empty() {
+            tables.push(self.misses());
+        }
+        tables
+    }
+
+    fn times(&self) -> (String, Vec<String>, Vec<Vec<String>>) {
+        let heads =
+            ["class", "schedule", "memory", "fused s", "Popcorn-SHM s", "home s", "Popcorn/fused", "paper (class A)"];
+        let rows = self.pairs.iter().map(|pair| {
+            let [fused, multikernel] = &pair.systems;
+            vec![
+                format!("{} {} {}", pair.benchmark.name(), self.class.letter(), pair.level.option()),
+                pair.benchmark.schedule().to_owned(),
+                pair.model.name().to_owned(),
+                number(fused.seconds),
+                number(multikernel.seconds),
+                number(pair.home_s),
+                format!("{:.2}", pair.ratio()),
+                pair.benchmark.published(pair.model, pair.level).map_or("-".into(), |ratio| format!("{ratio:.2}")),
+            ]
+        });
+        let title = "Time of the timed part, and how many times as long a kernel for each island takes".to_owned();
+        (title, heads.map(str::to_owned).to_vec(), rows.collect())
+    }
+
+    fn messages(&self) -> (String, Vec<String>, Vec<Vec<String>>) {
+        let heads = [
+            "of Popcorn-SHM",
+            "memory",
+            "messages",
+            "arrays need",
+            "paper (class A)",
+            "for calls",
+            "fused",
+            "fused doorbells",
+            "by kind",
+        ];
+        let rows = self.pairs.iter().map(|pair| {
+            let [fused, multikernel] = &pair.systems;
+            let kinds = multikernel.kinds.iter().map(|(kind, count)| format!("{kind} {count}"));
+            vec![
+                format!("{} {} {}", pair.benchmark.name(), self.class.letter(), pair.level.option()),
+                pair.model.name().to_owned(),
+                multikernel.messages.to_string(),
+                pair.benchmark.counted(self.class).to_string(),
+                paper::MESSAGES[pair.benchmark as usize].to_string(),
+                multikernel.calls.to_string(),
+                fused.messages.to_string(),
+                fused.doorbells.to_string(),
+                kinds.collect::<Vec<_>>().join(", "),
+            ]
+        });
+        ("Messages".to_owned(), heads.map(str::to_owned).to_vec(), rows.collect())
+    }
+
+    fn misses(&self) -> (String, Vec<String>, Vec<Vec<String>>) {
+        let heads = [
+            "memory",
+            "read miss us",
+            "charged us",
+            "ratio",
+            "write miss us",
+            "upgrade us",
+            "fused read us",
+            "1 line",
+            "64 lines",
+            "1 line, first use",
+        ];
+        let rows = self.pages.iter().map(|pages| {
+            let [first, mapped] = pages.line_ratios();
+            let [fused, multikernel] = &pages.misses;
+            vec![
+                pages.model.name().to_owned(),
+                number(multikernel[0]),
+                number(pages.charged.us()),
+                format!("{:.2}", pages.over_charged()),
+                number(multikernel[1]),
+                number(multikernel[2]),
+                number(fused[0]),
+                number(mapped[0]),
+                number(mapped[LINES.len() - 1]),
+                number(first[0]),
+            ]
+        });
+        let title = "A page of another kernel; how many times as long a kernel for each island takes for lines of a page (the paper: more than 300, about 2)";
+        (title.to_owned(), heads.map(str::to_owned).to_vec(), rows.collect())
+    }
+}
+
+/// What the page shows.
+pub fn body(results: &Results, measurements: &[Measurement]) -> String {
+    let mut body = "<header>\n<h1>Motet beside Stramash</h1>\n<p class=\"soft\">A thread that goes to another instruction set and back, in simulated time: on \
+                    fused kernels, and on the same kernels with memory of their own, which exchange pages in messages as Popcorn Linux does. \
+                    <code>docs/benchmarks.md</code> says how each figure is measured, and what differs from the paper.</p>\n</header>\n"
+        .to_owned();
+    for level in Level::BOTH {
+        let of_level =
+            |benchmark| results.pairs.iter().filter(move |pair| pair.level == level && pair.benchmark == benchmark);
+        let plots: String = Benchmark::ALL
+            .into_iter()
+            .map(|benchmark| bars_of(benchmark, &of_level(benchmark).collect::<Vec<_>>()))
+            .collect();
+        if !plots.is_empty() {
+            let _ = writeln!(
+                body,
+                "<h2>Figure 9: class {}, {}</h2>\n<p class=\"note\">Shorter is better; 1 is the program that stays at home, in near memory. \
+                 The paper’s seventh bar, Popcorn over TCP, is not measured.</p>\n<div class=\"plots\">\n{plots}</div>",
+                results.class.letter(),
+                level.option()
+            );
+        }
+    }
+    body += &lines(&results.pages);
+    for (title, heads, rows) in results.all_tables() {
+        let _ = writeln!(body, "<h2>{}</h2>", motet_page::format::escape(&title));
+        body += &rows_of(&heads, &rows);
+    }
+    body + &page::all_figures(measurements)
+}
+
+/// The bars of a benchmark, over the time at home; nothing if it was not measured.
+fn bars_of(benchmark: Benchmark, pairs: &[&Pair]) -> String {
+    if pairs.is_empty() {
+        return String::new();
+    }
+    let bars: Vec<Bar> = [System::Multikernel, System::Fused]
+        .into_iter()
+        .flat_map(|system| {
+            pairs.iter().map(move |pair| Bar {
+                name: format!("{}{}", if system == System::Fused { "" } else { "SHM " }, pair.model.name()),
+                colour: if system == System::Fused { "var(--i0)" } else { "var(--i1)" },
+                value: pair.systems[system as usize].seconds / pair.home_s,
+            })
+        })
+        .collect();
+    bars::figure(&format!("{}, {}", benchmark.name(), benchmark.schedule()), "time over time at home", &bars)
+}
+
+/// Figure 12.
+fn lines(all: &[Pages]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let colours = ["var(--i0)", "var(--i1)", "var(--i2)"];
+    let of = |pages: &Pages, colour, system: System| Curve {
+        name: format!("{}{}", if system == System::Fused { "fused, " } else { "messages, " }, pages.model.name()),
+        colour,
+        stroke: if system == System::Fused { Stroke::Solid } else { Stroke::Dashed },
+        points: LINES.iter().zip(&pages.mapped[system as usize]).map(|(&lines, &us)| [f64::from(lines), us]).collect(),
+    };
+    let curves: Vec<Curve> = all
+        .iter()
+        .zip(colours)
+        .flat_map(|(pages, colour)| System::BOTH.map(|system| of(pages, colour, system)))
+        .collect();
+    let figure = scaled_figure("Lines read of a page", ["lines of 64 bytes", "us"], Scale::Logarithmic, None, &curves);
+    let charged: Vec<Bar> = all
+        .iter()
+        .flat_map(|pages| {
+            let bar =
+                |what: &str, colour, value| Bar { name: format!("{what}, {}", pages.model.name()), colour, value };
+            [bar("measured", "var(--i1)", pages.misses[1][0]), bar("charged", "var(--i7)", pages.charged.us())]
+        })
+        .collect();
+    format!(
+        "<h2>Figure 12: lines of a page, and a page that is missing</h2>\n<div class=\"plots\">\n{figure}{}</div>\n",
+        bars::figure("A read miss between kernels", "us", &charged)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{charged::Charged, npb::Timed, runs::Model},
+        *,
+    };
+
+    fn results() -> Results {
+        let timed = |seconds| Timed {
+            seconds,
+            messages: 9,
+            calls: 1,
+            kinds: vec![("task_migrate".into(), 5)],
+            bytes: 1,
+            doorbells: 2,
+        };
+        let pair = |benchmark, level| Pair {
+            benchmark,
+            level,
+            model: Model::Shared,
+            systems: [timed(0.5), timed(1.0)],
+            home_s: 0.4,
+            machine: "m".into(),
+        };
+        let pages = Pages {
+            model: Model::Shared,
+            charged: Charged { copies_us: 9.0, snoops_us: 1.0, doorbells_us: 1.0, traps_us: 0.0 },
+            misses: [vec![1.0; 7], vec![11.0; 7]],
+            first: [vec![2.0; 7], vec![20.0; 7]],
+            mapped: [vec![1.0; 7], vec![20.0; 7]],
+            parts_us: Vec::new(),
+            machine: "m".into(),
+        };
+        let pairs = vec![pair(Benchmark::Is, Level::O0), pair(Benchmark::Cg, Level::O2)];
+        Results { class: Class::S, pairs, pages: vec![pages] }
+    }
+
+    #[test]
+    fn the_page_is_well_formed_and_has_a_plot_for_each_benchmark_and_level() {
+        let body = body(&results(), &[]);
+        let text = motet_page::page("t", &body);
+        roxmltree::Document::parse(text.strip_prefix("<!DOCTYPE html>\n").unwrap()).unwrap();
+        assert!(body.contains("<h3>IS, alternating</h3>") && body.contains("Figure 9: class S, -O2"), "{body}");
+        assert_eq!(body.matches("<figure").count(), 4);
+        let nothing = Results { pairs: Vec::new(), pages: Vec::new(), ..results() };
+        assert!(!super::body(&nothing, &[]).contains("<figure"));
+    }
+
+    #[test]
+    fn tables_have_the_papers_figures_beside_ours() {
+        let text = results().tables();
+        let row = |start: &str| text.lines().find(|line| line.trim_start().starts_with(start)).unwrap().to_owned();
+        assert!(row("IS S -O0").ends_with("2.00             2.10"), "{text}");
+        assert!(row("CG S -O2").ends_with('-'), "{text}");
+        assert!(text.contains("207124") && text.contains("task_migrate 5"), "{text}");
+    }
+}

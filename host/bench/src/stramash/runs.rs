@@ -1,0 +1,359 @@
+//! Runs of guest programs on both kinds of machine. What a run has counted is kept, so that an experiment which was cut goes on where it was.
+
+use std::{
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use clap::ValueEnum;
+use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::{
+    run::kernel_path,
+    stats::{KernelStats, RegionStats},
+};
+use motet_layout::Isa;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    flick::machines::Bench as Machines,
+    motet::Described,
+    process,
+    project::{self, Project, file_error},
+};
+
+/// Doorbells take 2 us: with less, a core that has asked another kernel sleeps before the answer, as it would.
+pub const QUANTUM_US: &str = "1";
+/// The first call of the compiler builds a C library.
+const COMPILE_AT_MOST: Duration = Duration::from_secs(1800);
+const AT_MOST: Duration = Duration::from_secs(3 * 3600);
+/// Changes when what is kept is another thing, so that no older one is taken for it.
+const VERSION: u32 = 1;
+
+/// The memory models, in the order of the paper's bars.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Model {
+    /// Each part of the memory is near to one island
+    Separated,
+    /// Common memory is far from both
+    Shared,
+    /// One memory, near to both, under one last-level cache
+    FullyShared,
+}
+
+impl Model {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Separated, Self::Shared, Self::FullyShared];
+
+    /// Its name in metrics.
+    pub const fn metric(self) -> &'static str {
+        match self {
+            Self::Separated => "separated",
+            Self::Shared => "shared",
+            Self::FullyShared => "fully_shared",
+        }
+    }
+
+    /// Its name in tables and on the page.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Separated => "Separated",
+            Self::Shared => "Shared",
+            Self::FullyShared => "Fully Shared",
+        }
+    }
+}
+
+/// Whose kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum System {
+    /// Motet's: all islands share the memory.
+    Fused,
+    /// Popcorn's way: a kernel for each island, and messages over shared memory.
+    Multikernel,
+}
+
+impl System {
+    /// The one that is judged first.
+    pub const BOTH: [Self; 2] = [Self::Fused, Self::Multikernel];
+
+    /// Its name in metrics.
+    pub const fn metric(self) -> &'static str {
+        match self {
+            Self::Fused => "fused",
+            Self::Multikernel => "popcorn_shm",
+        }
+    }
+
+    /// The machine file of a model.
+    pub fn machine(self, model: Model) -> String {
+        let start = match self {
+            Self::Fused => "stramash",
+            Self::Multikernel => "multikernel",
+        };
+        format!("{start}-{}", model.metric().replace('_', "-"))
+    }
+}
+
+/// What a run has counted, as it is kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// What was run, for people who look into the folder.
+    pub what: String,
+    /// Standard output.
+    pub output: String,
+    /// Regions of interest.
+    pub regions: Vec<RegionStats>,
+    /// What kernels have exchanged, where there are several.
+    pub kernels: Vec<KernelStats>,
+    /// Why times may be wrong.
+    pub warnings: Vec<String>,
+    /// How long the host took.
+    pub host_s: f64,
+}
+
+impl Kept {
+    /// A region by its name.
+    ///
+    /// # Errors
+    /// The program did not come to its end.
+    pub fn region(&self, name: &str) -> Result<&RegionStats> {
+        let found = self.regions.iter().find(|region| region.name == name && region.open == 0);
+        found.ok_or_else(|| Error::new(ErrorKind::Software, format!("{}: no region `{name}`", self.what)))
+    }
+
+    /// Messages that kernels have sent, of the kinds for which this is true.
+    pub fn messages(&self, counts: impl Fn(&str) -> bool) -> u64 {
+        let kinds = self.kernels.iter().flat_map(|kernel| &kernel.messages);
+        kinds.filter(|(kind, _)| counts(kind)).map(|(_, message)| message.sent).sum()
+    }
+}
+
+/// A run that is wanted.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The program, compiled.
+    pub program: PathBuf,
+    /// What follows its name.
+    pub arguments: String,
+    /// Its machine.
+    pub machine: Described,
+    /// How long it may take, beside the others.
+    pub weight: f64,
+}
+
+impl Case {
+    fn what(&self) -> String {
+        let name = |path: &Path| path.file_stem().unwrap_or_default().display().to_string();
+        format!("{} {} on {}", name(&self.program), self.arguments, name(&self.machine.file))
+    }
+}
+
+/// The runs of an experiment.
+#[derive(Debug)]
+pub struct Runs {
+    /// Runs of timed machines.
+    pub machines: Machines,
+    /// Where results are kept.
+    folder: PathBuf,
+    /// A hash of the kernels, the simulator and QEMU.
+    build: u64,
+    begun: Instant,
+    /// Of runs that are to come, and of those that were made, with the time that these took.
+    to_come: f64,
+    made: (f64, f64),
+}
+
+impl Runs {
+    /// Finds the project, and what is kept. `fresh`: that is removed.
+    ///
+    /// # Errors
+    /// Something is not built, or the host refuses.
+    pub fn new(fresh: bool) -> Result<Self> {
+        let project = Project::find()?;
+        let folder = project.target.join("bench/stramash-runs");
+        if fresh && folder.exists() {
+            fs::remove_dir_all(&folder).map_err(file_error(&folder))?;
+        }
+        fs::create_dir_all(&folder).map_err(file_error(&folder))?;
+        let build = build(&project)?;
+        let scratch = project.scratch("stramash")?;
+        let machines = Machines { project, folder: scratch };
+        Ok(Self { machines, folder, build, begun: Instant::now(), to_come: 0.0, made: (0.0, 0.0) })
+    }
+
+    /// Compiles a source of the project for all instruction sets.
+    ///
+    /// # Errors
+    /// The compiler cannot be fetched, or refuses.
+    pub fn compile(&self, source: &str, options: &[&str], name: &str) -> Result<PathBuf> {
+        let project = &self.machines.project;
+        let output = self.machines.folder.join(name);
+        let mut motet = Command::new(project.motet());
+        motet.args(["cc", "-std=c11", "-I"]).arg(project.root.join("user/include")).args(options);
+        motet.arg(project.root.join(source)).arg("-o").arg(&output).arg("-lm");
+        process::expect(&mut motet, COMPILE_AT_MOST)?;
+        Ok(output)
+    }
+
+    /// Says that these are to come, so that the remaining time can be told.
+    pub fn announce<'a>(&mut self, cases: impl Iterator<Item = &'a Case>) {
+        for case in cases {
+            if self.kept(case).is_none() {
+                self.to_come += case.weight;
+            }
+        }
+    }
+
+    /// What a run has counted: what is kept of it, or that of a run now.
+    ///
+    /// # Errors
+    /// The run fails.
+    pub fn run(&mut self, case: &Case) -> Result<Kept> {
+        let kept = match self.kept(case) {
+            Some(kept) => kept,
+            None => self.run_now(case)?,
+        };
+        kept.warnings.iter().for_each(|warning| eprintln!("motet: {}: {warning}", kept.what));
+        Ok(kept)
+    }
+
+    fn run_now(&mut self, case: &Case) -> Result<Kept> {
+        let what = case.what();
+        eprintln!("motet: {what} ({})", self.remaining());
+        let begun = Instant::now();
+        let name = case.program.file_name().unwrap_or_default().display();
+        let command = format!("/in/{name} {}", case.arguments);
+        let run = self.machines.run_with(
+            &case.machine,
+            QUANTUM_US,
+            &["--deterministic"],
+            &[&case.program],
+            &command,
+            AT_MOST,
+        )?;
+        let host_s = begun.elapsed().as_secs_f64();
+        self.made = (self.made.0 + case.weight, self.made.1 + host_s);
+        self.to_come = (self.to_come - case.weight).max(0.0);
+        let mut warnings = run.stats.disorders();
+        warnings.extend(run.stats.warnings.iter().cloned());
+        let kept =
+            Kept { what, output: run.output, regions: run.stats.regions, kernels: run.stats.kernels, warnings, host_s };
+        // Of a run whose order the host has disturbed, nothing is kept: the next one may be right.
+        if run.stats.out_of_turn == 0 && run.stats.unsettled == 0 {
+            self.keep(case, &kept)?;
+        }
+        Ok(kept)
+    }
+
+    /// How long the rest takes, by how long what there was has taken.
+    fn remaining(&self) -> String {
+        let (weight, seconds) = self.made;
+        if weight == 0.0 {
+            return "first run".to_owned();
+        }
+        let minutes = |seconds: f64| format!("{}:{:02}", seconds as u64 / 60, seconds as u64 % 60);
+        let (begun, rest) = (self.begun.elapsed().as_secs_f64(), seconds / weight * self.to_come);
+        format!("after {}, about {} more", minutes(begun), minutes(rest))
+    }
+
+    fn path(&self, case: &Case) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        let program = fs::read(&case.program).unwrap_or_default();
+        (VERSION, self.build, QUANTUM_US, program, &case.machine.machine.text, &case.arguments).hash(&mut hasher);
+        self.folder.join(format!("{:016x}.json", hasher.finish()))
+    }
+
+    /// What is kept of a run. A file that is not whole is none.
+    fn kept(&self, case: &Case) -> Option<Kept> {
+        serde_json::from_slice(&fs::read(self.path(case)).ok()?).ok()
+    }
+
+    fn keep(&self, case: &Case, kept: &Kept) -> Result<()> {
+        let (path, new) = (self.path(case), self.folder.join("new"));
+        let text = serde_json::to_vec(kept).expect("numbers and strings");
+        fs::write(&new, text).map_err(file_error(&new))?;
+        fs::rename(&new, &path).map_err(file_error(&path))
+    }
+}
+
+/// A hash of all that decides, beside program and machine, what a run counts.
+fn build(project: &Project) -> Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    let kernels = [Isa::X86_64, Isa::AArch64].map(kernel_path);
+    for file in kernels.iter().map(PathBuf::as_path).chain([Path::new("release/libmotet_timing_plugin.so")]) {
+        let path = project.target.join(file);
+        fs::read(&path).map_err(file_error(&path))?.hash(&mut hasher);
+    }
+    for isa in [Isa::X86_64, Isa::AArch64] {
+        project::qemu_version(isa)?.hash(&mut hasher);
+    }
+    Ok(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use motet_machine::MachineSpec;
+
+    use super::*;
+
+    fn runs(folder: &Path) -> Runs {
+        let project = Project { root: folder.into(), target: folder.into() };
+        let machines = Machines { project, folder: folder.into() };
+        Runs { machines, folder: folder.into(), build: 7, begun: Instant::now(), to_come: 0.0, made: (0.0, 0.0) }
+    }
+
+    fn case(folder: &Path) -> Case {
+        let program = folder.join("is");
+        fs::write(&program, "program").unwrap();
+        let text = "[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
+        let machine = Described { machine: MachineSpec::parse(text).unwrap(), file: folder.join("m.toml") };
+        Case { program, arguments: "alternating".into(), machine, weight: 2.0 }
+    }
+
+    #[test]
+    fn what_was_run_is_kept_until_something_of_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut runs, case) = (runs(folder.path()), case(folder.path()));
+        assert_eq!(runs.kept(&case), None);
+        let kept = Kept { what: case.what(), output: "o".into(), ..Kept::default() };
+        assert_eq!(kept.what, "is alternating on m");
+        runs.keep(&case, &kept).unwrap();
+        assert_eq!(runs.run(&case).unwrap(), kept, "without a machine");
+
+        let other = Case { arguments: "home".into(), ..case.clone() };
+        assert_eq!(runs.kept(&other), None);
+        let text = format!("{}\n# another\n", case.machine.machine.text);
+        let machine = Described { machine: MachineSpec::parse(&text).unwrap(), ..case.machine.clone() };
+        assert_eq!(runs.kept(&Case { machine, ..case.clone() }), None);
+        runs.build = 8;
+        assert_eq!(runs.kept(&case), None, "other kernels");
+        runs.build = 7;
+        runs.announce([&case, &other].into_iter());
+        assert_eq!(runs.to_come, 2.0);
+        fs::write(&case.program, "another program").unwrap();
+        assert_eq!(runs.kept(&case), None);
+    }
+
+    #[test]
+    fn half_a_file_is_not_taken_for_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let (runs, case) = (runs(folder.path()), case(folder.path()));
+        runs.keep(&case, &Kept::default()).unwrap();
+        let text = fs::read(runs.path(&case)).unwrap();
+        fs::write(runs.path(&case), &text[..text.len() / 2]).unwrap();
+        assert_eq!(runs.kept(&case), None);
+    }
+
+    #[test]
+    fn the_remaining_time_follows_the_weights() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut runs = runs(folder.path());
+        assert_eq!(runs.remaining(), "first run");
+        runs.made = (2.0, 60.0);
+        runs.to_come = 5.0;
+        assert_eq!(runs.remaining(), "after 0:00, about 2:30 more");
+    }
+}
