@@ -1,5 +1,5 @@
 /*
- * pages PAGES: what a page costs that another island uses, and what a few lines of one cost. The thread calls functions of the first island of another
+ * pages PAGES [KIB]: what a page costs that another island uses, and what a few lines of one cost. The thread calls functions of the first island of another
  * instruction set. What is measured is a region of interest in which PAGES pages are used, one after the other:
  *
  * read_miss        the other island reads a word of pages that home has written
@@ -12,9 +12,10 @@
  * first_N          it reads a word of N lines of pages that home has written, and that it has never used
  * mapped_N         the same of pages that it has used before home wrote them
  *
- * Before each region both islands write memory of their own of twice the size of a last-level cache, so that no cache has what is used in it.
+ * Before home's pages are used, both islands write KIB of memory of their own: twice as much as a last-level cache has (8192), if it is not said. So no
+ * cache has what is used. user/npb has the header.
  */
-#include "../npb/migrate.h"
+#include "migrate.h"
 
 enum { PAGE = 4096, LINE = 64, PAGES_MAX = 1024, LINE_PAGES_MAX = 256, SCRUB = 8 << 20 };
 
@@ -57,6 +58,7 @@ static void *use(void *argument) {
     return NULL;
 }
 
+static long scrub_pages = SCRUB / PAGE;
 static struct migrate there = {-1, "nowhere"};
 /* In a page of its own; written before each call. */
 static _Alignas(PAGE) union {
@@ -76,13 +78,15 @@ static void at(int away, const char *region, unsigned char *from, long pages, in
 static void write_at_home(unsigned char *from, long pages) {
     at(0, NULL, from, pages, PAGE / LINE, 1);
     for (int side = 0; side < 2; side++)
-        at(side, NULL, scrubs[side], SCRUB / PAGE, PAGE / LINE, 1);
+        at(side, NULL, scrubs[side], scrub_pages, PAGE / LINE, 1);
 }
 
 int main(int argc, char **argv) {
     long pages = argc > 1 ? atol(argv[1]) : 0;
-    if (argc != 2 || pages < 1 || pages > PAGES_MAX) {
-        fprintf(stderr, "usage: %s PAGES (1 to %d)\n", argv[0], PAGES_MAX);
+    if (argc == 3)
+        scrub_pages = atol(argv[2]) * 1024 / PAGE;
+    if (argc < 2 || argc > 3 || pages < 1 || pages > PAGES_MAX || scrub_pages < 0 || scrub_pages > SCRUB / PAGE) {
+        fprintf(stderr, "usage: %s PAGES (1 to %d) [KIB (0 to %d)]\n", argv[0], PAGES_MAX, SCRUB / 1024);
         return 2;
     }
     migrate_choose(&there, NULL);

@@ -192,7 +192,10 @@ impl Runs {
         let project = &self.machines.project;
         let output = self.machines.folder.join(name);
         let mut motet = Command::new(project.motet());
-        motet.args(["cc", "-std=c11", "-I"]).arg(project.root.join("user/include")).args(options);
+        motet.args(["cc", "-std=c11"]).args(options);
+        for folder in ["user/include", "user/npb"] {
+            motet.arg("-I").arg(project.root.join(folder));
+        }
         motet.arg(project.root.join(source)).arg("-o").arg(&output).arg("-lm");
         process::expect(&mut motet, COMPILE_AT_MOST)?;
         Ok(output)

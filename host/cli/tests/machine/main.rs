@@ -58,6 +58,7 @@ mod scripts;
 mod service;
 mod shares;
 mod stopped;
+mod stramash;
 mod streams;
 mod timed;
 mod transfers;
@@ -146,6 +147,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(service::trials());
     trials.extend(shares::trials());
     trials.extend(stopped::trials());
+    trials.extend(stramash::trials());
     trials.extend(transfers::trials());
     trials.extend(vectors::trials());
     trials.extend(vm_consoles::trials());
