@@ -135,6 +135,13 @@ pub struct Timed {
     pub doorbells: u64,
 }
 
+impl Timed {
+    /// Of kernels that ring for each message: exchanges of two of them in the timed part.
+    fn exchanges(&self) -> f64 {
+        self.doorbells as f64 / 2.0
+    }
+}
+
 /// A benchmark, compiled in one way, in a memory model.
 #[derive(Clone, Debug)]
 pub struct Pair {
@@ -157,6 +164,18 @@ impl Pair {
     pub fn ratio(&self) -> f64 {
         let [fused, multikernel] = &self.systems;
         multikernel.seconds / fused.seconds
+    }
+
+    /// The same if each exchange of two messages took so much longer.
+    pub fn ratio_with(&self, added_us: f64) -> f64 {
+        let [fused, multikernel] = &self.systems;
+        (multikernel.seconds + multikernel.exchanges() * added_us / 1e6) / fused.seconds
+    }
+
+    /// How much longer each would have to take for a ratio; negative: it is passed already.
+    pub fn added_us_for(&self, ratio: f64) -> f64 {
+        let [fused, multikernel] = &self.systems;
+        (ratio * fused.seconds - multikernel.seconds) * 1e6 / multikernel.exchanges()
     }
 }
 
@@ -303,18 +322,26 @@ fn of_pair(class: Class, pair: &Pair) -> Vec<Measurement> {
     let mut all = vec![ratio];
     for (system, timed) in System::BOTH.into_iter().zip(&pair.systems) {
         let file = system.machine(*model);
-        let name = format!("{}_{}_s_{end}", benchmark.metric(), system.metric());
+        let name = format!("{}_{}_ms_{end}", benchmark.metric(), system.metric());
         let source = format!("{what}: the timed part, on machines/{file}.toml");
-        all.push(measurement(name, timed.seconds, "s", pair.machine.clone(), source));
+        all.push(measurement(name, 1e3 * timed.seconds, "ms", pair.machine.clone(), source));
+    }
+    if *benchmark == Benchmark::Is {
+        let source = format!(
+            "{what}: by so much longer each request with its answer would have to take for the paper's ratio of {}; negative: it is passed",
+            paper::IS_OVER_POPCORN
+        );
+        let added = pair.added_us_for(paper::IS_OVER_POPCORN);
+        all.push(measurement(format!("is_added_us_for_paper_{end}"), added, "us", pair.machine.clone(), source));
     }
     if *model == Model::Shared {
-        let name = format!("{}_home_s_{}", benchmark.metric(), level.metric());
+        let name = format!("{}_home_ms_{}", benchmark.metric(), level.metric());
         let source = format!(
             "class {}, home, {}: in memory that is near, on machines/multikernel-shared.toml",
             class.letter(),
             level.option()
         );
-        all.push(measurement(name, pair.home_s, "s", pair.machine.clone(), source));
+        all.push(measurement(name, 1e3 * pair.home_s, "ms", pair.machine.clone(), source));
     }
     all
 }
@@ -391,7 +418,7 @@ mod tests {
                 "the paper's programs were not optimised"
             );
             assert_eq!(find("cg_over_popcorn_shm_fully_shared_o0").reference, None);
-            assert_eq!((find("cg_home_s_o2").value, find("messages_fused").value), (0.4, 0.0));
+            assert_eq!((find("cg_home_ms_o2").value, find("messages_fused").value), (400.0, 0.0));
             assert_eq!(all.iter().any(|measured| measured.metric == "messages_over_paper_cg"), class == Class::A);
             let mut names: Vec<&str> = all.iter().map(|measured| &*measured.metric).collect();
             let count = names.len();
@@ -399,6 +426,17 @@ mod tests {
             names.dedup();
             assert_eq!(names.len(), count, "a metric twice");
         }
+    }
+
+    #[test]
+    fn a_longer_exchange_makes_the_rival_slower() {
+        // 1.5 exchanges of 1 s more against 0.5 s: 1.0 s of its own, and 1.5 s.
+        let pair = pair(Benchmark::Is, Model::Shared, Level::O2, 1);
+        assert_eq!((pair.ratio_with(0.0), pair.ratio_with(1e6)), (2.0, 5.0));
+        assert_eq!(pair.added_us_for(5.0), 1e6);
+        let all = measurements(Class::S, &[pair]);
+        let added = all.iter().find(|measured| measured.metric == "is_added_us_for_paper_shared_o2").unwrap();
+        assert!((added.value - 0.05e6 / 1.5).abs() < 1e-6, "{added:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use motet_page::{
     bars::{self, Bar},
-    chart::{Curve, Scale, scaled_figure},
+    chart::{Curve, Scale, figure, scaled_figure},
     svg::Stroke,
 };
 
@@ -41,7 +41,9 @@ impl Results {
                 let (first, cells) = row.split_first().expect("a head");
                 let _ = write!(text, "  {first:<0$}", width(0));
                 for (index, cell) in cells.iter().enumerate() {
-                    let _ = write!(text, "  {cell:>0$}", width(index + 1));
+                    // What comes last may be long.
+                    let width = if index + 1 == cells.len() { 0 } else { width(index + 1) };
+                    let _ = write!(text, "  {cell:>width$}");
                 }
                 text.push('\n');
             }
@@ -62,17 +64,25 @@ impl Results {
     }
 
     fn times(&self) -> (String, Vec<String>, Vec<Vec<String>>) {
-        let heads =
-            ["class", "schedule", "memory", "fused s", "Popcorn-SHM s", "home s", "Popcorn/fused", "paper (class A)"];
+        let heads = [
+            "class",
+            "schedule",
+            "memory",
+            "fused ms",
+            "Popcorn-SHM ms",
+            "home ms",
+            "Popcorn/fused",
+            "paper (class A)",
+        ];
         let rows = self.pairs.iter().map(|pair| {
             let [fused, multikernel] = &pair.systems;
             vec![
                 format!("{} {} {}", pair.benchmark.name(), self.class.letter(), pair.level.option()),
                 pair.benchmark.schedule().to_owned(),
                 pair.model.name().to_owned(),
-                number(fused.seconds),
-                number(multikernel.seconds),
-                number(pair.home_s),
+                number(1e3 * fused.seconds),
+                number(1e3 * multikernel.seconds),
+                number(1e3 * pair.home_s),
                 format!("{:.2}", pair.ratio()),
                 pair.benchmark.published(pair.model, pair.level).map_or("-".into(), |ratio| format!("{ratio:.2}")),
             ]
@@ -168,6 +178,7 @@ pub fn body(results: &Results, measurements: &[Measurement]) -> String {
             );
         }
     }
+    body += &added(&results.pairs);
     body += &lines(&results.pages);
     for (title, heads, rows) in results.all_tables() {
         let _ = writeln!(body, "<h2>{}</h2>", motet_page::format::escape(&title));
@@ -194,6 +205,39 @@ fn bars_of(benchmark: Benchmark, pairs: &[&Pair]) -> String {
     bars::figure(&format!("{}, {}", benchmark.name(), benchmark.schedule()), "time over time at home", &bars)
 }
 
+/// The ratio of IS over what software could take longer for each exchange, with the paper's.
+fn added(pairs: &[Pair]) -> String {
+    let colours = ["var(--i0)", "var(--i1)", "var(--i2)"];
+    let curves = |level: Level| {
+        let of = pairs.iter().filter(move |pair| pair.benchmark == Benchmark::Is && pair.level == level);
+        of.map(|pair| Curve {
+            name: pair.model.name().into(),
+            colour: colours[pair.model as usize],
+            stroke: Stroke::Solid,
+            points: (0..=20)
+                .map(|step| f64::from(step * 10))
+                .map(|added_us| [added_us, pair.ratio_with(added_us)])
+                .collect(),
+        })
+        .collect::<Vec<Curve>>()
+    };
+    let plot = |level: Level| {
+        let title = format!("IS, {}: how many times as long messages take", level.option());
+        let across = "us that each request with its answer takes longer";
+        match &*curves(level) {
+            [] => String::new(),
+            curves => figure(&title, [across, "ratio"], Some(paper::IS_OVER_POPCORN), curves),
+        }
+    };
+    match Level::BOTH.map(plot).concat() {
+        plots if plots.is_empty() => plots,
+        plots => format!(
+            "<h2>How long a miss would have to take</h2>\n<p class=\"note\">Computed from the runs: only the left ends are measured. The line is the paper’s \
+             2.1 (class A, -O0).</p>\n<div class=\"plots\">\n{plots}</div>\n"
+        ),
+    }
+}
+
 /// Figure 12.
 fn lines(all: &[Pages]) -> String {
     if all.is_empty() {
@@ -211,7 +255,7 @@ fn lines(all: &[Pages]) -> String {
         .zip(colours)
         .flat_map(|(pages, colour)| System::BOTH.map(|system| of(pages, colour, system)))
         .collect();
-    let figure = scaled_figure("Lines read of a page", ["lines of 64 bytes", "us"], Scale::Logarithmic, None, &curves);
+    let curves = scaled_figure("Lines read of a page", ["lines of 64 bytes", "us"], Scale::Logarithmic, None, &curves);
     let charged: Vec<Bar> = all
         .iter()
         .flat_map(|pages| {
@@ -221,7 +265,7 @@ fn lines(all: &[Pages]) -> String {
         })
         .collect();
     format!(
-        "<h2>Figure 12: lines of a page, and a page that is missing</h2>\n<div class=\"plots\">\n{figure}{}</div>\n",
+        "<h2>Figure 12: lines of a page, and a page that is missing</h2>\n<div class=\"plots\">\n{curves}{}</div>\n",
         bars::figure("A read miss between kernels", "us", &charged)
     )
 }
@@ -269,7 +313,7 @@ mod tests {
         let text = motet_page::page("t", &body);
         roxmltree::Document::parse(text.strip_prefix("<!DOCTYPE html>\n").unwrap()).unwrap();
         assert!(body.contains("<h3>IS, alternating</h3>") && body.contains("Figure 9: class S, -O2"), "{body}");
-        assert_eq!(body.matches("<figure").count(), 4);
+        assert_eq!(body.matches("<figure").count(), 5);
         let nothing = Results { pairs: Vec::new(), pages: Vec::new(), ..results() };
         assert!(!super::body(&nothing, &[]).contains("<figure"));
     }
@@ -278,7 +322,7 @@ mod tests {
     fn tables_have_the_papers_figures_beside_ours() {
         let text = results().tables();
         let row = |start: &str| text.lines().find(|line| line.trim_start().starts_with(start)).unwrap().to_owned();
-        assert!(row("IS S -O0").ends_with("2.00             2.10"), "{text}");
+        assert!(row("IS S -O0").ends_with("2.00  2.10"), "{text}");
         assert!(row("CG S -O2").ends_with('-'), "{text}");
         assert!(text.contains("207124") && text.contains("task_migrate 5"), "{text}");
     }
