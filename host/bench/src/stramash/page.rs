@@ -19,6 +19,9 @@ use crate::{
     report::{Measurement, number},
 };
 
+/// A title, heads and rows.
+type Table = (String, Vec<String>, Vec<Vec<String>>);
+
 /// Everything that was measured.
 #[derive(Clone, Debug)]
 pub struct Results {
@@ -41,9 +44,7 @@ impl Results {
                 let (first, cells) = row.split_first().expect("a head");
                 let _ = write!(text, "  {first:<0$}", width(0));
                 for (index, cell) in cells.iter().enumerate() {
-                    // What comes last may be long.
-                    let width = if index + 1 == cells.len() { 0 } else { width(index + 1) };
-                    let _ = write!(text, "  {cell:>width$}");
+                    let _ = write!(text, "  {cell:>0$}", width(index + 1));
                 }
                 text.push('\n');
             }
@@ -51,7 +52,7 @@ impl Results {
         text
     }
 
-    fn all_tables(&self) -> Vec<(String, Vec<String>, Vec<Vec<String>>)> {
+    fn all_tables(&self) -> Vec<Table> {
         let mut tables = Vec::new();
         if !self.pairs.is_empty() {
             tables.push(self.times());
@@ -63,7 +64,7 @@ impl Results {
         tables
     }
 
-    fn times(&self) -> (String, Vec<String>, Vec<Vec<String>>) {
+    fn times(&self) -> Table {
         let heads = [
             "class",
             "schedule",
@@ -91,37 +92,63 @@ impl Results {
         (title, heads.map(str::to_owned).to_vec(), rows.collect())
     }
 
-    fn messages(&self) -> (String, Vec<String>, Vec<Vec<String>>) {
+    fn messages(&self) -> Table {
         let heads = [
-            "of Popcorn-SHM",
+            "Popcorn-SHM",
             "memory",
             "messages",
             "arrays need",
             "paper (class A)",
+            "REQUEST",
+            "RESPONSE",
+            "SHORT",
+            "INVALIDATE pairs",
+            "MIGRATE + PAIRING + BACK",
+            "others",
             "for calls",
+            "MiB",
             "fused",
             "fused doorbells",
-            "by kind",
         ];
-        let rows = self.pairs.iter().map(|pair| {
-            let [fused, multikernel] = &pair.systems;
-            let kinds = multikernel.kinds.iter().map(|(kind, count)| format!("{kind} {count}"));
-            vec![
-                format!("{} {} {}", pair.benchmark.name(), self.class.letter(), pair.level.option()),
-                pair.model.name().to_owned(),
-                multikernel.messages.to_string(),
-                pair.benchmark.counted(self.class).to_string(),
-                paper::MESSAGES[pair.benchmark as usize].to_string(),
-                multikernel.calls.to_string(),
-                fused.messages.to_string(),
-                fused.doorbells.to_string(),
-                kinds.collect::<Vec<_>>().join(", "),
-            ]
-        });
-        ("Messages".to_owned(), heads.map(str::to_owned).to_vec(), rows.collect())
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        for pair in &self.pairs {
+            let row = self.messages_of(pair);
+            // Where models do not differ, one row is enough.
+            match rows.last_mut().filter(|last| last[0] == row[0] && last[2..] == row[2..]) {
+                Some(last) => last[1] = format!("{}, {}", last[1], row[1]),
+                None => rows.push(row),
+            }
+        }
+        ("Messages of the whole program".to_owned(), heads.map(str::to_owned).to_vec(), rows)
     }
 
-    fn misses(&self) -> (String, Vec<String>, Vec<Vec<String>>) {
+    fn messages_of(&self, pair: &Pair) -> Vec<String> {
+        let [fused, multikernel] = &pair.systems;
+        let of = |kind: &str| {
+            let found = multikernel.kinds.iter().find(|(name, _)| name == kind);
+            found.map_or(0, |&(_, count)| count)
+        };
+        let pages = ["remote_page_request", "remote_page_response", "remote_page_response_short"].map(of);
+        let pairs = [of("page_invalidate_request"), of("page_invalidate_response")];
+        let crossings = ["task_migrate", "task_pairing", "task_migrate_back"].map(of);
+        let others = multikernel.messages - [&pages[..], &pairs, &crossings].concat().iter().sum::<u64>();
+        let mut row = vec![
+            format!("{} {} {}", pair.benchmark.name(), self.class.letter(), pair.level.option()),
+            pair.model.name().to_owned(),
+            multikernel.messages.to_string(),
+            pair.benchmark.counted(self.class).to_string(),
+            paper::MESSAGES[pair.benchmark as usize].to_string(),
+        ];
+        row.extend(pages.map(|count| count.to_string()));
+        row.push(pairs[0].to_string());
+        row.push(crossings.map(|count| count.to_string()).join(" + "));
+        row.extend([others, multikernel.calls].map(|count| count.to_string()));
+        row.push(format!("{:.1}", multikernel.bytes as f64 / f64::from(1 << 20)));
+        row.extend([fused.messages, fused.doorbells].map(|count| count.to_string()));
+        row
+    }
+
+    fn misses(&self) -> Table {
         let heads = [
             "memory",
             "read miss us",
@@ -282,7 +309,7 @@ mod tests {
             seconds,
             messages: 9,
             calls: 1,
-            kinds: vec![("task_migrate".into(), 5)],
+            kinds: vec![("remote_page_request".into(), 5)],
             bytes: 1,
             doorbells: 2,
         };
@@ -322,8 +349,20 @@ mod tests {
     fn tables_have_the_papers_figures_beside_ours() {
         let text = results().tables();
         let row = |start: &str| text.lines().find(|line| line.trim_start().starts_with(start)).unwrap().to_owned();
-        assert!(row("IS S -O0").ends_with("2.00  2.10"), "{text}");
+        assert!(row("IS S -O0").ends_with("2.00             2.10"), "{text}");
         assert!(row("CG S -O2").ends_with('-'), "{text}");
-        assert!(text.contains("207124") && text.contains("task_migrate 5"), "{text}");
+        // Messages, what arrays need, the paper; requests and the rest.
+        let row = text.lines().filter(|line| line.starts_with("  IS S -O0")).nth(1).unwrap();
+        let cells: Vec<&str> = row.split_whitespace().skip(4).collect();
+        assert_eq!(cells, "9 1687 207124 5 0 0 0 0 + 0 + 0 4 1 0.0 9 2".split(' ').collect::<Vec<_>>(), "{text}");
+    }
+
+    #[test]
+    fn models_that_do_not_differ_share_a_row() {
+        let mut results = results();
+        let other = Pair { model: Model::FullyShared, ..results.pairs[0].clone() };
+        results.pairs.insert(1, other);
+        let (_, _, rows) = results.messages();
+        assert_eq!((rows.len(), &*rows[0][1]), (2, "Shared, Fully Shared"));
     }
 }

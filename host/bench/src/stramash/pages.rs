@@ -52,7 +52,8 @@ pub struct Pages {
     pub mapped: [Vec<f64>; 2],
     /// Of the multiple-kernel's read miss, in the order of [`PARTS`], both cores together; then doorbells, and what was at the same time.
     pub parts_us: Vec<(&'static str, f64)>,
-    machine: String,
+    /// What it was measured on.
+    pub machine: String,
 }
 
 impl Pages {
