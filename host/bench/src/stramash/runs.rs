@@ -311,7 +311,7 @@ mod tests {
     fn case(folder: &Path) -> Case {
         let program = folder.join("is");
         fs::write(&program, "program").unwrap();
-        let text = "[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
+        let text = "[pool]\nsize = \"512MiB\"\n\n[[island]]\nname = \"a\"\nisa = \"x86_64\"\ncores = 1\n";
         let machine = Described { machine: MachineSpec::parse(text).unwrap(), file: folder.join("m.toml") };
         Case { program, arguments: "alternating".into(), machine, weight: 2.0 }
     }
