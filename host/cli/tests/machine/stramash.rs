@@ -73,7 +73,7 @@ fn two_messages() -> Result<(), String> {
 
 fn usage() -> Result<(), String> {
     let programs = programs()?;
-    let command = "for words in '' 0 1025 '1 8193' '1 2 3'; do /in/programs/pages $words; echo $?; done";
+    let command = "for words in '' 0 1025 '1 8196' '1 2 3'; do /in/programs/pages $words; echo $?; done";
     let ended = Motet::run(["--in".as_ref(), programs.path.as_os_str(), "--".as_ref(), command.as_ref()]).wait();
     ended.expect_code(0)?.expect_output(&"2\n".repeat(5))?.expect_errors(&["usage: /in/programs/pages PAGES"]).map(drop)
 }
