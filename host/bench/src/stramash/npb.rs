@@ -198,7 +198,7 @@ fn planned(runs: &Runs, plan: &Plan) -> Result<Vec<Planned>> {
             let class = format!("-DCLASS_{}", plan.class.letter());
             let program = runs.compile(&source, &[level.option(), &class], &name)?;
             let case = |system: System, model, arguments: &str| -> Result<Case> {
-                let machine = runs.machines.machine(&system.machine(model))?;
+                let machine = runs.machine(system, model, plan.class == Class::A)?;
                 Ok(Case {
                     program: program.clone(),
                     arguments: arguments.into(),

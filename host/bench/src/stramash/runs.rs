@@ -29,6 +29,13 @@ pub const QUANTUM_US: &str = "1";
 /// The first call of the compiler builds a C library.
 const COMPILE_AT_MOST: Duration = Duration::from_secs(1800);
 const AT_MOST: Duration = Duration::from_secs(3 * 3600);
+/// Twice the memory, and where each part of it ends then. Windows keep their size.
+const LARGE: [(&str, &str); 4] = [
+    ("size = \"1GiB\"", "size = \"2GiB\""),
+    ("end = \"512MiB\"", "end = \"1GiB\""),
+    ("end = \"444MiB\"", "end = \"956MiB\""),
+    ("end = \"888MiB\"", "end = \"1912MiB\""),
+];
 /// Changes when what is kept is another thing, so that no older one is taken for it.
 const VERSION: u32 = 1;
 
@@ -201,6 +208,20 @@ impl Runs {
         Ok(output)
     }
 
+    /// A machine of a model, with room for the class: MG's arrays of class A have 430 MiB, and each kernel keeps all of them.
+    ///
+    /// # Errors
+    /// Its file cannot be read, or the larger one not written.
+    pub fn machine(&self, system: System, model: Model, large: bool) -> Result<Described> {
+        let machine = self.machines.machine(&system.machine(model))?;
+        if !large {
+            return Ok(machine);
+        }
+        let is_there = |(from, _): &&(&str, &str)| machine.machine.text.contains(from);
+        let changes: Vec<(&str, &str)> = LARGE.iter().filter(is_there).copied().collect();
+        self.machines.changed(&machine, "large", &changes)
+    }
+
     /// Says that these are to come, so that the remaining time can be told.
     pub fn announce<'a>(&mut self, cases: impl Iterator<Item = &'a Case>) {
         for case in cases {
@@ -338,6 +359,23 @@ mod tests {
         assert_eq!(runs.to_come, 2.0);
         fs::write(&case.program, "another program").unwrap();
         assert_eq!(runs.kept(&case), None);
+    }
+
+    #[test]
+    fn large_machines_have_twice_the_memory_and_their_windows_where_kernels_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut runs = runs(folder.path());
+        runs.machines.project.root = root;
+        for model in Model::ALL {
+            let fused = runs.machine(System::Fused, model, true).unwrap().machine;
+            assert_eq!((fused.pool.size, fused.multikernel), (2 << 30, None));
+            let text = runs.machine(System::Multikernel, model, true).unwrap().machine;
+            assert_eq!((text.pool.size, text.multikernel.unwrap().kernel_len), (2 << 30, 956 << 20));
+            assert!(!text.text.contains("444MiB") && text.model_config().is_ok());
+            let usual = runs.machine(System::Multikernel, model, false).unwrap().machine;
+            assert_eq!(usual.multikernel.unwrap().kernel_len, 444 << 20);
+        }
     }
 
     #[test]
