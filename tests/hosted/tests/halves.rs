@@ -19,7 +19,7 @@ const COUNTED: u64 = DATA + 0x1000;
 /// Rounds of calls.
 const ROUNDS: u64 = 6;
 /// Longer than the others take to learn that a kernel has died.
-const LONG_SECONDS: u64 = 8;
+const LONG_SECONDS: u64 = 20;
 
 fn function(name: &'static str, pin: Option<Isa>, write: fn(&mut Body<'_>)) -> Function {
     Function { name, pin, signature: Signature { words: 1, floats: 0, result: 1 }, strict: false, write }

@@ -50,7 +50,7 @@ fn needs_both_halves(name: Syscall) -> bool {
 /// It is none of a thread of this kernel, or none that such a message carries.
 pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, wanted: &Wanted) -> Result<(), Malformed> {
     let Some(away) = half(cpu, node, wanted.tid)? else { return Ok(()) };
-    let carries = |name| !needs_both_halves(name) && carriers::carrier(name) == wanted.kind;
+    let carries = |name| !needs_both_halves(name) && carriers::carrier(name) == wanted.carrier;
     let is_possible = Syscall::from_index(wanted.call).is_some_and(carries);
     if away.is_guest.get() != 0 || away.in_call.get() != 0 || !is_possible {
         return Err(Malformed::Unasked);

@@ -2,19 +2,29 @@
 
 use motet_abi::{Errno, Syscall};
 use motet_hal::Machine;
-use motet_protocol::peer::{
-    MessageKind,
-    bodies::{Body, FutexRequest, FutexResponse, SyscallForward, SyscallReply, VmaOpRequest, VmaOpResponse},
+use motet_protocol::peer::bodies::{
+    Body, FutexRequest, FutexResponse, SyscallForward, SyscallReply, VmaOpRequest, VmaOpResponse,
 };
 
 use crate::{cpu::Cpu, peers};
+
+/// What carries a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carrier {
+    /// `futex_request`, `futex_response`.
+    Futex,
+    /// `vma_op_request`, `vma_op_response`.
+    Ranges,
+    /// `syscall_forward`, `syscall_reply`.
+    Any,
+}
 
 /// A system call that a guest wants.
 pub struct Wanted {
     /// The thread at home.
     pub tid: u32,
     /// What has carried it.
-    pub kind: MessageKind,
+    pub carrier: Carrier,
     /// The call ([`Syscall`]).
     pub call: u32,
     /// Its arguments.
@@ -24,31 +34,33 @@ pub struct Wanted {
 impl From<SyscallForward> for Wanted {
     fn from(body: SyscallForward) -> Self {
         let args = body.args.map(|arg| arg.get());
-        Self { tid: body.tid.get(), kind: MessageKind::SyscallForward, call: body.call.get(), args }
+        Self { tid: body.tid.get(), carrier: Carrier::Any, call: body.call.get(), args }
     }
 }
 
 impl From<FutexRequest> for Wanted {
     fn from(body: FutexRequest) -> Self {
         let args = body.args.map(|arg| arg.get());
-        Self { tid: body.tid.get(), kind: MessageKind::FutexRequest, call: Syscall::Futex as u32, args }
+        Self { tid: body.tid.get(), carrier: Carrier::Futex, call: Syscall::Futex as u32, args }
     }
 }
 
 impl From<VmaOpRequest> for Wanted {
     fn from(body: VmaOpRequest) -> Self {
         let args = body.args.map(|arg| arg.get());
-        Self { tid: body.tid.get(), kind: MessageKind::VmaOpRequest, call: body.call.get(), args }
+        Self { tid: body.tid.get(), carrier: Carrier::Ranges, call: body.call.get(), args }
     }
 }
 
-/// The kind of message that carries a call.
-pub fn carrier(name: Syscall) -> MessageKind {
+/// What carries a call.
+pub fn carrier(name: Syscall) -> Carrier {
     use Syscall::{Brk, Futex, Madvise, Mmap, Mprotect, Mremap, Munmap};
-    match name {
-        Futex => MessageKind::FutexRequest,
-        Brk | Madvise | Mmap | Mprotect | Mremap | Munmap => MessageKind::VmaOpRequest,
-        _ => MessageKind::SyscallForward,
+    if name == Futex {
+        Carrier::Futex
+    } else if matches!(name, Brk | Madvise | Mmap | Mprotect | Mremap | Munmap) {
+        Carrier::Ranges
+    } else {
+        Carrier::Any
     }
 }
 
@@ -59,9 +71,9 @@ pub fn carrier(name: Syscall) -> MessageKind {
 pub fn send<M: Machine>(cpu: &Cpu<M>, home: u32, tid: u32, name: Syscall, args: [u64; 6]) -> Result<(), Errno> {
     let (tid, call, args) = (tid.into(), (name as u32).into(), args.map(Into::into));
     match carrier(name) {
-        MessageKind::FutexRequest => peers::post(cpu, home, &FutexRequest { tid, args, rest: [0; 4] }),
-        MessageKind::VmaOpRequest => peers::post(cpu, home, &VmaOpRequest { tid, call, args, ..Body::zeroed() }),
-        _ => peers::post(cpu, home, &SyscallForward { tid, call, args }),
+        Carrier::Futex => peers::post(cpu, home, &FutexRequest { tid, args, rest: [0; 4] }),
+        Carrier::Ranges => peers::post(cpu, home, &VmaOpRequest { tid, call, args, ..Body::zeroed() }),
+        Carrier::Any => peers::post(cpu, home, &SyscallForward { tid, call, args }),
     }
 }
 
@@ -78,8 +90,8 @@ pub fn send_back<M: Machine>(
 ) -> Result<(), Errno> {
     let (tid, result) = (tid.into(), result.cast_unsigned().into());
     match name.map(carrier) {
-        Some(MessageKind::FutexRequest) => peers::post(cpu, guest, &FutexResponse { tid, result }),
-        Some(MessageKind::VmaOpRequest) => peers::post(cpu, guest, &VmaOpResponse { tid, result, rest: [0; 28] }),
-        _ => peers::post(cpu, guest, &SyscallReply { tid, result, rest: [0; 4] }),
+        Some(Carrier::Futex) => peers::post(cpu, guest, &FutexResponse { tid, result }),
+        Some(Carrier::Ranges) => peers::post(cpu, guest, &VmaOpResponse { tid, result, rest: [0; 28] }),
+        Some(Carrier::Any) | None => peers::post(cpu, guest, &SyscallReply { tid, result, rest: [0; 4] }),
     }
 }

@@ -63,9 +63,17 @@ impl<M: Machine> Acts<M> for Life {
             K::TaskExitRemote => in_tree(cpu, || away::ended_away(cpu, node, &body(slot))),
             K::SyscallForward => in_tree(cpu, || away::wanted(cpu, node, &body::<SyscallForward>(slot).into())),
             K::FutexRequest => in_tree(cpu, || away::wanted(cpu, node, &body::<FutexRequest>(slot).into())),
-            K::SyscallReply | K::FutexResponse | K::VmaOpResponse => {
-                let result = result_of(kind, slot);
-                in_tree(cpu, || away::result_came(cpu, node, result))
+            K::SyscallReply => {
+                let body: SyscallReply = body(slot);
+                in_tree(cpu, || away::result_came(cpu, node, (body.tid.get(), body.result.get())))
+            }
+            K::FutexResponse => {
+                let body: FutexResponse = body(slot);
+                in_tree(cpu, || away::result_came(cpu, node, (body.tid.get(), body.result.get())))
+            }
+            K::VmaOpResponse => {
+                let body: VmaOpResponse = body(slot);
+                in_tree(cpu, || away::result_came(cpu, node, (body.tid.get(), body.result.get())))
             }
         }
     }
@@ -76,24 +84,6 @@ fn act_on_ranges<M: Machine>(cpu: &Cpu<M>, node: u32, body: &VmaOpRequest) -> Re
     match body.tid.get() {
         0 => kept::forget(cpu, node, body, |word| futex::wake_shared(cpu, word)),
         _ => away::wanted(cpu, node, &(*body).into()),
-    }
-}
-
-/// Of a guest's system call: the half of the thread, and the result.
-fn result_of(kind: MessageKind, slot: Slot) -> (u32, u64) {
-    match kind {
-        MessageKind::FutexResponse => {
-            let body: FutexResponse = body(slot);
-            (body.tid.get(), body.result.get())
-        }
-        MessageKind::VmaOpResponse => {
-            let body: VmaOpResponse = body(slot);
-            (body.tid.get(), body.result.get())
-        }
-        _ => {
-            let body: SyscallReply = body(slot);
-            (body.tid.get(), body.result.get())
-        }
     }
 }
 

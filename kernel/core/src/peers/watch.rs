@@ -1,5 +1,5 @@
 //! Whether the other kernels live. As long as this one keeps address spaces alike with others, its first core asks each of them for a number, every second, by a word of
-//! the ring. Who has not answered three times is taken for dead, as is who sends what is no message, or takes nothing.
+//! the ring. Who has not answered ten times is taken for dead, as is who sends what is no message, or takes nothing.
 
 use motet_hal::Machine;
 use motet_layout::{CoreId, Peers, TIMER_PEERS, sync::Ordering};
@@ -11,7 +11,7 @@ use crate::{alarm, cpu::Cpu};
 /// Time between two questions, in nanoseconds.
 const EACH_NS: u64 = 1_000_000_000;
 /// Questions that a kernel leaves without an answer before it is taken for dead.
-const SILENT_MAX: u32 = 3;
+const SILENT_MAX: u32 = 10;
 
 /// One more address space is kept alike with other kernels.
 pub fn begin_space<M: Machine>(cpu: &Cpu<M>) {

@@ -70,7 +70,7 @@ fn welcome<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskMigrate) -> Result<()
         kept.map(|kept| kept.pids[peers::own_node(cpu) as usize].load(Ordering::Acquire))
     };
     let (thread, is_new) = match found {
-        Some(pid) => match add_thread(cpu, pid)? {
+        Some(pid) => match add_thread(cpu, node, pid)? {
             Added::Parked(thread) => (thread, false),
             Added::New(thread) => (thread, true),
         },
@@ -111,7 +111,7 @@ fn give<M: Machine>(cpu: &Cpu<M>, node: u32, thread: &'static ThreadRecord, body
 /// It is no guest of that kernel.
 pub fn ended_at_home<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskExitOrigin) -> Result<(), Malformed> {
     if body.tid.get() != 0
-        && let Ok(Added::New(thread)) = add_thread(cpu, body.pid.get())
+        && let Ok(Added::New(thread)) = add_thread(cpu, node, body.pid.get())
     {
         match away::with_or_new(cpu, thread, node) {
             Ok(away) => away.is_guest.set(1),
@@ -129,10 +129,19 @@ enum Added {
     New(&'static ThreadRecord),
 }
 
-/// One more guest in a process that is here already.
-fn add_thread<M: Machine>(cpu: &Cpu<M>, pid: u32) -> Result<Added, Errno> {
+/// One more guest in a process of kernel `node` that is here already.
+///
+/// # Errors
+/// `ESRCH`: there is no such process, or it is not that kernel's.
+fn add_thread<M: Machine>(cpu: &Cpu<M>, node: u32, pid: u32) -> Result<Added, Errno> {
     let _tree = lock_tree(cpu);
+    let is_its = |process: &&'static ProcessRecord| {
+        let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
+        let kept = space.and_then(|space| kept::of(cpu, space));
+        kept.is_some_and(|kept| kept.home.get() == node && kept::is_guest(cpu, kept))
+    };
     let process = tree::lookup(cpu, pid).filter(|process| process.exiting.load(Ordering::Acquire) == 0);
+    let process = process.filter(is_its);
     let process = process.ok_or(Errno::ESRCH)?;
     let mut parked = None;
     tree::for_each_thread(cpu, process, |thread| {
