@@ -10,7 +10,7 @@ pub use watch::{begin_space, end_space, watch};
 
 use motet_abi::Errno;
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{CoreId, FINGERPRINT, Isa, NODES_MAX, Peers, TIMER_MESSAGES, sync::Ordering};
+use motet_layout::{CoreId, FINGERPRINT, Isa, NODES_MAX, Peers, TIMER_MESSAGES, handshake::then_look, sync::Ordering};
 use motet_protocol::{
     Context, count,
     peer::{
@@ -106,10 +106,11 @@ pub fn take_messages<M: Machine>(cpu: &Cpu<M>, acts: &impl Acts<M>) {
     others(record).for_each(|node| take_from(cpu, node, acts));
     let is_left = outgoing::send_kept(cpu);
     // First this, and then the look: who ends the hold meanwhile rings.
-    record.is_put_off.store(1, Ordering::SeqCst);
+    record.is_put_off.store(1, Ordering::Release);
+    then_look();
     let held_until_ns = held_until_ns(cpu);
     if held_until_ns.is_none() {
-        record.is_put_off.store(0, Ordering::SeqCst);
+        record.is_put_off.store(0, Ordering::Release);
     }
     let has_more = |node| ring_from(cpu, record, node).is_some_and(|ring| has_more(record, ring));
     if held_until_ns.is_none() && others(record).any(has_more) {
@@ -140,8 +141,9 @@ pub fn hold<M: Machine>(cpu: &Cpu<M>) {
 #[inline]
 pub fn hold_no_longer<M: Machine>(cpu: &Cpu<M>) {
     let record = of(cpu);
-    record.held_until_ns.store(0, Ordering::SeqCst);
-    if record.is_put_off.load(Ordering::SeqCst) != 0 && record.is_put_off.swap(0, Ordering::SeqCst) != 0 {
+    record.held_until_ns.store(0, Ordering::Release);
+    then_look();
+    if record.is_put_off.load(Ordering::Relaxed) != 0 && record.is_put_off.swap(0, Ordering::AcqRel) != 0 {
         if cpu.id.index_in_island() == 0 {
             cpu.due.defer(Interrupts::DOORBELL);
         } else {
@@ -152,7 +154,7 @@ pub fn hold_no_longer<M: Machine>(cpu: &Cpu<M>) {
 
 /// Until when no message is to be taken, if that is not over.
 fn held_until_ns<M: Machine>(cpu: &Cpu<M>) -> Option<u64> {
-    let held_until_ns = of(cpu).held_until_ns.load(Ordering::SeqCst);
+    let held_until_ns = of(cpu).held_until_ns.load(Ordering::Relaxed);
     (held_until_ns != 0 && held_until_ns > cpu.now_ns()).then_some(held_until_ns)
 }
 
