@@ -78,13 +78,15 @@ pub fn deliver<M: Machine>(
 pub fn rt_sigreturn<M: Machine>(call: &Call<M>) -> SysResult {
     let thread = call.thread;
     handover::save_ext(call.cpu, thread);
-    let (pc, sp, number) =
-        (registers::pc(&thread.frame), registers::sp(&thread.frame), registers::syscall_number(&thread.frame));
+    let (pc, sp) = (registers::pc(&thread.frame), registers::sp_of(M::ISA, &thread.frame));
+    let number = registers::syscall_number_of(M::ISA, &thread.frame);
     let mut comes_later = false;
-    let read = |address, into: &mut [u8]| {
-        let read = call.read_user(address, into);
-        comes_later |= read == Err(Stop::Page);
-        read.is_ok()
+    let read = |address, into: &mut [u8]| match call.read_user(address, into) {
+        Ok(()) => true,
+        Err(stop) => {
+            comes_later |= matches!(stop, Stop::Page);
+            false
+        }
     };
     let area = |bytes| ability::for_registers(call.cpu, thread, bytes);
     let restored = ability::writes(call.cpu, thread, || sigframe::restore(&thread.frame, read, area));
@@ -92,8 +94,8 @@ pub fn rt_sigreturn<M: Machine>(call: &Call<M>) -> SysResult {
         Err(sigframe::BadFrame) if comes_later => {
             // The call is made anew. It needs these registers; all others it takes from the stack.
             registers::set_pc(&thread.frame, pc);
-            registers::set_sp(&thread.frame, sp);
-            registers::set_syscall_number(call.isa, &thread.frame, number);
+            registers::set_sp_of(M::ISA, &thread.frame, sp);
+            registers::set_syscall_number(M::ISA, &thread.frame, number);
             handover::reload_ext(call.cpu, thread);
             return Err(Stop::Page);
         }

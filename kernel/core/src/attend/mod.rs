@@ -117,20 +117,17 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
             _ => {
                 interrupt_call(cpu, thread, process, Some(action));
                 let info = info_of(thread, signal, &origin);
-                match deliver::deliver(cpu, thread, process, action, &info) {
-                    Ok(()) => {}
-                    Err(Stop::Page) => {
+                if let Err(stop) = deliver::deliver(cpu, thread, process, action, &info) {
+                    if matches!(stop, Stop::Page) {
                         Pending::of_thread(thread).put_back(cpu, signal, origin);
                         return Attention::Page;
                     }
-                    Err(_) => {
-                        if signal == abi::SIGSEGV {
-                            action.handler.set(abi::SIG_DFL);
-                        }
-                        force(cpu, thread, abi::SIGSEGV);
-                        thread.attention.store(0, Ordering::Release);
-                        then_look();
+                    if signal == abi::SIGSEGV {
+                        action.handler.set(abi::SIG_DFL);
                     }
+                    force(cpu, thread, abi::SIGSEGV);
+                    thread.attention.store(0, Ordering::Release);
+                    then_look();
                 }
             }
         }
@@ -222,6 +219,8 @@ fn interrupt_call<M: Machine>(
 
 /// A guest of another kernel waits in a call with a mask of its own, and a signal came that this lets through: the call ends, although the handler
 /// waits until the thread is home.
+#[cold]
+#[inline(never)]
 fn end_masked_call<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
     let Some(away) = crossing::served(cpu, thread) else { return };
     wait::finish(cpu, thread);

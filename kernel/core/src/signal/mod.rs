@@ -319,10 +319,14 @@ pub fn is_handled<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signal: u32
 }
 
 /// Signals that wait because their handlers cannot run: the thread's registers are in another kernel.
+#[inline(always)]
 pub fn held<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord) -> u64 {
-    if thread.is_elsewhere.load(Ordering::Relaxed) == 0 {
-        return 0;
-    }
+    if thread.is_elsewhere.load(Ordering::Relaxed) == 0 { 0 } else { handled(cpu, process) }
+}
+
+#[cold]
+#[inline(never)]
+fn handled<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> u64 {
     (1..=abi::NSIG).filter(|&signal| is_handled(cpu, process, signal)).map(abi::bit).sum()
 }
 

@@ -95,6 +95,7 @@ impl<'a> Pending<'a> {
 
     /// A signal that was taken is the next one of its number again. Without memory, it is pending, and what was known of it is not.
     #[cold]
+    #[inline(never)]
     pub fn put_back<M: Machine>(&self, cpu: &Cpu<M>, signal: u32, origin: Origin) {
         let _tree = lock_tree(cpu);
         if origin != Origin::KERNEL
@@ -214,6 +215,7 @@ impl<'a> Pending<'a> {
     }
 }
 
+#[inline(always)]
 fn new_entry<M: Machine>(cpu: &Cpu<M>, signal: u32, origin: Origin) -> Option<&'static QueuedSignal> {
     let entry = slab::alloc::<QueuedSignal>(cpu)?;
     entry.signal.set(signal);
