@@ -39,13 +39,8 @@ pub fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
             true
         }
         TIMER_ALARM => false,
-        TIMER_MESSAGES => {
-            // As if it was rung, as soon as this core looks.
-            cpu.due.defer(Interrupts::DOORBELL);
-            set_timer(cpu, cpu.now_ns());
-            true
-        }
-        TIMER_PEERS => {
+        // Rung, and not only noted: who ends a slice drops what is noted beside the timer.
+        TIMER_MESSAGES | TIMER_PEERS => {
             cpu.ring(CoreId::new(cpu.island(), 0));
             true
         }

@@ -15,6 +15,7 @@ use crate::{
     call::{self, Call, SysResult},
     cpu::Cpu,
     peers, signal,
+    tree::lock_tree,
 };
 
 /// Makes a guest's system call at home, and waits for its result.
@@ -58,14 +59,21 @@ pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, wanted: &Wanted) -> Result<()
     give(cpu, away, AWAY_SYSTEM_CALL, core::iter::once(u64::from(wanted.call)).chain(wanted.args))
 }
 
-/// A guest's system call has come: the call that home's half makes, from its beginning or where it waited.
-pub fn begin_call<M: Machine>(call: &Call<M>, away: &AwayRecord) -> Option<(Syscall, [u64; 6], Isa)> {
-    if away.in_call.get() == 0 {
-        take(away);
-        away.in_call.set(1);
-        // In the middle of a call, but not one that has waited.
-        call.thread.stage.set(Stage::CALL_BEGINS);
+/// A guest's system call has come: home's half is in the middle of it from now on. `false`: the guest has ended meanwhile.
+pub fn take_call<M: Machine>(call: &Call<M>, away: &AwayRecord) -> bool {
+    let _tree = lock_tree(call.cpu);
+    if away.came.load(Ordering::Acquire) != AWAY_SYSTEM_CALL {
+        return false;
     }
+    take(away);
+    away.in_call.set(1);
+    // In the middle of a call, but not one that has waited.
+    call.thread.stage.set(Stage::CALL_BEGINS);
+    true
+}
+
+/// A guest's system call has been taken: the call that home's half makes, from its beginning or where it waited.
+pub fn begin_call<M: Machine>(call: &Call<M>, away: &AwayRecord) -> Option<(Syscall, [u64; 6], Isa)> {
     if call.begins() {
         call::begin_call(call.thread);
     }

@@ -105,7 +105,6 @@ pub fn ended_away<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskExitRemote) ->
         return Err(Malformed::Unasked);
     }
     away.peer.store(0, Ordering::Release);
-    away.words[0].set(u64::from(body.signal.get()));
     if away.in_call.get() != 0
         && let Some(thread) = cpu.object::<ThreadRecord>(away.thread.get())
     {
@@ -114,6 +113,7 @@ pub fn ended_away<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskExitRemote) ->
         return Ok(());
     }
     // Whatever came before, nobody goes on with it.
+    away.words[0].set(u64::from(body.signal.get()));
     away.came.store(AWAY_END, Ordering::Release);
     wait::wake(cpu, &away.waiters);
     Ok(())

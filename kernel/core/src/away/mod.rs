@@ -12,7 +12,7 @@ mod calls;
 mod carriers;
 mod ends;
 
-pub use calls::{begin_call, call_of, forward, reply, result_came, wanted};
+pub use calls::{begin_call, call_of, forward, reply, result_came, take_call, wanted};
 pub use ends::{end, end_of_half, ended_at_home, ended_away, forget, lost};
 
 use motet_abi::Errno;
@@ -152,6 +152,9 @@ fn give<M: Machine>(
 /// # Errors
 /// It is none that can come.
 pub fn step_came<M: Machine>(cpu: &Cpu<M>, away: &'static AwayRecord, step: &Step) -> Result<(), Malformed> {
+    if away.in_call.get() != 0 {
+        return Err(Malformed::Unasked); // its other half waits for a system call
+    }
     let came = if step.is_call.get() != 0 { motet_layout::AWAY_CALL } else { motet_layout::AWAY_RETURN };
     give(cpu, away, came, step.to_words().into_iter())
 }

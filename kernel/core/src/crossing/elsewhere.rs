@@ -166,7 +166,8 @@ pub fn wait<M: Machine>(call: &Call<M>) -> Awaited {
     };
     match call.wait_for(&away.waiters, came) {
         Err(stop) => Awaited::Result(Err(stop)),
-        Ok(AWAY_SYSTEM_CALL) => serve(call, away),
+        Ok(AWAY_SYSTEM_CALL) if away::take_call(call, away) => serve(call, away),
+        Ok(AWAY_SYSTEM_CALL) => Awaited::Result(Err(Stop::Again)),
         Ok(came) => Awaited::Result(Err(go_on(call, away, came))),
     }
 }

@@ -114,8 +114,7 @@ pub fn take_messages<M: Machine>(cpu: &Cpu<M>, acts: &impl Acts<M>) {
     }
     let has_more = |node| ring_from(cpu, record, node).is_some_and(|ring| has_more(record, ring));
     if held_until_ns.is_none() && others(record).any(has_more) {
-        cpu.due.defer(Interrupts::DOORBELL);
-        alarm::set_timer(cpu, cpu.now_ns());
+        cpu.ring(cpu.id);
     }
     let again_ns = held_until_ns.or_else(|| is_left.then(|| cpu.now_ns() + ROOM_NS));
     look_at(cpu, again_ns);
@@ -255,6 +254,11 @@ fn know(record: &Peers, node: u32, info: &NodeInfo) -> Result<(), Malformed> {
 /// A kernel has sent what is no message.
 fn refuse<M: Machine>(cpu: &Cpu<M>, node: u32, why: Malformed) {
     let record = of(cpu);
+    if matches!(why, Malformed::NoMemory) {
+        // That is not its fault.
+        cpu.log(format_args!("a page of kernel {node} is lost: there is no memory"));
+        return;
+    }
     let refused = record.refused[node as usize % NODES_MAX].fetch_add(1, Ordering::Relaxed) + 1;
     if refused == 1 {
         cpu.log(format_args!("kernel {node} has sent what is no message: {why:?}"));

@@ -55,7 +55,10 @@ fn post_with<M: Machine, B: Body>(cpu: &Cpu<M>, node: u32, body: &B, page: Optio
                 has_sent(cpu, ring, node, B::KIND);
                 return Ok(());
             }
-            Err(Unsent::Broken) => return Err(Errno::EIO),
+            Err(Unsent::Broken) => {
+                is_lost(cpu, node, "has broken its ring");
+                return Err(Errno::EIO);
+            }
             Err(Unsent::Full) => {}
         }
     }
@@ -76,6 +79,15 @@ fn has_sent<M: Machine>(cpu: &Cpu<M>, ring: Ring, node: u32, kind: MessageKind) 
     if record.coalesces.get() == 0 || ring.take_asleep() {
         count(&record.doorbells);
         cpu.ring(bell_of(record.node.get(), node));
+    }
+}
+
+/// From now on nothing is sent to a kernel, and the first core lets go of it ([`watch`](super::watch)).
+#[cold]
+fn is_lost<M: Machine>(cpu: &Cpu<M>, node: u32, why: &str) {
+    if of(cpu).broken.fetch_or(1 << node, Ordering::Relaxed) & 1 << node == 0 {
+        cpu.log(format_args!("kernel {node} {why}: no more is sent to it"));
+        cpu.ring(CoreId::new(cpu.island(), 0));
     }
 }
 
@@ -135,20 +147,25 @@ fn send_to<M: Machine>(cpu: &Cpu<M>, record: &'static Peers, node: u32) -> bool 
         let len = (kept.len.get() as usize).min(OUTGOING_MAX);
         cpu.pool.read(cpu.pool.addr_of(&kept.bytes), &mut bytes[..len]);
         let page = Some(Frame(kept.page.get())).filter(|page| !page.is_none());
-        let sent = ring.send(|slot| {
-            slot.write(0, &bytes[..len]);
-            if let Some(page) = page {
-                slot.write_page(len, cpu.pool, page);
-            }
-        });
+        let send = || {
+            ring.send(|slot| {
+                slot.write(0, &bytes[..len]);
+                if let Some(page) = page {
+                    slot.write_page(len, cpu.pool, page);
+                }
+            })
+        };
+        // What was kept for a kernel that is lost is sent no more.
+        let is_there = record.broken.load(Ordering::Relaxed) & 1 << node == 0;
+        let sent = if is_there { send() } else { Err(Unsent::Broken) };
         let full_since_ns = &record.full_since_ns[node as usize];
         if sent == Err(Unsent::Full) {
             if cpu.now_ns() - full_since_ns.get() < PATIENCE_NS {
                 return false;
             }
-            if record.broken.fetch_or(1 << node, Ordering::Relaxed) & 1 << node == 0 {
-                cpu.log(format_args!("kernel {node} takes nothing: no more is sent to it"));
-            }
+            is_lost(cpu, node, "takes nothing");
+        } else if sent == Err(Unsent::Broken) {
+            is_lost(cpu, node, "has broken its ring");
         }
         full_since_ns.set(cpu.now_ns());
         if sent.is_ok()
