@@ -122,6 +122,16 @@ pub fn geometric_mean(values: &[f64]) -> f64 {
     (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 
+/// No two measurements have one name.
+#[cfg(test)]
+pub fn assert_each_once(all: &[Measurement]) {
+    let mut names: Vec<&str> = all.iter().map(|measured| &*measured.metric).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count, "a metric twice");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

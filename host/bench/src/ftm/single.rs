@@ -271,11 +271,7 @@ mod tests {
         assert_eq!(value("getpid_away_fused_ratio"), 1.0);
         assert_eq!(value("migration_fused_instructions"), 180.0);
         assert_eq!(value("getpid_home_pinned_cycles"), 5.0, "batches of 20");
-        let mut names: Vec<&str> = all.iter().map(|measured| &*measured.metric).collect();
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count, "a metric twice");
+        crate::report::assert_each_once(&all);
     }
 
     #[test]

@@ -420,11 +420,7 @@ mod tests {
             assert_eq!(find("cg_over_popcorn_shm_fully_shared_o0").reference, None);
             assert_eq!((find("cg_home_ms_o2").value, find("messages_fused").value), (400.0, 0.0));
             assert_eq!(all.iter().any(|measured| measured.metric == "messages_over_paper_cg"), class == Class::A);
-            let mut names: Vec<&str> = all.iter().map(|measured| &*measured.metric).collect();
-            let count = names.len();
-            names.sort_unstable();
-            names.dedup();
-            assert_eq!(names.len(), count, "a metric twice");
+            crate::report::assert_each_once(&all);
         }
     }
 

@@ -6,6 +6,7 @@
 //! | file | |
 //! |---|---|
 //! | `calls` | a guest's system calls are made at home |
+//! | `carriers` | which messages carry them |
 //! | `ends` | a half, or its process, ends |
 
 mod calls;
