@@ -297,7 +297,10 @@ pool_struct! {
         3200 pub only: [AtomicU64; 2],
         /// Its other halves in other kernels: the first [`AwayRecord`](crate::AwayRecord) (pool address), 0: it has none. Under the tree lock, for others.
         3216 pub away: AtomicU64,
-        3224 _pad2: [Cell64; 109],
+        /// Which islands its new memory should be near to, as [`VmaRecord::policy`](crate::VmaRecord::policy); 0: the one that it runs on.
+        3224 pub memory_policy: Cell32,
+        3228 _pad4: Cell32,
+        3232 _pad2: [Cell64; 108],
     }
 }
 

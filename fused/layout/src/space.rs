@@ -122,8 +122,9 @@ pool_struct! {
         8 pub end: Cell64,
         /// `VMA_*`.
         16 pub flags: Cell32,
-        /// 1 + the island that its frames should be near to; 0: whichever touches a page first.
-        20 pub node: Cell32,
+        /// Which islands its frames should be near to: the mode of Linux's memory policy (`MPOL_*`), and a bit for each island from bit 16 on. 0: as the
+        /// thread's policy says.
+        20 pub policy: Cell32,
         /// File it maps (inode pool address), 0: anonymous.
         24 pub inode: Cell64,
         /// Offset in the file of `start`.

@@ -139,6 +139,9 @@ table! {
     Mremap => mremap::mremap(call);
     Madvise => advice::madvise(call);
     Mbind => place::mbind(call);
+    SetMempolicy => place::set_mempolicy(call);
+    GetMempolicy => place::get_mempolicy(call);
+    MigratePages => place::migrate_pages(call);
     MovePages => place::move_pages(call);
     Msync => advice::msync(call);
     Mlock => advice::mlock(call);

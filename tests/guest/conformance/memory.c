@@ -4,6 +4,9 @@
 #define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
 #define LIMITED(resource, value) ({ struct rlimit one = {value, value}; setrlimit(resource, &one); })
 
+/* linux/mempolicy.h */
+enum { MPOL_PREFERRED = 1, MPOL_BIND = 2, MPOL_LOCAL = 4, MPOL_F_ADDR = 2, MPOL_MF_STRICT = 1, MPOL_MF_MOVE = 2, MPOL_MF_MOVE_ALL = 4 };
+
 static void show_vector(int count) { show_bytes(buffer, count); }
 
 void memory(void) {
@@ -195,10 +198,40 @@ void memory(void) {
     C(mbind, in_page, PAGE, 99, 0, 0, 0)
     C(mbind, in_page + 1, PAGE, 0, 0, 0, 0)
     C(mbind, in_page, PAGE, 0, 0, 0, 1 << 20)
+    static unsigned long first_node = 1, no_node;
+    static int zero, many = 63;
+    C(mbind, in_page, PAGE, 0, 0, 0, MPOL_MF_MOVE)
+    C(set_mempolicy, 0, 0, 0)
+    C(set_mempolicy, 99, 0, 0)
+    C(set_mempolicy, MPOL_BIND, 0, 0)
+    C(set_mempolicy, MPOL_BIND, BAD, 64)
+    C(set_mempolicy, 0, &first_node, 64)
+    C(get_mempolicy, 0, 0, 0, 0, 0)
+    C(get_mempolicy, 0, 0, 0, 0, 99)
+    C(get_mempolicy, BAD, 0, 0, 0, 0)
+    C(get_mempolicy, 0, 0, 0, in_page, 0)
+    C(get_mempolicy, 0, 0, 0, 0, MPOL_F_ADDR)
+    T(get_mempolicy, "what was set", { int mode = -1; unsigned long nodes[16] = {99, 99}; result(CALL(set_mempolicy, MPOL_PREFERRED, &first_node, 64)); result(CALL(get_mempolicy, &mode, nodes, 1024, 0, 0)); say(" | %d %lx %lx", mode, nodes[0], nodes[1]); result(CALL(set_mempolicy, MPOL_LOCAL, 0, 0)); result(CALL(get_mempolicy, &mode, nodes, 1024, 0, 0)); say(" | %d %lx", mode, nodes[0]); })
+    T(get_mempolicy, "of a range", { int mode = -1; unsigned long nodes[16] = {99}; CALL(mbind, in_page, PAGE, MPOL_BIND, &first_node, 64, 0); result(CALL(get_mempolicy, &mode, nodes, 1024, in_page, MPOL_F_ADDR)); say(" | %d %lx", mode, nodes[0]); result(CALL(get_mempolicy, &mode, nodes, 1024, in_page + PAGE, MPOL_F_ADDR)); })
+    T(get_mempolicy, "a child's", { int mode = -1; CALL(set_mempolicy, MPOL_BIND, &first_node, 64); if (fork() == 0) _exit(CALL(get_mempolicy, &mode, 0, 0, 0, 0) ? 99 : mode); wait(&mode); say(" | %d", WEXITSTATUS(mode)); })
+    C(mbind, in_page, PAGE, 0, 0, 0, MPOL_MF_MOVE_ALL)
+    C(mbind, in_page, PAGE, MPOL_PREFERRED, &first_node, 64, 0)
+    C(mbind, in_page, PAGE, MPOL_BIND, BAD, 64, MPOL_MF_MOVE)
+    C(mbind, in_page, PAGE, MPOL_BIND, &no_node, 64, MPOL_MF_MOVE)
+    T(mbind, "a page that is there is to be moved", { strcpy(in_page, "moved"); result(CALL(mbind, in_page, PAGE, MPOL_BIND, &first_node, 64, MPOL_MF_MOVE | MPOL_MF_STRICT)); say(" '%s'", in_page); result(CALL(mbind, in_page, PAGE, MPOL_BIND, &first_node, 64, MPOL_MF_STRICT)); })
+    C(migrate_pages, 0, 64, &first_node, &first_node)
+    C(migrate_pages, 0, 64, &first_node, &no_node)
+    C(migrate_pages, 0, 64, BAD, &first_node)
+    C(migrate_pages, 999999, 64, &first_node, &first_node)
     C(move_pages, 0, 1, BAD, 0, buffer, 0)
     C(move_pages, 0, 0, 0, 0, 0, 0)
     T(move_pages, "where a page is", { *in_page = 1; int node = -99; result(CALL(move_pages, 0, 1, &in_page, 0, &node, 0)); say(node >= 0 ? " | on a node" : " | %d", node); })
     T(move_pages, "where nothing is", { void *nowhere = in_page + PAGE; int node = -99; result(CALL(move_pages, 0, 1, &nowhere, 0, &node, 0)); say(" | %s", errno_name(-node)); })
+    T(move_pages, "to a node", { strcpy(in_page, "moved"); int node = -99; result(CALL(move_pages, 0, 1, &in_page, &zero, &node, MPOL_MF_MOVE)); say(" | %d '%s'", node, in_page); })
+    T(move_pages, "to a node: where nothing is", { void *nowhere = in_page + PAGE; int node = -99; result(CALL(move_pages, 0, 1, &nowhere, &zero, &node, MPOL_MF_MOVE)); say(" | %s", errno_name(-node)); })
+    C(move_pages, 0, 1, &in_page, &many, buffer, MPOL_MF_MOVE)
+    C(move_pages, 0, 1, &in_page, BAD, buffer, MPOL_MF_MOVE)
+    C(move_pages, 0, 1, &in_page, &zero, buffer, MPOL_MF_MOVE_ALL)
     C(move_pages, 999999, 0, 0, 0, 0, 0)
     C(move_pages, 0, 1, &in_page, 0, buffer, 1 << 20)
     T(madvise, "MADV_REMOVE makes a hole", {

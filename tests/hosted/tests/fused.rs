@@ -119,7 +119,8 @@ fn mbind_refuses_what_it_cannot_do() {
         ([AT, 64 << 12, 2, 0b1000, 64, 0], 22), // no such island
         ([AT, 64 << 12, 2, 0b100, 3, 0], 22),   // two bits count, and are 0
         ([AT, 64 << 12, 3, 0b11, 64, 0], 22),   // interleaved
-        ([AT, 64 << 12, 2, 0b1, 64, 2], 22),    // to be moved
+        ([AT, 64 << 12, 2, 0b1, 64, 2], 0),     // nothing is there to be moved
+        ([AT, 64 << 12, 2, 0b1, 64, 8], 22),    // no such flag
         ([AT, 64 << 12, 2, 0b1, u64::MAX, 0], 22),
         ([AT + 1, 64 << 12, 2, 0b1, 64, 0], 22),
         ([AT, 65 << 12, 2, 0b1, 64, 0], 14), // not all of it is mapped

@@ -14,7 +14,7 @@
 //! | `walk` | [`readable`], [`writable`], [`find`]: the one part that needs no lock |
 //! | `insert` | [`insert()`], [`fill`], [`break_copy`], [`show`], [`synchronise`] |
 //! | `granted` | [`grant`], [`granted()`], [`allow_stores`]: pages that may be stored to at once |
-//! | `withdraw` | [`unmap`], [`drop_pages`], [`protect`], [`hide`], [`move_pages`] |
+//! | `withdraw` | [`unmap`], [`drop_pages`], [`protect`], [`freeze`], [`hide`], [`move_pages`] |
 //! | `fork` | [`copy`] |
 //! | `reverse` | [`forget_file`], [`write_protect_file`]: from pages of a file to where they are mapped |
 //!
@@ -43,7 +43,7 @@ pub use insert::{break_copy, fill, insert, show, synchronise};
 pub use reverse::{forget_file, write_protect_file};
 pub use tables::{Home, dismantle, ensure_root, ensure_table, make_root, prepare, table};
 pub use walk::{find, readable, writable};
-pub use withdraw::{Part, drop_pages, hide, move_pages, protect, unmap};
+pub use withdraw::{Part, drop_pages, freeze, hide, move_pages, protect, unmap};
 
 use crate::Context;
 pub use crate::leaf::Kind;

@@ -63,6 +63,11 @@ impl Home {
         self.table.leaf(page)
     }
 
+    /// Calls `each` with the pages resident in a range. The space's lock is held.
+    pub fn visit(&self, range: Range<u64>, each: impl FnMut(u64, Leaf)) {
+        self.table.visit(range, each);
+    }
+
     /// The end of the first piece of work on a range, if a piece is to take a bounded time: [`Table::end_of_piece`].
     pub fn end_of_piece(&self, range: Range<u64>, budget: u64) -> u64 {
         self.table.end_of_piece(range, budget)

@@ -71,6 +71,12 @@ pub fn protect(context: &impl Mmu, space: &SpaceRecord, parts: impl Iterator<Ite
     });
 }
 
+/// Takes away all rights to store to a page, so that it can be copied, and the copy can take its place by [`break_copy`](super::break_copy). When this
+/// returns, no core stores to it, nor does any until the space's lock is given back.
+pub fn freeze(context: &impl Mmu, space: &SpaceRecord, page: u64) {
+    write_protect(context, space, page..page + PAGE_SIZE);
+}
+
 /// Makes the pages of a range read-only.
 pub(super) fn write_protect(context: &impl Mmu, space: &SpaceRecord, range: Range<u64>) {
     let home = Home::of(context, space);

@@ -16,8 +16,9 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 13] = [
+    let tests: [(&str, Test); 14] = [
         ("crossing::data_lies_near_the_island_asked_for", near),
+        ("crossing::pages_move_to_other_islands_while_all_store_to_them", moved),
         ("crossing::calls_of_a_busy_island_do_what_the_policy_says", busy),
         ("crossing::a_thread_in_a_local_call_goes_on_when_another_leaves", together),
         ("crossing::calls_of_a_missing_island_can_end_the_process", missing),
@@ -60,6 +61,10 @@ fn near() -> Result<(), String> {
     let blocks = "strays 0\nhere 0\nthere 2\nlittle 1\nlarge 2\nlarger 2\ngrown 1\n";
     let wanted = format!("{data}{blocks}no such island: 1 1\nno island: 1 1\n");
     ended.expect_code(0)?.expect_output(&wanted).map(drop)
+}
+
+fn moved() -> Result<(), String> {
+    compiled("moved", &["-O2"])?.run("moved", None).expect_code(0)?.expect_output("moved\n").map(drop)
 }
 
 fn busy() -> Result<(), String> {

@@ -10,7 +10,7 @@ use crate::{
     call::cost,
     cpu::Cpu,
     due,
-    mm::{self, View, VmaSpec},
+    mm::{self, Policy, View, VmaSpec},
 };
 
 /// Bytes of a stack, as much as Linux gives a program. Its pages come when they are touched.
@@ -38,19 +38,19 @@ pub fn of<M: Machine>(
     island: IslandId,
 ) -> Result<u64, Errno> {
     if top(thread, isa) == 0 {
-        thread.stack_top[isa as usize - 1].set(make(cpu, space, u32::from(island.0) + 1)?);
+        thread.stack_top[isa as usize - 1].set(make(cpu, space, Policy::near(island))?);
     }
     Ok(top(thread, isa))
 }
 
-fn make<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, node: u32) -> Result<u64, Errno> {
+fn make<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, policy: Policy) -> Result<u64, Errno> {
     let _guard = lock(cpu, &space.lock);
     let len = STACK_LEN + 2 * GUARD_LEN;
     let start = mm::find_free(cpu, space, len, space.mmap_top.get()).ok_or(Errno::ENOMEM)?;
     let (bottom, top) = (start + GUARD_LEN, start + GUARD_LEN + STACK_LEN);
     let pieces = [(start, bottom, 0), (bottom, top, VMA_READ | VMA_WRITE), (top, start + len, 0)];
     for (start, end, flags) in pieces {
-        let spec = VmaSpec { start, end, flags, inode: None, offset: 0, file_len: 0, node, view: View::default() };
+        let spec = VmaSpec { start, end, flags, inode: None, offset: 0, file_len: 0, policy, view: View::default() };
         if let Err(errno) = mm::insert(cpu, space, &spec) {
             mm::unmap(cpu, space, bottom - GUARD_LEN, start)?;
             return Err(errno);

@@ -15,6 +15,7 @@ use motet_protocol::{Context, fs, lock::lock, residency};
 
 use super::{
     View, VmaSpec, limits, pieces,
+    policy::Policy,
     range::{LEN_MAX, LOWEST, fixed_range, page_range, unmap_locked},
     recall, space_of, view, vma,
 };
@@ -144,7 +145,7 @@ pub fn mmap<'c, M: Machine>(
         inode: inode.as_ref().map(|held| held.inode()),
         offset,
         file_len: if inode.is_some() { len } else { 0 },
-        node: 0,
+        policy: Policy::DEFAULT,
         view: View::default(),
     };
     vma::insert(call.cpu, space, &spec)?;

@@ -16,7 +16,9 @@ use motet_protocol::{
 };
 
 use super::{
-    limits, view,
+    limits,
+    policy::Policy,
+    view,
     vma::{self, attr_of, island_for},
 };
 use crate::{
@@ -219,7 +221,7 @@ fn give_registers<M: Machine>(
 
 /// Whether even pages that are only read are copied, because the file's may lie elsewhere than they are wanted.
 fn is_placed(vma: &VmaRecord) -> bool {
-    vma.node.get() != 0 && vma.flags.get() & (VMA_WRITE | VMA_SHARED) == VMA_WRITE
+    Policy(vma.policy.get()).island().is_some() && vma.flags.get() & (VMA_WRITE | VMA_SHARED) == VMA_WRITE
 }
 
 /// A frame of this space's own, of no certain content.
@@ -256,15 +258,20 @@ fn private_copy<M: Machine>(
     };
     let len = len.min(PAGE_SIZE) as usize;
     let frame = own_frame(cpu, home, vma)?;
-    let piece = cpu.due.piece_bytes();
-    for at in (0..len).step_by(piece) {
-        let here = (len - at).min(piece);
-        cpu.pool.copy(cached.addr().add(at as u64), frame.addr().add(at as u64), here);
-        due::spend_locked(cpu, cost::bytes(here as u64));
-    }
+    copy_into(cpu, cached, frame, len);
     cpu.pool.zero(frame.addr().add(len as u64), PAGE_SIZE as usize - len);
     due::spend_locked(cpu, cost::bytes((PAGE_SIZE as usize - len) as u64));
     Ok(frame)
+}
+
+/// Copies the first `len` bytes of a frame. The space's lock is held.
+pub(super) fn copy_into<M: Machine>(cpu: &Cpu<M>, from: Frame, to: Frame, len: usize) {
+    let piece = cpu.due.piece_bytes();
+    for at in (0..len).step_by(piece) {
+        let here = (len - at).min(piece);
+        cpu.pool.copy(from.addr().add(at as u64), to.addr().add(at as u64), here);
+        due::spend_locked(cpu, cost::bytes(here as u64));
+    }
 }
 
 /// A store to a page that the space may write but has mapped without write permission.

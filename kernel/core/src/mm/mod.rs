@@ -13,8 +13,10 @@ mod limits;
 pub mod mremap;
 mod pieces;
 pub mod place;
+mod policy;
 mod range;
 mod recall;
+mod relocate;
 mod space;
 mod user;
 mod view;
@@ -36,6 +38,7 @@ pub use epoch::epoch;
 pub use fault::{ToRegisters, lacks_page, serve as serve_fault, serve_store_to_registers, store_to_registers};
 pub use limits::may_write_file;
 pub use pieces::{give_up, sync};
+pub use policy::Policy;
 pub use range::{LOWEST, protect, unmap_locked as unmap};
 pub use recall::recall;
 pub use space::{
@@ -44,9 +47,7 @@ pub use space::{
 };
 pub use user::{has_late_pages, instruction_at};
 pub use view::{begin_local_call, end_local_call, extend_view, go_on_locally, pin_at, run_locally};
-pub use vma::{
-    View, VmaSpec, area_at, find_free, for_each as for_each_vma, insert, is_mapped, node_of, within as vmas_within,
-};
+pub use vma::{View, VmaSpec, area_at, find_free, for_each as for_each_vma, insert, is_mapped, within as vmas_within};
 
 use crate::{
     call::Stop,

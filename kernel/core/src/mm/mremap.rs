@@ -15,6 +15,7 @@ use motet_protocol::{
 
 use super::{
     View, VmaSpec, kept, limits, pieces,
+    policy::Policy,
     range::{LEN_MAX, fixed_range, page_range, unmap_locked},
     recall, space_of, vma,
 };
@@ -138,7 +139,7 @@ fn part<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord, from: u64, to: u64, len: u64)
         inode: cpu.object::<InodeRecord>(vma.inode.get()),
         offset: vma.offset.get() + within,
         file_len: if is_all_file { len } else { vma.file_len.get().saturating_sub(within) },
-        node: vma.node.get(),
+        policy: Policy(vma.policy.get()),
         view: View::default(),
     }
 }

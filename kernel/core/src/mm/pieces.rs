@@ -27,8 +27,10 @@ use crate::{
 const VMAS: usize = 5;
 /// Entries of the home's table of one piece, as [`motet_paging::Table::end_of_piece`] counts them: up to 24 pages.
 pub(super) const ENTRIES: u64 = 24 * motet_paging::PAGE_ENTRIES;
-/// Entries of one piece of code synchronisation, which copies pages onto themselves.
-const SYNC_ENTRIES: u64 = 4 * motet_paging::PAGE_ENTRIES;
+/// Entries of one piece of work that copies pages, be it onto themselves to synchronise code.
+const COPIED_ENTRIES: u64 = COPIED_PAGES as u64 * motet_paging::PAGE_ENTRIES;
+/// Pages of such a piece.
+pub const COPIED_PAGES: usize = 4;
 /// A space with no more pages than this, and no more VMAs than [`LITTLE_VMAS`], ends in one go.
 const LITTLE_PAGES: u32 = 128;
 const LITTLE_VMAS: u32 = 32;
@@ -152,7 +154,7 @@ pub fn protect<M: Machine>(
 ) -> Result<(), Stop> {
     let [changed_end, failure, is_new_code, _] = &call.thread.scratch;
     let mut at = done(call).unwrap_or(start);
-    if call.thread.progress.get() & IS_AT_PAGES == 0 {
+    if !is_at_pages(call) {
         while at < end && failure.get() == 0 {
             let guard = lock(call.cpu, &space.lock);
             let changed = range::protect_vmas(call.cpu, space, at, end_of_vmas(call.cpu, space, at, end), flags);
@@ -179,21 +181,56 @@ pub fn protect<M: Machine>(
 fn protect_pages<M: Machine>(
     call: &Call<M>,
     space: &'static SpaceRecord,
-    mut at: u64,
+    at: u64,
     end: &Cell64,
     is_new_code: bool,
 ) -> Result<(), Stop> {
-    while at < end.get() {
-        let guard = lock(call.cpu, &space.lock);
-        let stop = end_of_piece(call.cpu, space, at, end.get());
+    of_pages(call, space, (at, end.get()), ENTRIES, |at, stop| {
         range::protect_pages(call.cpu, space, at, stop, is_new_code);
+    })
+}
+
+/// Calls `work` with one piece of pages after the other, under the lock, when their turn has come. `entries`: of one piece, as
+/// [`Home::end_of_piece`] counts them.
+fn of_pages<M: Machine>(
+    call: &Call<M>,
+    space: &SpaceRecord,
+    (mut at, end): (u64, u64),
+    entries: u64,
+    mut work: impl FnMut(u64, u64),
+) -> Result<(), Stop> {
+    while at < end {
+        let guard = lock(call.cpu, &space.lock);
+        let stop = Home::of(call.cpu, space).end_of_piece(at..end_of_vmas(call.cpu, space, at, end), entries);
+        work(at, stop);
         drop(guard);
         at = stop;
-        if at < end.get() {
+        if at < end {
             pause_at(call, at | IS_AT_PAGES)?;
         }
     }
     Ok(())
+}
+
+/// Whether a call that changes VMAs and then pages has come to the pages.
+pub fn is_at_pages<M: Machine>(call: &Call<M>) -> bool {
+    call.thread.progress.get() & IS_AT_PAGES != 0
+}
+
+/// Calls `work` with one piece of a range after the other, under the lock, in a call that may have changed VMAs before. A piece has no
+/// more than [`COPIED_PAGES`], which may be copied.
+///
+/// # Errors
+/// [`Stop::Again`].
+pub fn of_copies<M: Machine>(
+    call: &Call<M>,
+    space: &SpaceRecord,
+    start: u64,
+    end: u64,
+    work: impl FnMut(u64, u64),
+) -> Result<(), Stop> {
+    let at = done(call).filter(|_| is_at_pages(call)).unwrap_or(start);
+    of_pages(call, space, (at, end), COPIED_ENTRIES, work)
 }
 
 /// Makes what was written to `[start, end)` visible to this island's fetches, and to other islands' when they next fetch.
@@ -206,7 +243,7 @@ pub fn sync<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, start: u64,
     while at < end {
         let stop = {
             let _guard = lock(call.cpu, &space.lock);
-            let stop = Home::of(call.cpu, space).end_of_piece(at..end, SYNC_ENTRIES);
+            let stop = Home::of(call.cpu, space).end_of_piece(at..end, COPIED_ENTRIES);
             residency::synchronise(call.cpu, space, at..stop);
             stop
         };

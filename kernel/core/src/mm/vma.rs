@@ -8,8 +8,8 @@ use core::{ops::Range, sync::atomic::Ordering};
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, Isa, IslandId, PAGE_SIZE, PoolAddr, SpaceRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_STACK,
-    VMA_STORE, VMA_VIEW, VMA_WRITE, VmaRecord, handshake::then_look, in_order,
+    InodeRecord, Isa, PAGE_SIZE, PoolAddr, SpaceRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_STACK, VMA_STORE,
+    VMA_VIEW, VMA_WRITE, VmaRecord, handshake::then_look, in_order,
 };
 use motet_paging::Attr;
 use motet_protocol::{
@@ -19,7 +19,7 @@ use motet_protocol::{
     slab,
 };
 
-use super::epoch::changed;
+use super::{epoch::changed, policy::Policy};
 use crate::{call::cost, cpu::Cpu, due, registers::fpga};
 
 /// What a new VMA is.
@@ -37,8 +37,8 @@ pub struct VmaSpec {
     pub offset: u64,
     /// Bytes of the file mapped from `start` on; the rest is zero.
     pub file_len: u64,
-    /// 1 + the island that its frames should be near to; 0: whichever touches a page first.
-    pub node: u32,
+    /// Which islands its frames should be near to.
+    pub policy: Policy,
     /// What it shows, for views.
     pub view: View,
 }
@@ -46,7 +46,7 @@ pub struct VmaSpec {
 impl VmaSpec {
     /// Memory that belongs to no file.
     pub fn anonymous(start: u64, end: u64, flags: u32) -> Self {
-        Self { start, end, flags, inode: None, offset: 0, file_len: 0, node: 0, view: View::default() }
+        Self { start, end, flags, inode: None, offset: 0, file_len: 0, policy: Policy::DEFAULT, view: View::default() }
     }
 
     /// The contents of a VMA, decoded.
@@ -58,7 +58,7 @@ impl VmaSpec {
             inode: cpu.object(vma.inode.get()),
             offset: vma.offset.get(),
             file_len: vma.file_len.get(),
-            node: vma.node.get(),
+            policy: Policy(vma.policy.get()),
             view: View::of(vma),
         }
     }
@@ -70,7 +70,8 @@ impl VmaSpec {
     /// The one VMA that is the same as this one and its neighbour `above`, if there is one.
     fn joined(&self, above: &Self) -> Option<Self> {
         let stays_alone = (self.flags | above.flags) & (VMA_STACK | VMA_VIEW | VMA_STORE) != 0;
-        let is_alike = self.end == above.start && self.flags == above.flags && self.node == above.node && !stays_alone;
+        let is_alike =
+            self.end == above.start && self.flags == above.flags && self.policy == above.policy && !stays_alone;
         let file_len = match (self.inode, above.inode) {
             (None, None) => Some(0),
             (Some(inode), Some(other)) if core::ptr::eq(inode, other) && self.offset + self.len() == above.offset => {
@@ -132,14 +133,9 @@ pub fn attr_of(vma: &VmaRecord) -> Attr {
     attr.normalised()
 }
 
-/// [`VmaRecord::node`] for memory near to an island.
-pub fn node_of(island: IslandId) -> u32 {
-    island.index() as u32 + 1
-}
-
 /// The island (an index) whose memory a VMA's new frames should be.
 pub fn island_for<M: Machine>(cpu: &Cpu<M>, vma: &VmaRecord) -> usize {
-    vma.node.get().checked_sub(1).map_or(cpu.memory_index(), |island| island as usize)
+    Policy(vma.policy.get()).or(Policy::of_current(cpu)).island().unwrap_or(cpu.memory_index())
 }
 
 /// Most VMAs that a program may have (Linux's default of `vm.max_map_count`): nobody fills the pool with them.
@@ -251,7 +247,7 @@ pub fn add<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> Res
     vma.start.set(spec.start);
     vma.end.set(spec.end);
     vma.flags.set(spec.flags);
-    vma.node.set(spec.node);
+    vma.policy.set(spec.policy.0);
     vma.offset.set(spec.offset);
     vma.file_len.set(spec.file_len);
     spec.view.put(vma);

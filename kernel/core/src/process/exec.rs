@@ -28,7 +28,7 @@ use crate::{
     cpu::Cpu,
     cputime, due, file, handover,
     kinds::service,
-    mm,
+    mm::{self, Policy},
     permission::{self, FileRights, Identity, Owned},
     signal,
     tree::{self, lock_tree},
@@ -288,18 +288,18 @@ fn fill<M: Machine>(
     space.brk[0].set(heap);
     space.brk[1].set(heap);
     // What is written here is read there; later pages of the stack are whoever's that runs then.
-    let node = mm::node_of(island);
-    mm::insert(cpu, space, &mm::VmaSpec { node, ..stack::spec(call.process, places.stack_top) })?;
+    let policy = Policy::near(island);
+    mm::insert(cpu, space, &mm::VmaSpec { policy, ..stack::spec(call.process, places.stack_top) })?;
     call.serve_due(BUDGET);
     let builder = StackBuilder { call, space, isa: executable.isa, identity, name, top: places.stack_top };
-    builder.map_stubs(space.fat.get() != 0, node)?;
+    builder.map_stubs(space.fat.get() != 0, policy)?;
     call.serve_due(cost::STEP);
     let entry = interpreter.as_ref().map_or(program.entry, |interpreter| interpreter.entry);
     let stack = builder.build(strings, &program, interpreter.as_ref())?;
     call.serve_due(cost::STEP);
     mm::for_each_vma(cpu, space, |vma| {
         if vma.flags.get() & VMA_STACK != 0 {
-            vma.node.set(0);
+            vma.policy.set(Policy::DEFAULT.0);
         }
     });
     Ok(Image { space, entry, identity, ..stack })

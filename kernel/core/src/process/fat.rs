@@ -19,7 +19,7 @@ use motet_protocol::{Context, fs, slab};
 use super::{executable::Executable, refusal::FatRefusal};
 use crate::{
     cpu::Cpu,
-    mm::{self, View, VmaSpec},
+    mm::{self, Policy, View, VmaSpec},
 };
 
 /// Where stores lie: out of every program's way, [`STORE_SPAN`] for each ISA.
@@ -40,12 +40,12 @@ pub struct Fat {
     texts: [Option<(u64, u64)>; ISAS],
 }
 
-/// [`VmaSpec::node`](crate::mm::VmaSpec::node) of a segment of a program for several ISAs: where the file says that its
+/// [`VmaSpec::policy`](crate::mm::VmaSpec::policy) of a segment of a program for several ISAs: where the file says that its
 /// pages should lie, if the machine has such an island.
 ///
 /// # Errors
 /// The file says what cannot be.
-pub fn node_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Result<u32, FatRefusal> {
+pub fn policy_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Result<Policy, FatRefusal> {
     let island = match Near::of_flags(segment.p_flags)? {
         None => None,
         Some(Near::Isa(isa)) => cpu.islands_of(isa).next(),
@@ -53,7 +53,7 @@ pub fn node_of_segment<M: Machine>(cpu: &Cpu<M>, segment: &ProgramHeader) -> Res
             Some(island).filter(|island| island.index() < cpu.pool.header().island_count.get() as usize)
         }
     };
-    Ok(island.map_or(0, mm::node_of))
+    Ok(island.map_or(Policy::DEFAULT, Policy::near))
 }
 
 impl Fat {
@@ -218,7 +218,7 @@ impl Fat {
         mm::insert(
             cpu,
             space,
-            &VmaSpec { start, end, flags, inode: Some(inode), offset: 0, file_len: 0, node: 0, view },
+            &VmaSpec { start, end, flags, inode: Some(inode), offset: 0, file_len: 0, policy: Policy::DEFAULT, view },
         )
     }
 
@@ -238,7 +238,7 @@ impl Fat {
                 inode: Some(inode),
                 offset,
                 file_len,
-                node: 0,
+                policy: Policy::DEFAULT,
                 view: View::default(),
             };
             mm::insert(cpu, space, &spec)?;

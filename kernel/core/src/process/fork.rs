@@ -239,6 +239,7 @@ fn new_thread<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> Result<&'static T
     }
     schedule::inherit(parent, thread);
     thread.timer_slack_ns.set(parent.timer_slack_ns.get());
+    thread.memory_policy.set(parent.memory_policy.get());
     thread.started_ns.set(cpu.reading_ns());
     ability::begin_ext(thread, thread.started_ns.get());
     // A thread that goes on with the caller's stack will return where the caller would.

@@ -13,7 +13,7 @@ use crate::{
     call::{BUDGET, cost},
     cpu::Cpu,
     due,
-    mm::{self, VmaSpec},
+    mm::{self, Policy, VmaSpec},
 };
 
 /// What mapping a segment costs (`call::cost`).
@@ -76,7 +76,7 @@ impl Executable<'_> {
                 inode: (segment.p_filesz != 0).then_some(inode),
                 offset: segment.p_offset - lead.min(segment.p_offset),
                 file_len: if segment.p_filesz == 0 { 0 } else { segment.p_filesz + lead },
-                node: if fat.is_some() { fat::node_of_segment(cpu, &segment)? } else { 0 },
+                policy: if fat.is_some() { fat::policy_of_segment(cpu, &segment)? } else { Policy::DEFAULT },
                 view: mm::View::default(),
             };
             match &fat {

@@ -11,7 +11,8 @@ use super::{
 use crate::{
     ability,
     call::{Call, Stop, cost},
-    due, mm,
+    due,
+    mm::{self, Policy},
     permission::Identity,
     random,
     tree::limit_of,
@@ -29,7 +30,7 @@ const STACK: mm::VmaSpec = mm::VmaSpec {
     inode: None,
     offset: 0,
     file_len: 0,
-    node: 0,
+    policy: Policy::DEFAULT,
     view: mm::View { store: [0; 4], pin: None, local_calls: 0 },
 };
 
@@ -133,12 +134,16 @@ impl<M: Machine> StackBuilder<'_, '_, M> {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn map_stubs(&self, all_isas: bool, node: u32) -> Result<(), Errno> {
+    pub fn map_stubs(&self, all_isas: bool, policy: Policy) -> Result<(), Errno> {
         if !all_isas && sigframe::trampoline(self.isa).is_none() {
             return Ok(());
         }
         let (start, end) = (stubs::PAGE, stubs::PAGE + PAGE_SIZE);
-        mm::insert(self.call.cpu, self.space, &mm::VmaSpec { start, end, flags: VMA_READ | VMA_WRITE, node, ..STACK })?;
+        mm::insert(
+            self.call.cpu,
+            self.space,
+            &mm::VmaSpec { start, end, flags: VMA_READ | VMA_WRITE, policy, ..STACK },
+        )?;
         for isa in Isa::ALL.into_iter().filter(|&isa| all_isas || isa == self.isa) {
             if let Some(code) = sigframe::return_code(isa) {
                 self.write(stubs::signal_return(isa), code)?;

@@ -50,6 +50,8 @@ enum Step {
     ProtectFile,
     ForgetFile,
     Fork,
+    /// Puts a page that the space has alone into another frame.
+    Relocate(usize),
 }
 
 /// A core: its MMU's cache of translations, and what it does wrongly.
@@ -316,6 +318,20 @@ impl Island {
         }
     }
 
+    /// As a kernel brings a page near another island.
+    fn relocate(&self, space: &Space, page: usize) {
+        let (record, address) = (space.record, PAGES[page]);
+        let _guard = lock(self, &record.lock);
+        let home = Home::of(self, record);
+        let alone = |leaf: &Leaf| frame_refs(self.world.pool, leaf.frame.named()) == 1;
+        let Some(leaf) = home.leaf(address).filter(alone) else { return };
+        let Some(to) = quietly(|| alloc_zeroed_frame(self)) else { return };
+        self.freeze(space, address);
+        self.world.pool.copy(leaf.frame.addr(), to.addr(), PAGE_SIZE as usize);
+        let executes = space.spec(|spec| spec.pages[page].access.contains(EXECUTE));
+        let _ = self.break_copy(space, &home, address, (to, leaf.attr), executes);
+    }
+
     fn step(&self, step: Step) {
         let space = &self.world.space;
         match step {
@@ -342,6 +358,7 @@ impl Island {
             }
             Step::ForgetFile => self.forget_file(space),
             Step::Fork => self.fork(space),
+            Step::Relocate(page) => self.relocate(space, page),
         }
     }
 
@@ -359,7 +376,7 @@ impl Island {
 }
 
 /// All that programs and kernels do.
-const ALL: [Step; 14] = [
+const ALL: [Step; 16] = [
     Step::Load(PRIVATE),
     Step::Store(PRIVATE),
     Step::Load(FILE),
@@ -374,6 +391,8 @@ const ALL: [Step; 14] = [
     Step::ProtectFile,
     Step::ForgetFile,
     Step::Fork,
+    Step::Relocate(PRIVATE),
+    Step::Relocate(CODE),
 ];
 
 /// A model in which `islands` islands do `steps` steps each. `spare`: how many frames they have at most, as many as there are if that is 0.

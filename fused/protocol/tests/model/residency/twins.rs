@@ -37,6 +37,10 @@ pub enum Bug {
     CopyAtHomeAlone,
     /// Makes code executable without a word that it is new.
     OldCode,
+    /// Copies a page to another place while others store to it.
+    NotFrozen,
+    /// Takes the right to store to such a page away in the home's table alone.
+    FrozenAtHomeAlone,
     /// Uses a root as another island has made it.
     RootNotPrepared,
 }
@@ -129,6 +133,20 @@ impl Island {
         residency::fill(self, space.record, home, page, Leaf { frame: copy.into(), attr }, executes)
     }
 
+    pub(super) fn freeze(&self, space: &Space, page: u64) {
+        match self.bug {
+            Bug::NotFrozen => {}
+            Bug::FrozenAtHomeAlone => {
+                let table = self.home_table(space);
+                let flush = || self.cached.borrow_mut().clear();
+                shootdown::edit(self, space.record, &table, flush, |stale| {
+                    table.narrow(page..page + PAGE_SIZE, stale, |_, leaf| leaf.attr.without(WRITE));
+                });
+            }
+            _ => residency::freeze(self, space.record, page),
+        }
+    }
+
     pub(super) fn reprotect(&self, space: &Space, part: Part, is_new_code: bool) {
         match self.bug {
             Bug::ProtectAtHomeAlone => {
@@ -195,6 +213,7 @@ const DROPS: [Step; 4] = [Step::Load(PRIVATE), Step::Store(PRIVATE), Step::Load(
 const CODES: [Step; 3] = [Step::Compile, Step::Fetch, Step::Fetch];
 const FORKS: [Step; 3] = [Step::Store(PRIVATE), Step::Store(PRIVATE), Step::Fork];
 const COPIES: [Step; 4] = [Step::Store(PRIVATE), Step::Load(PRIVATE), Step::Load(PRIVATE), Step::Fork];
+const MOVES: [Step; 4] = [Step::Store(PRIVATE), Step::Load(PRIVATE), Step::Store(PRIVATE), Step::Relocate(PRIVATE)];
 const PROTECTS: [Step; 3] = [Step::Store(PRIVATE), Step::Store(PRIVATE), Step::Protect(PRIVATE)];
 
 #[test]
@@ -241,6 +260,16 @@ fn a_fork_that_leaves_other_islands_their_stores_is_caught() {
 #[test]
 fn a_copy_that_other_islands_do_not_get_is_caught() {
     must_be_caught(4000, model((3, 5, 0), &COPIES, Bug::CopyAtHomeAlone));
+}
+
+#[test]
+fn moving_a_page_while_others_store_to_it_is_caught() {
+    must_be_caught(4000, model((2, 6, 0), &MOVES, Bug::NotFrozen));
+}
+
+#[test]
+fn moving_a_page_that_only_the_home_may_not_store_to_is_caught() {
+    must_be_caught(4000, model((3, 6, 0), &MOVES, Bug::FrozenAtHomeAlone));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use core::fmt::{Result, Write};
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{CORES_MAX, CORES_PER_ISLAND_MAX, CoreId, Isa, sync::Ordering};
+use motet_layout::{CORES_MAX, CORES_PER_ISLAND_MAX, CoreId, Isa, IslandId, sync::Ordering};
 use motet_protocol::{
     cores::{all_cores, core_record},
     run_queue,
@@ -106,15 +106,16 @@ pub fn next<M: Machine>(cpu: &Cpu<M>, kind: Kind, from: u32) -> Option<(u32, Pro
 /// Writes the set of cores or harts that are in use, or not in use, or of all, as Linux writes sets: ranges with commas between them.
 pub fn write_set<M: Machine>(cpu: &Cpu<M>, kind: Kind, online: Option<bool>, out: &mut Text<M>) -> Result {
     let is_in = |core: &CoreId| online.is_none_or(|online| kind.is_online(cpu, *core) == online);
-    write_list(kind.all(cpu).filter(is_in), out)
+    write_list(kind.all(cpu).filter(is_in).map(CoreId::index), out)
 }
 
-fn write_list<M: Machine>(cores: impl Iterator<Item = CoreId>, out: &mut Text<M>) -> Result {
-    let mut cores = cores.map(CoreId::index).peekable();
+/// Writes ascending numbers as Linux writes sets: ranges with commas between them.
+pub fn write_list<M: Machine>(numbers: impl Iterator<Item = usize>, out: &mut Text<M>) -> Result {
+    let mut numbers = numbers.peekable();
     let mut separator = "";
-    while let Some(first) = cores.next() {
+    while let Some(first) = numbers.next() {
         let mut last = first;
-        while let Some(next) = cores.next_if_eq(&(last + 1)) {
+        while let Some(next) = numbers.next_if_eq(&(last + 1)) {
             last = next;
         }
         write!(out, "{separator}{first}")?;
@@ -143,7 +144,13 @@ pub fn write_allowed<M: Machine>(cpu: &Cpu<M>, affinity: [u64; 2], out: &mut Tex
     out.write_str("Cpus_allowed:\t")?;
     write_mask(cpu, Kind::Core.all(cpu).filter(is_allowed), out)?;
     out.write_str("Cpus_allowed_list:\t")?;
-    write_list(Kind::Core.all(cpu).filter(is_allowed), out)
+    write_list(Kind::Core.all(cpu).filter(is_allowed).map(CoreId::index), out)
+}
+
+/// Writes the set of an island's cores that are in use.
+pub fn write_island<M: Machine>(cpu: &Cpu<M>, island: IslandId, is_list: bool, out: &mut Text<M>) -> Result {
+    let cores = Kind::Core.all(cpu).filter(|core| core.island() == island && run_queue::is_online(cpu, *core));
+    if is_list { write_list(cores.map(CoreId::index), out) } else { write_mask(cpu, cores, out) }
 }
 
 /// `cpuN/topology/*_siblings`, `*_cpus` and lists of them: a core has one thread, and an island is a package.
@@ -154,7 +161,7 @@ pub fn write_siblings<M: Machine>(cpu: &Cpu<M>, node: ProcNode, is_list: bool, o
         *other == core || !is_of_core && other.island() == core.island() && run_queue::is_online(cpu, *other)
     };
     let siblings = Kind::Core.all(cpu).filter(is_sibling);
-    if is_list { write_list(siblings, out) } else { write_mask(cpu, siblings, out) }
+    if is_list { write_list(siblings.map(CoreId::index), out) } else { write_mask(cpu, siblings, out) }
 }
 
 /// `cpuN/isa`, `extensions`, `vector_bytes`, `topology/physical_package_id` and `core_id`: where a core belongs, and what it has that others may lack.

@@ -7,6 +7,7 @@ mod machine;
 mod motet;
 mod mounts;
 mod net;
+mod nodes;
 mod open;
 mod process;
 mod system;
@@ -123,6 +124,7 @@ pub fn parent(node: ProcNode) -> Option<ProcNode> {
         E::Root | E::SysfsRoot => None,
         E::Core => Some(ProcNode { entry: E::Cores, ..ROOT }),
         E::HiddenHart => Some(ProcNode { entry: E::HiddenHarts, ..ROOT }),
+        E::Node => Some(ProcNode { entry: E::Nodes, ..ROOT }),
         E::Process if node.tasks_of != 0 => Some(ProcNode::process(node.tasks_of).of(E::ProcessTask)),
         E::Process => Some(ROOT),
         E::ProcessFdLink => Some(node.of(E::ProcessFd)),
@@ -137,6 +139,9 @@ pub fn lookup<M: Machine>(call: &Call<M>, dir: ProcNode, name: &[u8]) -> Option<
     }
     if let Some(kind) = cores::Kind::in_directory(dir) {
         return cores::named(call.cpu, kind, name);
+    }
+    if dir.entry == E::Nodes {
+        return nodes::named(call.cpu, name);
     }
     let number = number(name)?;
     match dir.entry {
@@ -200,6 +205,7 @@ fn next_numbered<M: Machine>(call: &Call<M>, dir: ProcNode, from: u32) -> Option
             Some((fd, ProcNode { entry: E::ProcessFdLink, fd, ..dir }))
         }
         E::Cores | E::HiddenHarts => cores::next(cpu, cores::Kind::in_directory(dir)?, from),
+        E::Nodes => nodes::next(cpu, from),
         _ => None,
     }
 }
@@ -460,7 +466,18 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::HiddenOffline => cores::write_set(call.cpu, cores::Kind::Hidden, Some(false), out),
         E::HiddenPresent => cores::write_set(call.cpu, cores::Kind::Hidden, None, out),
         E::CoreOnline | E::HiddenHartOnline => cores::write_is_online(call.cpu, node, out),
+        E::NodesOnline
+        | E::NodesPossible
+        | E::NodesWithCores
+        | E::NodesWithMemory
+        | E::NodesWithNormalMemory
+        | E::NodeCpulist
+        | E::NodeCpumap
+        | E::NodeDistance
+        | E::NodeMeminfo => nodes::show(call.cpu, node, out),
         E::SysfsRoot
+        | E::Nodes
+        | E::Node
         | E::Devices
         | E::SystemDevices
         | E::Cores
@@ -553,7 +570,10 @@ fn number(name: &[u8]) -> Option<u32> {
 /// The name of a node that has a number.
 fn numbered_name(node: ProcNode, number: u32, into: &mut [u8; 14]) -> &[u8] {
     let mut line = Line { bytes: into, len: 0 };
-    let prefix = cores::Kind::of(node).map_or("", cores::Kind::prefix);
+    let prefix = match node.entry {
+        E::Node => nodes::PREFIX,
+        _ => cores::Kind::of(node).map_or("", cores::Kind::prefix),
+    };
     // Ten digits are enough for 32 bits.
     let _ = write!(line, "{prefix}{number}");
     let len = line.len;

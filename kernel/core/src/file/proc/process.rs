@@ -26,7 +26,7 @@ use super::{
     super::{kinds::device, path::absolute::path_or_last},
     Text, cores,
     machine::NS_PER_TICK,
-    with_thread,
+    nodes, with_thread,
 };
 use crate::{
     ability,
@@ -181,6 +181,7 @@ pub fn status<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult
     writeln!(out, "CapInh:\t{inheritable:016x}\nCapPrm:\t{permitted:016x}\nCapEff:\t{effective:016x}")?;
     writeln!(out, "CapBnd:\t{bounding:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}", 0, u32::from(summary.barred))?;
     cores::write_allowed(cpu, summary.affinity, out)?;
+    nodes::write_allowed(cpu, out)?;
     let isa = Isa::from_raw(summary.isa).map_or("?", Isa::name);
     writeln!(out, "MotetIsa:\t{isa}\nMotetIsland:\t{}\nMotetCore:\t{}", summary.core / 16, summary.core)
 }

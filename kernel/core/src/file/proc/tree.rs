@@ -118,6 +118,17 @@ pub(super) enum Entry {
     HiddenPresent,
     HiddenHart,
     HiddenHartOnline,
+    Nodes,
+    NodesOnline,
+    NodesPossible,
+    NodesWithCores,
+    NodesWithMemory,
+    NodesWithNormalMemory,
+    Node,
+    NodeCpulist,
+    NodeCpumap,
+    NodeDistance,
+    NodeMeminfo,
     DevicesVirtual,
     VirtualNet,
     Loopback,
@@ -275,6 +286,16 @@ pub(super) const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::HiddenHarts, "offline", E::HiddenOffline, FILE),
     (E::HiddenHarts, "present", E::HiddenPresent, FILE),
     (E::HiddenHart, "online", E::HiddenHartOnline, WRITABLE),
+    (E::SystemDevices, "node", E::Nodes, DIRECTORY),
+    (E::Nodes, "online", E::NodesOnline, FILE),
+    (E::Nodes, "possible", E::NodesPossible, FILE),
+    (E::Nodes, "has_cpu", E::NodesWithCores, FILE),
+    (E::Nodes, "has_memory", E::NodesWithMemory, FILE),
+    (E::Nodes, "has_normal_memory", E::NodesWithNormalMemory, FILE),
+    (E::Node, "cpulist", E::NodeCpulist, FILE),
+    (E::Node, "cpumap", E::NodeCpumap, FILE),
+    (E::Node, "distance", E::NodeDistance, FILE),
+    (E::Node, "meminfo", E::NodeMeminfo, FILE),
     (E::Devices, "virtual", E::DevicesVirtual, DIRECTORY),
     (E::DevicesVirtual, "net", E::VirtualNet, DIRECTORY),
     (E::VirtualNet, interface::NAME, E::Loopback, DIRECTORY),
@@ -325,7 +346,7 @@ pub struct ProcNode {
     pub(super) entry: Entry,
     pub(super) id: u32,
     pub(super) fd: u32,
-    /// The process below whose `task` it is, 0: below none. In sysfs: the core, or hidden hart.
+    /// The process below whose `task` it is, 0: below none. In sysfs: the core, hidden hart, or island.
     pub(super) tasks_of: u32,
 }
 
@@ -352,6 +373,7 @@ impl ProcNode {
             E::SysfsRoot,
             E::Core,
             E::HiddenHart,
+            E::Node,
         ]);
         match entries.into_iter().find(|&entry| entry as u64 == raw & 0xff) {
             Some(entry) => {
@@ -370,7 +392,7 @@ impl ProcNode {
     /// The number that names it in the directory above it, if a number does.
     pub(super) fn place(self) -> u32 {
         match self.entry {
-            E::Core | E::HiddenHart => self.tasks_of,
+            E::Core | E::HiddenHart | E::Node => self.tasks_of,
             E::ProcessFdLink => self.fd,
             _ => self.id,
         }
