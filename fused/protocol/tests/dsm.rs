@@ -36,7 +36,9 @@ enum Life {
     Lives,
     /// It does nothing any more, and nobody knows.
     Died,
-    /// The home knows, and takes nothing of it.
+    /// The home sends it nothing any more, and takes nothing of it.
+    Broken,
+    /// The home has let go of it.
     Lost,
 }
 
@@ -50,6 +52,8 @@ enum Broken {
     Tables,
     /// Threads that wait for the page are forgotten.
     Waiters,
+    /// A fault for which a message could not be sent leaves no trace, though other kernels were told of it.
+    Unsent,
 }
 
 /// What one kernel does in a step.
@@ -58,6 +62,8 @@ struct Doing<'a> {
     world: &'a mut World,
     came: u8,
     wakes: bool,
+    /// A message went to a kernel that has died.
+    has_failed: bool,
 }
 
 impl Effects for Doing<'_> {
@@ -74,7 +80,12 @@ impl Effects for Doing<'_> {
             assert!(self.world.mapped[self.node] <= most, "the page is written while it is sent");
         }
         let count = self.world.sites.len();
-        if self.world.mortal == Some((to as usize, Life::Lost)) {
+        if self
+            .world
+            .mortal
+            .is_some_and(|(node, life)| node == to as usize && matches!(life, Life::Broken | Life::Lost))
+        {
+            self.has_failed = true;
             return;
         }
         self.world.messages += 1;
@@ -130,13 +141,16 @@ impl World {
                 after.end_threads(node, scripts);
             }
             Life::Died => {
-                after.mortal = Some((node, Life::Lost));
+                after.mortal = Some((node, Life::Broken));
                 let count = self.sites.len();
                 for (channel, messages) in after.channels.iter_mut().enumerate() {
                     if channel / count == node || channel % count == node {
                         messages.clear();
                     }
                 }
+            }
+            Life::Broken => {
+                after.mortal = Some((node, Life::Lost));
                 after.act(0, scripts, 0, |site, doing| site.lose(node as u32, doing));
             }
             Life::Lost => return None,
@@ -155,9 +169,13 @@ impl World {
         // Kernels keep a word of it.
         let mut site = Site::from_word(node as u32, 0, self.sites[node].word());
         assert_eq!(site, self.sites[node], "a word does not say what is known of a page");
-        let mut doing = Doing { node, world: self, came, wakes: false };
+        let before = site;
+        let mut doing = Doing { node, world: self, came, wakes: false, has_failed: false };
         let result = act(&mut site, &mut doing);
-        let wakes = doing.wakes;
+        let (wakes, has_failed) = (doing.wakes, doing.has_failed);
+        if has_failed && self.broken == Broken::Unsent {
+            site = before;
+        }
         self.sites[node] = site;
         assert!(self.mapped[node] >= site.rights(), "a kernel was not told what it may do");
         if wakes {
@@ -255,8 +273,8 @@ fn explore_broken(broken: Broken, kernels: usize, scripts: &[Script<'_>], met: &
 }
 
 /// As [`explore`]; a kernel dies at some time, which the home learns.
-fn explore_dying(mortal: usize, kernels: usize, scripts: &[Script<'_>]) -> usize {
-    let start = World { mortal: Some((mortal, Life::Lives)), ..World::new(kernels, scripts, Broken::Nothing) };
+fn explore_dying(broken: Broken, mortal: usize, kernels: usize, scripts: &[Script<'_>]) -> usize {
+    let start = World { mortal: Some((mortal, Life::Lives)), ..World::new(kernels, scripts, broken) };
     explore_from(start, scripts, &mut Met::new())
 }
 
@@ -361,15 +379,15 @@ fn all_schedules_are_coherent_and_end_and_need_these_rules() {
     assert_eq!(met, needed);
 }
 
-/// A kernel dies in any state. Nobody waits for it for ever, nobody reads an old page, and nobody reads one that it alone had.
+/// A kernel dies in any state, and is let go of in any later one. Nobody waits for it for ever, nobody reads an old page, and nobody reads one that it alone had.
 #[test]
 fn nobody_waits_for_a_kernel_that_has_died() {
     let mut states = 0;
     for first in ACCESSES {
         for second in ACCESSES {
             for third in ACCESSES {
-                states += explore_dying(1, 2, &[(0, first), (0, second), (1, third)]);
-                states += explore_dying(1, 3, &[(0, first), (1, second), (2, third)]);
+                states += explore_dying(Broken::Nothing, 1, 2, &[(0, first), (0, second), (1, third)]);
+                states += explore_dying(Broken::Nothing, 1, 3, &[(0, first), (1, second), (2, third)]);
             }
         }
     }
@@ -410,4 +428,6 @@ fn what_is_broken_is_found() {
         let ended = std::panic::catch_unwind(|| explore_broken(broken, 3, &scripts, &mut Met::new()));
         assert!(ended.is_err(), "nobody notices");
     }
+    let ended = std::panic::catch_unwind(|| explore_dying(Broken::Unsent, 1, 3, &scripts));
+    assert!(ended.is_err(), "nobody notices");
 }

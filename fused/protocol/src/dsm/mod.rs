@@ -51,7 +51,8 @@ pub trait Effects {
     /// Changes what its threads may do with the page, on all of its cores, before it goes on.
     fn protect(&mut self, rights: Rights);
 
-    /// Sends a message. Of [`Message::Data`], the page as it is now is a part.
+    /// Sends a message. Of [`Message::Data`], the page as it is now is a part. One to a kernel that has died may be lost, also before [`Site::lose`]: the page's state is then as
+    /// if it had been sent.
     fn send(&mut self, to: u32, message: Message);
 
     /// Takes over the page that came with the message.

@@ -140,7 +140,7 @@ impl<M: Machine> Effects for Here<'_, M> {
             }
             Message::Data { write } => {
                 let body = PageResponse { pid, address, write: u32::from(write).into(), rest: [0; 8] };
-                self.frame().ok_or(Errno::EIO).and_then(|frame| peers::post_page(cpu, to, &body, frame))
+                self.frame().ok_or(Errno::ENXIO).and_then(|frame| peers::post_page(cpu, to, &body, frame))
             }
             Message::Short => peers::post(cpu, to, &short(PAGE_GRANTED)),
             Message::Retry => peers::post(cpu, to, &short(PAGE_RETRY)),
@@ -150,8 +150,10 @@ impl<M: Machine> Effects for Here<'_, M> {
                 peers::post(cpu, to, &PageInvalidateResponse { pid, address })
             }
         };
-        if let Err(errno) = sent {
-            self.failed = Some(errno);
+        match sent {
+            // A kernel that has died is told nothing. What it owes counts as answered when this one lets go of it (`lost`).
+            Ok(()) | Err(Errno::EIO) => {}
+            Err(errno) => self.failed = Some(errno),
         }
     }
 
@@ -168,7 +170,7 @@ impl<M: Machine> Effects for Here<'_, M> {
 /// Before a fault on a page is served as usual: whether this kernel has the page so that it may. The space's lock is held.
 ///
 /// # Errors
-/// [`Stop::Page`]: it comes later; `EFAULT`: home has none; `ENXIO`: home cannot be asked; `ENOMEM`.
+/// [`Stop::Page`]: it comes later; `EFAULT`: home has none; `ENXIO`: the kernel has died that had it; `ENOMEM`.
 pub fn prepare<M: Machine>(
     cpu: &Cpu<M>,
     (space, kept): (&'static SpaceRecord, &'static KeptRecord),
@@ -197,9 +199,8 @@ pub fn prepare<M: Machine>(
     here.failed = None;
     here.finish(if failed.is_some() { before } else { site.word() })?;
     match (failed, outcome) {
-        (Some(Errno::ENOMEM), _) => Err(Errno::ENOMEM.into()),
+        (Some(errno), _) => Err(errno.into()),
         // As of a file that no longer has the page.
-        (Some(_), _) => Err(Errno::ENXIO.into()),
         (None, Outcome::Lost) => Err(Errno::ENXIO.into()),
         (None, Outcome::Done) => Ok(()),
         (None, Outcome::Wait | Outcome::Again) => {
