@@ -15,6 +15,9 @@
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
+#ifndef PROT_GROWSDOWN
+#define PROT_GROWSDOWN 0x01000000
+#endif
 
 enum { WORDS = 6000 };
 
@@ -139,6 +142,21 @@ static void moved(void) {
     EXPECT(peek(old), 0);
 }
 
+/* Pages come home from another kernel, to move, also if nobody may use them meanwhile. */
+MOTET_ON(ARM) static long poke(volatile char *at) { return *at = 7; }
+
+static void moved_unusable(void) {
+    char *old = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0);
+    EXPECT(old != MAP_FAILED, 1);
+    EXPECT(poke(old), 7);
+    /* This is about the lower pages, too. */
+    EXPECT(mprotect(old + 12288, 4096, PROT_NONE | PROT_GROWSDOWN), 0);
+    char *new = mremap(old, 16384, 16384, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+    EXPECT(new != MAP_FAILED, 1);
+    EXPECT(mprotect(new, 16384, PROT_READ), 0);
+    EXPECT(new[0] + peek(new), 14);
+}
+
 static void *race(void *argument) {
     long *slot = argument;
     for (int i = 0; i < 200; i++)
@@ -172,6 +190,7 @@ int main(int argc, char **argv) {
     EXPECT(second(10), 33 + 43 + 7);
     EXPECT(calls_away(), 1);
     moved();
+    moved_unusable();
     EXPECT(pipe(ends), 0);
     static char sent[8192];
     memset(sent, 9, sizeof sent);

@@ -27,6 +27,8 @@ calls! {
     Write 1 64;
     /// `lseek`
     Lseek 8 62;
+    /// `mremap`
+    Mremap 25 216;
     /// `chdir`
     Chdir 80 49;
     /// `chroot`

@@ -125,6 +125,50 @@ fn who_waits_for_a_kernel_that_dies_does_not_wait_for_ever() {
     assert!(ends.keys().any(|status| *status != Some(3 * ROUNDS as u32)), "nobody has learnt of a death");
 }
 
+/// The status of a program whose page could not move.
+const EFAULT: u64 = 14;
+
+/// The page counted in has been written by kernel 1 alone, which may have died long ago: moves it, and looks into it.
+fn move_page(body: &mut Body<'_>) {
+    body.call(address_of(1));
+    let program = &mut *body.program;
+    sleep(program, LONG_SECONDS, 0);
+    program.call(Sys::Mremap, &[COUNTED, 4096, 4096, 3, COUNTED + 0x4000]); // MREMAP_MAYMOVE | MREMAP_FIXED
+    program.or_exit(EFAULT);
+    let (result, scratch) = (program.asm.roles.result, program.asm.roles.saved[0]);
+    program.asm.li(scratch, COUNTED + 0x4000);
+    program.asm.op_i(Op::Ld64, result, scratch, 0);
+    program.arg_from(0, result);
+    program.call_as_is(Sys::ExitGroup);
+}
+
+/// Pages that are lost with a kernel do not become empty ones when they move.
+#[test]
+fn pages_that_are_lost_do_not_move() {
+    let functions = [function("main", None, move_page), function("on_arm", Some(Isa::AArch64), count)];
+    let app = executable(Isa::X86_64, &functions);
+    let scenarios = [vec!["/app"], Vec::new()].map(|command| {
+        Scenario { files: vec![("app", app.clone())], command, ..Scenario::default() } //
+    });
+    run_seeds(0..2, |seed| {
+        let run = |faults| {
+            let config = Config { faults, ..machine(Driver::Seeded(seed), 2, SMALL) };
+            boot_kernels(config, &scenarios, |_| ()).map(|(ended, ())| ended)
+        };
+        let whole = run(ROUGH)?;
+        assert_eq!(whole.kernels[0].status, Some(1), "seed {seed}: {}", whole.kernels[0].errors);
+        let mut statuses = Vec::new();
+        for step in (1..=6).map(|part| whole.steps * part / 8) {
+            let ended = run(Faults { death: Some((IslandId(1), step)), survives: true, ..ROUGH })?;
+            statuses.push(ended.kernels[0].status);
+        }
+        let lost = Some(EFAULT as u32);
+        let may_be = |status: &Option<u32>| matches!(status, Some(1 | 128..)) || *status == lost;
+        assert!(statuses.iter().all(may_be) && statuses.contains(&lost), "seed {seed}: {statuses:?}");
+        Ok(())
+    });
+}
+
 /// The process's own kernel dies: what it had elsewhere ends.
 #[test]
 fn guests_of_a_kernel_that_dies_end() {

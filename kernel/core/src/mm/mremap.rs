@@ -17,7 +17,8 @@ use super::{
     View, VmaSpec, kept, limits, pieces,
     policy::Policy,
     range::{LEN_MAX, fixed_range, page_range, unmap_locked},
-    recall, space_of, vma,
+    recall::{self, recall},
+    space_of, vma,
 };
 use crate::{
     call::{BUDGET, Call, Stop, SysResult},
@@ -86,9 +87,11 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         make_place(call, space, start..end, target, wanted.new_len)?;
     }
     let guard = lock(call.cpu, &space.lock);
-    if kept::has_gone(call.cpu, space, start, end) {
+    let place = kept::place(call.cpu, space, start, end);
+    if place == kept::Place::Away {
         // Another kernel has taken a page since they all came home.
-        return Err(Stop::Again);
+        drop(guard);
+        return Err(recall::later(call));
     }
     let mapped = vma::find(call.cpu, space, start);
     // A call that shrinks and has paused goes on, though not all is there any more.
@@ -114,6 +117,10 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
     // It may take up to three more on the way, as on Linux.
     if !wanted.may_move || space.vma_count.get() + 3 >= vma::COUNT_MAX {
         return Err(Errno::ENOMEM.into());
+    }
+    if place == kept::Place::Lost {
+        // What is known of them does not move.
+        return Err(Errno::EFAULT.into());
     }
     limits::check_commit(call.cpu, wanted.new_len, vma.flags.get())?;
     Ok(move_to_place(call.cpu, space, vma, &wanted)?)

@@ -252,18 +252,31 @@ pub fn next_known<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord, start: u64, end: 
     None
 }
 
-/// Whether another kernel has taken a page of a range, and this one has none. The space's lock is held.
-pub fn has_gone<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) -> bool {
-    let Some(kept) = super::of(cpu, space).filter(|kept| !is_guest(cpu, kept)) else { return false };
-    let mut at = start;
+/// Where the pages of a range are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// This kernel has all of them.
+    Home,
+    /// Another one has one of them.
+    Away,
+    /// One of them is lost with a kernel that has died, and no other one is away.
+    Lost,
+}
+
+/// Where the pages of a range of a space are. The space's lock is held.
+pub fn place<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) -> Place {
+    let Some(kept) = super::of(cpu, space).filter(|kept| !is_guest(cpu, kept)) else { return Place::Home };
+    let (mut at, mut place) = (start, Place::Home);
     while let Some(page) = next_known(cpu, kept, at, end) {
         let site = site(cpu, kept, page);
-        if site.is_lacking() && !site.is_lost() {
-            return true;
+        if site.is_lost() {
+            place = Place::Lost;
+        } else if site.is_lacking() {
+            return Place::Away;
         }
         at = page + PAGE_SIZE;
     }
-    false
+    place
 }
 
 /// Whether another kernel has a page of a space of this one.

@@ -18,9 +18,9 @@ mod page;
 
 pub use answer::{came, invalidate, invalidated, short_came, wanted};
 pub use areas::{area_came, area_wanted, forget};
-pub(super) use areas::{ask, forget_elsewhere, has_gone, has_left, next_known};
+pub(super) use areas::{Place, ask, forget_elsewhere, has_left, next_known, place};
 pub use lost::lose;
-pub(super) use page::prepare;
+pub(super) use page::{begin_recall, prepare};
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};

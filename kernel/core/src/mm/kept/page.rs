@@ -15,7 +15,12 @@ use motet_protocol::{
 };
 
 use super::{areas, await_page, is_alike, put_site, site};
-use crate::{call::Stop, cpu::Cpu, mm::vma::attr_of, peers};
+use crate::{
+    call::Stop,
+    cpu::Cpu,
+    mm::vma::{self, attr_of},
+    peers,
+};
 
 /// A page of a space whose lock is held.
 pub struct Here<'a, M: Machine> {
@@ -207,5 +212,25 @@ pub fn prepare<M: Machine>(
             await_page(cpu, (space, kept), address, access);
             Err(Stop::Page)
         }
+    }
+}
+
+/// Home: a page of a range that allows no access comes home nevertheless. Nobody can wait for it as one waits for a page. The space's lock is held.
+///
+/// # Errors
+/// [`Stop::Again`]: it comes later; `ENOMEM`.
+pub fn begin_recall<M: Machine>(
+    cpu: &Cpu<M>,
+    (space, kept): (&'static SpaceRecord, &'static KeptRecord),
+    page: u64,
+) -> Result<(), Stop> {
+    let Some(vma) = vma::find(cpu, space, page) else { return Ok(()) };
+    match prepare(cpu, (space, kept), vma, page, Access::Write) {
+        Err(Stop::Page) => {
+            cpu.mm.take_awaited();
+            Err(Stop::Again)
+        }
+        Err(Stop::Error(Errno::ENXIO)) => Ok(()), // it is lost
+        result => result,
     }
 }
