@@ -55,7 +55,8 @@ pool_struct! {
         52 pub known: AtomicU32,
         /// Kernel-written: nodes of which no message is taken any more, because they send what is none, a bit each.
         56 pub broken: AtomicU32,
-        60 _pad0: Cell32,
+        /// Kernel-written, by the first core: the node of which a message was taken last.
+        60 pub taken_from: Cell32,
         /// Kernel-written, by kind of message: those that were sent.
         64 pub sent: [AtomicU64; 32],
         /// Kernel-written, by kind of message: those that came.

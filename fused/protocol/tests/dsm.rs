@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use motet_protocol::dsm::{
-    Effects, Message, Outcome, Rights, Site,
+    Effects, Message, Outcome, Received, Rights, Site,
     table::{Fault, Place, action},
 };
 
@@ -250,12 +250,15 @@ fn next(world: &World, scripts: &[Script<'_>], met: &mut Met) -> Vec<World> {
                 assert!(node == 0 || world.sites[node].served().is_none(), "the home asks who asks it");
                 note(world, node, Fault { write, is_remote: true }, met);
             }
-            let is_taken = after.act(node, scripts, page, |site, doing| site.receive(from as u32, message, doing));
+            let received = after.act(node, scripts, page, |site, doing| site.receive(from as u32, message, doing));
             if node == 0 && world.sites[0].is_lost() {
                 // Who asks is told that there is no such page.
                 after.end_threads(from, scripts);
             }
-            assert!(is_taken, "kernel {node} does not know what to do with {message:?} of kernel {from}");
+            assert!(
+                received != Received::Ignored,
+                "kernel {node} does not know what to do with {message:?} of kernel {from}"
+            );
             all.push(after);
         }
     }
@@ -403,7 +406,9 @@ fn misses_cost_what_they_cost_in_popcorn() {
         let _ = world.act(node, &[], 0, |site, doing| site.fault(write, doing));
         while let Some(channel) = world.channels.iter().position(|messages| !messages.is_empty()) {
             let Some((message, page)) = world.channels[channel].pop_front() else { break };
-            assert!(world.act(channel % 3, &[], page, |site, doing| site.receive(channel as u32 / 3, message, doing)));
+            let from = channel as u32 / 3;
+            let received = world.act(channel % 3, &[], page, |site, doing| site.receive(from, message, doing));
+            assert_ne!(received, Received::Ignored);
         }
         assert!(world.sites[node].rights() >= if write { Rights::Write } else { Rights::Read });
         world.messages - before
@@ -418,6 +423,31 @@ fn misses_cost_what_they_cost_in_popcorn() {
     assert_eq!(costs(1, true), 2);
     assert_eq!(costs(2, false), 4, "of what a third kernel writes");
     assert_eq!(costs(2, true), 4, "of what a third kernel reads");
+}
+
+/// Who has asked for a page keeps it for a moment. A page that only passes through, and one that nobody has asked for, is no reason to keep others waiting.
+#[test]
+fn only_who_has_asked_is_given_a_page() {
+    let mut world = World::new(3, &[], Broken::Nothing);
+    let mut takes = |node: usize, write: bool| {
+        let _ = world.act(node, &[], 0, |site, doing| site.fault(write, doing));
+        let mut given = Vec::new();
+        while let Some(channel) = world.channels.iter().position(|messages| !messages.is_empty()) {
+            let Some((message, page)) = world.channels[channel].pop_front() else { break };
+            let (from, node) = (channel as u32 / 3, channel % 3);
+            let received = world.act(node, &[], page, |site, doing| site.receive(from, message, doing));
+            if received == Received::Given {
+                given.push(node);
+            }
+            let again = world.act(node, &[], page, |site, doing| site.receive(from, Message::Retry, doing));
+            assert_eq!(again, Received::Ignored, "nobody has asked");
+        }
+        given
+    };
+    assert_eq!(takes(1, true), [1]);
+    assert_eq!(takes(2, true), [2], "it passes through the home");
+    assert_eq!(takes(1, false), [1], "so does its copy");
+    assert_eq!(takes(0, true), [0]);
 }
 
 /// What kernels rely on: an exploration without it must fail.

@@ -75,6 +75,17 @@ pub enum Outcome {
     Lost,
 }
 
+/// What a message has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// Nothing: no kernel sends it in this state.
+    Ignored,
+    /// Something, but no thread of this kernel has got what it had asked for.
+    Taken,
+    /// A thread of this kernel had asked for the page, and may go on with it.
+    Given,
+}
+
 /// Who is being served.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Handle {
@@ -238,8 +249,18 @@ impl Site {
         if self.allows(write) { Outcome::Done } else { Outcome::Wait }
     }
 
-    /// A message has come. One that no kernel sends in this state changes nothing: `false`.
-    pub fn receive(&mut self, from: u32, message: Message, effects: &mut impl Effects) -> bool {
+    /// A message has come.
+    pub fn receive(&mut self, from: u32, message: Message, effects: &mut impl Effects) -> Received {
+        let own = self.handle.filter(|handle| handle.node == self.node);
+        if !self.take(from, message, effects) {
+            return Received::Ignored;
+        }
+        let is_given = own.is_some_and(|own| self.allows(own.write));
+        if is_given { Received::Given } else { Received::Taken }
+    }
+
+    /// `false`: the message changes nothing.
+    fn take(&mut self, from: u32, message: Message, effects: &mut impl Effects) -> bool {
         match message {
             Message::Request { write } => return self.requested(from, write, effects),
             Message::Invalidate if !self.is_home() && from == self.home => self.invalidate(effects),

@@ -16,6 +16,11 @@ pub const HEADER_LEN: usize = 10;
 /// Bits of the first byte that are the sender's node.
 const NODE_MASK: u8 = 0x3f;
 
+/// In which order kernel `own` of `count` looks at the others' rings: behind the one that it has taken messages from last, so that none keeps it from the others.
+pub fn in_turn(own: u32, count: u32, last: u32) -> impl Iterator<Item = u32> {
+    (1..=count).map(move |step| (last % count + step) % count).filter(move |&node| node != own)
+}
+
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $word:literal, $len:literal;)*) => {
         /// What a message is about.
@@ -207,6 +212,13 @@ mod tests {
     fn each_kernel_has_the_bells_of_the_others_behind_its_own() {
         let places = |own| [0, 1, 2].map(|node: u32| bell_of(own, node).island().index());
         assert_eq!([places(0), places(1), places(2)], [[0, 1, 2], [1, 0, 2], [1, 2, 0]]);
+    }
+
+    #[test]
+    fn who_was_listened_to_last_comes_last() {
+        let order = |own, last| in_turn(own, 4, last).collect::<Vec<_>>();
+        assert_eq!([order(0, 0), order(0, 1), order(0, 3)], [[1, 2, 3], [2, 3, 1], [1, 2, 3]]);
+        assert_eq!([order(2, 0), order(2, 1), order(2, 3)], [[1, 3, 0], [3, 0, 1], [0, 1, 3]]);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! What other kernels send, and who acts on it.
 
 use motet_hal::Machine;
-use motet_layout::PoolAddr;
 use motet_protocol::{
     Context,
     memory::{alloc_frame_on, release_frame},
@@ -18,7 +17,7 @@ use crate::{
     away,
     cpu::Cpu,
     futex,
-    mm::kept,
+    mm::kept::{self, Woken},
     peers::{self, Acts, body},
     process::guest,
     tree::lock_tree,
@@ -45,14 +44,18 @@ impl<M: Machine> Acts<M> for Life {
             | K::PageResponse
             | K::PageResponseShort
             | K::PageInvalidateRequest
-            | K::PageInvalidateResponse
-            | K::VmaInfoResponse => {
-                if let Some(word) = act_on_page(cpu, node, kind, slot)? {
-                    futex::wake_shared(cpu, word);
-                    if matches!(kind, K::PageResponse | K::PageResponseShort) {
+            | K::PageInvalidateResponse => {
+                if let Some(woken) = act_on_page(cpu, node, kind, slot)? {
+                    futex::wake_shared(cpu, woken.word);
+                    if woken.has_page {
                         peers::hold(cpu);
                     }
                 }
+                Ok(())
+            }
+            K::VmaInfoResponse => {
+                let word = in_tree(cpu, || kept::area_came(cpu, node, &body(slot)))?;
+                word.into_iter().for_each(|word| futex::wake_shared(cpu, word));
                 Ok(())
             }
             K::VmaInfoRequest => in_tree(cpu, || kept::area_wanted(cpu, node, &body(slot))),
@@ -92,13 +95,8 @@ fn in_tree<M: Machine, R>(cpu: &Cpu<M>, act: impl FnOnce() -> R) -> R {
     act()
 }
 
-/// Returns what threads wait at that are to be woken.
-fn act_on_page<M: Machine>(
-    cpu: &Cpu<M>,
-    node: u32,
-    kind: MessageKind,
-    slot: Slot,
-) -> Result<Option<PoolAddr>, Malformed> {
+/// Returns who is to be woken.
+fn act_on_page<M: Machine>(cpu: &Cpu<M>, node: u32, kind: MessageKind, slot: Slot) -> Result<Option<Woken>, Malformed> {
     use MessageKind as K;
     let frame = if kind == K::PageResponse {
         let frame = alloc_frame_on(cpu, cpu.memory_index()).ok_or(Malformed::NoMemory)?;
@@ -118,7 +116,6 @@ fn act_on_page<M: Machine>(
         (K::PageResponseShort, None) => kept::short_came(cpu, node, &body(slot)),
         (K::PageInvalidateRequest, None) => kept::invalidate(cpu, node, &body(slot)),
         (K::PageInvalidateResponse, None) => kept::invalidated(cpu, node, &body(slot)),
-        (K::VmaInfoResponse, None) => kept::area_came(cpu, node, &body(slot)),
         (_, None) => Ok(None),
     }
 }

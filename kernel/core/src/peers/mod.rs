@@ -16,6 +16,7 @@ use motet_protocol::{
     peer::{
         HEADER_LEN, Header, Malformed, MessageKind, NodeInfo,
         bodies::{Body, Probe},
+        in_turn,
     },
     ring::{Ring, Slot},
     timer,
@@ -103,7 +104,8 @@ pub fn take_messages<M: Machine>(cpu: &Cpu<M>, acts: &impl Acts<M>) {
         return;
     }
     let record = of(cpu);
-    others(record).for_each(|node| take_from(cpu, node, acts));
+    let count = record.count.get().clamp(1, NODES_MAX as u32);
+    in_turn(record.node.get(), count, record.taken_from.get()).for_each(|node| take_from(cpu, node, acts));
     let is_left = outgoing::send_kept(cpu);
     // First this, and then the look: who ends the hold meanwhile rings.
     record.is_put_off.store(1, Ordering::Release);
@@ -204,6 +206,7 @@ fn take_from<M: Machine>(cpu: &Cpu<M>, node: u32, acts: &impl Acts<M>) {
             Some(Ok(())) => {}
             Some(Err(why)) => refuse(cpu, node, why),
         }
+        record.taken_from.set(node);
         cpu.relax();
     }
 }

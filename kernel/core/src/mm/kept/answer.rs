@@ -1,6 +1,6 @@
 //! Messages about pages. The tree lock keeps the space from going away meanwhile.
 //!
-//! Each function returns what threads wait at that are to be woken, if any do.
+//! Each function returns who is to be woken, if anybody is.
 
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
@@ -10,7 +10,7 @@ use motet_layout::{
 };
 use motet_paging::Attr;
 use motet_protocol::{
-    dsm::{Message, Rights, Site},
+    dsm::{Message, Received, Rights, Site},
     lock::lock,
     peer::{
         Malformed,
@@ -29,7 +29,15 @@ use crate::{
     peers,
 };
 
-type Woken = Result<Option<PoolAddr>, Malformed>;
+/// Threads that look again, because of a message.
+pub struct Woken {
+    /// What they wait at.
+    pub word: PoolAddr,
+    /// One of them had asked for the page, which is here now.
+    pub has_page: bool,
+}
+
+type Answered = Result<Option<Woken>, Malformed>;
 
 /// Checks a page's address.
 fn page_at(address: u64) -> Result<u64, Malformed> {
@@ -40,7 +48,7 @@ fn page_at(address: u64) -> Result<u64, Malformed> {
 ///
 /// # Errors
 /// It wants what cannot be.
-pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageRequest) -> Woken {
+pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageRequest) -> Answered {
     let (page, write) = (page_at(body.address.get())?, body.write.get() != 0);
     let Some((space, kept)) = super::space_of_peer(cpu, node, body.pid.get())? else { return Ok(None) };
     let _guard = lock(cpu, &space.lock);
@@ -96,7 +104,7 @@ fn bring<M: Machine>(
 ///
 /// # Errors
 /// It is none that can come.
-pub fn came<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageResponse, frame: Frame) -> Woken {
+pub fn came<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageResponse, frame: Frame) -> Answered {
     let write = body.write.get() != 0;
     answer(cpu, node, (body.pid.get(), body.address.get()), Message::Data { write }, Some(frame))
 }
@@ -105,7 +113,7 @@ pub fn came<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageResponse, frame: Fra
 ///
 /// # Errors
 /// It says what cannot be.
-pub fn short_came<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageResponseShort) -> Woken {
+pub fn short_came<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageResponseShort) -> Answered {
     let about = (body.pid.get(), body.address.get());
     match body.result.get() {
         PAGE_GRANTED => answer(cpu, node, about, Message::Short, None),
@@ -127,7 +135,7 @@ pub fn short_came<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageResponseShort)
 ///
 /// # Errors
 /// None of that kernel's can be here.
-pub fn invalidate<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageInvalidateRequest) -> Woken {
+pub fn invalidate<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageInvalidateRequest) -> Answered {
     answer(cpu, node, (body.pid.get(), body.address.get()), Message::Invalidate, None)
 }
 
@@ -135,7 +143,7 @@ pub fn invalidate<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageInvalidateRequ
 ///
 /// # Errors
 /// None of this process can have been there.
-pub fn invalidated<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageInvalidateResponse) -> Woken {
+pub fn invalidated<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageInvalidateResponse) -> Answered {
     answer(cpu, node, (body.pid.get(), body.address.get()), Message::Invalidated, None)
 }
 
@@ -145,7 +153,7 @@ fn answer<M: Machine>(
     (pid, address): (u32, u64),
     message: Message,
     frame: Option<Frame>,
-) -> Woken {
+) -> Answered {
     let found = page_at(address).and_then(|page| Ok((page, super::space_of_peer(cpu, node, pid)?)));
     let Ok((page, Some((space, kept)))) = found else {
         if let Some(frame) = frame {
@@ -168,17 +176,16 @@ fn receive<M: Machine>(
     message: Message,
     frame: Option<Frame>,
     site: &mut Site,
-) -> Woken {
+) -> Answered {
     let mut here = Here::new(cpu, (space, kept), vma, page);
     here.arrived = frame;
-    let is_awaited = site.receive(node, message, &mut here);
+    let received = site.receive(node, message, &mut here);
+    let has_page = received == Received::Given;
     match here.finish(site.word()) {
-        Ok(false) if is_awaited => Ok(None),
-        Ok(_) => Ok(Some(name(cpu, kept, page))),
-        Err(errno) => {
-            // Its threads look again, and are told so.
-            cpu.log(format_args!("page {page:#x} is lost between kernels: {}", errno.name()));
-            Ok(Some(name(cpu, kept, page)))
-        }
+        Ok(false) if received != Received::Ignored => return Ok(None),
+        Ok(_) => {}
+        // Its threads look again, and are told so.
+        Err(errno) => cpu.log(format_args!("page {page:#x} is lost between kernels: {}", errno.name())),
     }
+    Ok(Some(Woken { word: name(cpu, kept, page), has_page }))
 }

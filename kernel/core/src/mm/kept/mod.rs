@@ -16,9 +16,9 @@ mod areas;
 mod lost;
 mod page;
 
-pub use answer::{came, invalidate, invalidated, short_came, wanted};
-pub use areas::{area_came, area_wanted, forget};
+pub use answer::{Woken, came, invalidate, invalidated, short_came, wanted};
 pub(super) use areas::{Place, ask, forget_elsewhere, has_left, next_known, place};
+pub use areas::{area_came, area_wanted, forget};
 pub use lost::lose;
 pub(super) use page::{begin_recall, prepare};
 
