@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use motet_abi::fat::Signature;
 use motet_hal_hosted::{Config, Driver, Failure, Faults, isa::Op, run_seeds};
-use motet_layout::{Isa, IslandId};
+use motet_layout::{Isa, IslandId, sync::Ordering};
 use motet_tests_hosted::{
     ROUGH, Scenario,
     calls::Sys,
@@ -123,6 +123,51 @@ fn who_waits_for_a_kernel_that_dies_does_not_wait_for_ever() {
     println!("{ends:?}");
     assert!(ends.keys().all(|status| matches!(status, Some(status) if *status == 3 * ROUNDS as u32 || *status > 128)));
     assert!(ends.keys().any(|status| *status != Some(3 * ROUNDS as u32)), "nobody has learnt of a death");
+}
+
+/// Behind the text of a program of three functions.
+const BEHIND: u64 = address_of(3);
+
+/// Puts memory in the place of the last function and of the page behind it, in which another kernel counts then.
+fn replace_text(body: &mut Body<'_>) {
+    // PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS
+    body.program.call(Sys::Mmap, &[BEHIND - 4096, 8192, 3, 0x32, u64::MAX, 0]);
+    body.program.or_exit(100);
+    body.call(address_of(1));
+    body.program.arg_from(0, body.result());
+    body.program.call_as_is(Sys::ExitGroup);
+}
+
+fn count_behind(body: &mut Body<'_>) {
+    let (result, scratch) = (body.result(), body.scratch());
+    body.enter(2);
+    body.program.asm.li(scratch, BEHIND);
+    body.program.asm.op_i(Op::Ld64, result, scratch, 0);
+    body.program.asm.op_i(Op::Addi, result, result, 1);
+    body.program.asm.op_i(Op::St64, result, scratch, 0);
+    body.leave();
+}
+
+/// Each kernel has views of the program's text of its own. A range that home has put over one of its own is of use where another kernel has none.
+#[test]
+fn a_range_that_begins_in_a_view_is_known_behind_it() {
+    let functions = [
+        function("main", None, replace_text),
+        function("on_arm", Some(Isa::AArch64), count_behind),
+        function("replaced", None, count_behind),
+    ];
+    let app = executable(Isa::X86_64, &functions);
+    let scenarios = [vec!["/app"], Vec::new()].map(|command| {
+        Scenario { files: vec![("app", app.clone())], command, ..Scenario::default() } //
+    });
+    run_seeds(0..2, |seed| {
+        let config = Config { faults: ROUGH, ..machine(Driver::Seeded(seed), 2, SMALL) };
+        let (ended, refused) =
+            boot_kernels(config, &scenarios, |pools| pools[1].header().peers.refused[0].load(Ordering::Relaxed))?;
+        let first = &ended.kernels[0];
+        assert_eq!((first.status, refused), (Some(1), 0), "seed {seed}: {}", first.errors);
+        Ok(())
+    });
 }
 
 /// The status of a program whose page could not move.

@@ -54,9 +54,7 @@ impl<M: Machine> Acts<M> for Life {
                 Ok(())
             }
             K::VmaInfoResponse => {
-                let word = in_tree(cpu, || kept::area_came(cpu, node, &body(slot)))?;
-                word.into_iter().for_each(|word| futex::wake_shared(cpu, word));
-                Ok(())
+                in_tree(cpu, || kept::area_came(cpu, node, &body(slot), |word| futex::wake_shared(cpu, word)))
             }
             K::VmaInfoRequest => in_tree(cpu, || kept::area_wanted(cpu, node, &body(slot))),
             K::VmaOpRequest => in_tree(cpu, || act_on_ranges(cpu, node, &body(slot))),

@@ -1,6 +1,8 @@
 //! Ranges of a space that several kernels keep alike. Home knows them. A guest asks for the one that an address is in when it first faults there, and
 //! forgets those that home has changed.
 
+use core::ops::Range;
+
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{
@@ -126,37 +128,56 @@ pub fn area_wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &VmaInfoRequest) -
     Ok(())
 }
 
-/// A guest: home has said which range an address is in. The tree lock is held. Returns what threads wait at for it.
+/// A guest: home has said which range an address is in. The tree lock is held. `wake` is told what threads wait at for it.
 ///
 /// # Errors
 /// It says what cannot be.
-pub fn area_came<M: Machine>(cpu: &Cpu<M>, node: u32, body: &VmaInfoResponse) -> Result<Option<PoolAddr>, Malformed> {
-    let (page, start, end) = (body.address.get(), body.start.get(), body.end.get());
-    let Some((space, kept)) = space_of_peer(cpu, node, body.pid.get())? else { return Ok(None) };
-    let _guard = lock(cpu, &space.lock);
+pub fn area_came<M: Machine>(
+    cpu: &Cpu<M>,
+    node: u32,
+    body: &VmaInfoResponse,
+    wake: impl FnOnce(PoolAddr),
+) -> Result<(), Malformed> {
+    let (page, range) = (body.address.get(), body.start.get()..body.end.get());
+    let Some((space, kept)) = space_of_peer(cpu, node, body.pid.get())? else { return Ok(()) };
+    let guard = lock(cpu, &space.lock);
     if kept.home.get() != node || slot(kept, page).get() != page {
-        return Ok(None); // it has changed since
+        return Ok(()); // it has changed since
     }
     slot(kept, page).set(0);
-    let is_range = start % PAGE_SIZE == 0 && end % PAGE_SIZE == 0 && start <= page && page < end && end <= USER_END;
-    if start == 0 && end == 0 {
+    let is_aligned = range.start % PAGE_SIZE == 0 && range.end % PAGE_SIZE == 0;
+    let is_none = range == (0..0);
+    let is_range = is_aligned && range.contains(&page) && range.end <= USER_END;
+    let known = if is_range { learn(cpu, space, page, range, body.flags.get() & TOLD) } else { Err(Errno::EFAULT) };
+    if known.is_err() {
         set_absent(kept, page);
-    } else if is_range {
-        let mut others = vma::within(cpu, space, start..end);
-        if others.any(|vma| !is_alike(vma)) {
-            return Err(Malformed::Unasked);
-        }
-        drop(others);
-        let spec = VmaSpec::anonymous(start, end, body.flags.get() & TOLD);
-        // What it knew there is older; pages stay.
-        let entered = vma::unmap(cpu, space, start, end).and_then(|()| vma::insert(cpu, space, &spec));
-        if entered.is_err() {
-            set_absent(kept, page);
-        }
-    } else {
-        return Err(Malformed::Unasked);
     }
-    Ok(Some(name(cpu, kept, page)))
+    drop(guard);
+    // Whatever it says, who waits for it goes on.
+    wake(name(cpu, kept, page));
+    if is_range || is_none { Ok(()) } else { Err(Malformed::Unasked) }
+}
+
+/// A guest knows a range from now on in which a page is, as far as it has no views of its own there: home may have put something else in their place.
+fn learn<M: Machine>(
+    cpu: &Cpu<M>,
+    space: &'static SpaceRecord,
+    page: u64,
+    Range { mut start, mut end }: Range<u64>,
+    flags: u32,
+) -> Result<(), Errno> {
+    for own in vma::within(cpu, space, start..end).filter(|vma| !is_alike(vma)) {
+        if own.end.get() <= page {
+            start = start.max(own.end.get());
+        } else if own.start.get() > page {
+            end = end.min(own.start.get());
+        } else {
+            return Err(Errno::EFAULT);
+        }
+    }
+    // What it knew there is older; pages stay.
+    vma::unmap(cpu, space, start, end)?;
+    vma::insert(cpu, space, &VmaSpec::anonymous(start, end, flags))
 }
 
 /// Home has changed a range: guests forget what they know of it. `drops`: what its pages were is gone. The space's lock is held.
