@@ -103,6 +103,47 @@ static void stopped_while_away(void) {
     EXPECT(status, 7 << 8);
 }
 
+/* A signal waits for its handler, which is taken away meanwhile: it does what it does without one, although the thread is not home. */
+static volatile int never;
+MOTET_ON(ARM) static long stay_away(void) {
+    is_away = 1;
+    while (!never)
+        ;
+    return 1;
+}
+
+static void *take_handler(void *thread) {
+    while (!is_away)
+        usleep(1000);
+    EXPECT(pthread_kill(*(pthread_t *)thread, SIGUSR1), 0);
+    usleep(20000);
+    EXPECT(handled, 0);
+    struct sigaction action = {.sa_handler = SIG_IGN};
+    EXPECT(sigaction(SIGUSR1, &action, NULL), 0);
+    action.sa_handler = count;
+    EXPECT(sigaction(SIGUSR1, &action, NULL), 0);
+    EXPECT(pthread_kill(*(pthread_t *)thread, SIGUSR1), 0);
+    usleep(20000);
+    action.sa_handler = SIG_DFL;
+    EXPECT(sigaction(SIGUSR1, &action, NULL), 0);
+    sleep(5);
+    _exit(wrong);
+}
+
+static void handler_taken_while_away(void) {
+    int status = 0, child = fork();
+    if (child == 0) {
+        struct sigaction action = {.sa_handler = count};
+        EXPECT(sigaction(SIGUSR1, &action, NULL), 0);
+        handled = is_away = 0;
+        pthread_t self = pthread_self(), thread;
+        EXPECT(pthread_create(&thread, NULL, take_handler, &self), 0);
+        _exit((int)stay_away());
+    }
+    EXPECT(waitpid(child, &status, 0), child);
+    EXPECT(status, SIGUSR1);
+}
+
 /* Calls with a timeout or a mask of their own, by the other half. */
 static long ms(void) {
     struct timespec now;
@@ -172,6 +213,7 @@ static void own_timeouts_and_masks(void) {
 int main(void) {
     installed_while_away();
     stopped_while_away();
+    handler_taken_while_away();
     own_timeouts_and_masks();
     if (!wrong)
         puts("held");

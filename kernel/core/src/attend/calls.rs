@@ -14,10 +14,10 @@ use motet_protocol::{groups, threads, wait};
 use super::deliver;
 use crate::{
     call::{Call, Stop, SysResult, cost, deliverable},
-    due, permission,
+    due, peers, permission,
     signal::{
-        Origin, action_of, begin_temporary_mask, discard_everywhere, is_pending, send_locked, send_to_member,
-        send_to_thread_locked, set_mask, take_pending,
+        Origin, action_of, begin_temporary_mask, discard_everywhere, hold_no_longer, is_pending, send_locked,
+        send_to_member, send_to_thread_locked, set_mask, take_pending,
     },
     time,
     tree::{self, lock_tree},
@@ -60,6 +60,8 @@ pub fn rt_sigaction<M: Machine>(call: &Call<M>) -> SysResult {
         if ignores {
             let _tree = lock_tree(call.cpu);
             discard_everywhere(call.cpu, call.process, abi::bit(signal));
+        } else if new.handler == abi::SIG_DFL && peers::are_there(call.cpu) {
+            hold_no_longer(call.cpu, call.process, signal);
         }
     }
     if old_at != 0 {

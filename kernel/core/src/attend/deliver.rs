@@ -14,7 +14,7 @@ use crate::{
     ability,
     call::{Call, Stop, SysResult},
     cpu::Cpu,
-    extension, handover, mm, signal,
+    extension, handover, mm, peers, signal,
 };
 
 /// Lets the thread enter the handler of a signal when it next runs.
@@ -70,6 +70,9 @@ pub fn deliver<M: Machine>(
     thread.fault_code.set(0);
     if flags & abi::SA_RESETHAND != 0 {
         action.handler.set(abi::SIG_DFL);
+        if peers::are_there(cpu) {
+            signal::hold_no_longer(cpu, process, info.signal);
+        }
     }
     Ok(())
 }

@@ -6,11 +6,11 @@ use motet_abi::signal::{self as abi, UNBLOCKABLE, bit};
 use motet_hal::Machine;
 use motet_layout::{ProcessRecord, ThreadRecord, handshake::then_look};
 
-use super::{Origin, Pending, retarget};
+use super::{Origin, Pending, notify, retarget};
 use crate::{
     call::{Call, deliverable},
     cpu::Cpu,
-    tree::lock_tree,
+    tree::{for_each_thread, lock_tree},
 };
 
 /// Signals of what a thread itself has just done: they go before others, so that a handler is told of the instruction that
@@ -79,6 +79,18 @@ pub fn hold_handlers<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &
         let _tree = lock_tree(cpu);
         retarget(cpu, process, pending);
     }
+}
+
+/// A signal of the process has no handler any more: threads that have kept it for one, because their registers are in another kernel, act on it now.
+#[cold]
+pub fn hold_no_longer<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, signal: u32) {
+    let _tree = lock_tree(cpu);
+    for_each_thread(cpu, process, |thread| {
+        let is_elsewhere = thread.is_elsewhere.load(Ordering::SeqCst) != 0;
+        if is_elsewhere && deliverable(thread, process) & bit(signal) != 0 {
+            notify(cpu, thread, signal);
+        }
+    });
 }
 
 /// The running thread's registers are here again.

@@ -25,8 +25,8 @@ use motet_layout::{
 use motet_protocol::{Context, groups, run_queue, slab, threads, wait};
 
 pub use mask::{
-    begin_temporary_mask, end_temporary_mask, first_of, hold_handlers, is_pending, mask_has_changed, release_handlers,
-    set_mask, take_pending,
+    begin_temporary_mask, end_temporary_mask, first_of, hold_handlers, hold_no_longer, is_pending, mask_has_changed,
+    release_handlers, set_mask, take_pending,
 };
 pub use queue::{Origin, Pending};
 
