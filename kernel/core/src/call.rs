@@ -105,9 +105,10 @@ impl<M: Machine> Call<'_, M> {
     }
 
     /// Whether a signal waits for the call to end: a call that Linux lets be interrupted returns what it has done so far. (Of a call that is made for a guest
-    /// of another kernel, none does: it waits for more than that.)
+    /// of another kernel, none does, as it waits for more than that, unless the call has a mask of its own.)
     pub fn is_interrupted(&self) -> bool {
-        deliverable(self.thread, self.process) != 0 && self.thread.is_elsewhere.load(Ordering::Relaxed) == 0
+        let is_here = self.thread.is_elsewhere.load(Ordering::Relaxed) == 0;
+        deliverable(self.thread, self.process) != 0 && (is_here || self.thread.restore_mask.get() != 0)
     }
 
     /// Whether the call begins with this dispatch: it has kept nothing yet.

@@ -11,7 +11,7 @@ use motet_layout::{PoolAddr, ThreadRecord, WAKE_TOLD, WaitQueue};
 use motet_protocol::{Context, wait};
 
 use crate::{
-    call::{Call, Stop, SysResult, cost},
+    call::{Call, Stop, SysResult, cost, deliverable},
     cpu::Cpu,
     mm, permission,
     signal::living_thread,
@@ -113,16 +113,23 @@ fn wait<M: Machine>(call: &Call<M>, expected: u32, bits: u32, absolute: bool) ->
     if call.timed_out() {
         return Err(Errno::ETIMEDOUT.into());
     }
-    if call.has_waited() {
-        if call.thread.wake_reason.load(Ordering::Relaxed) != WAKE_TOLD && call.is_interrupted() {
-            // By a signal, and by no waker: the call does not block.
-            wait::prepare(call.thread);
-            return Err(Stop::Block);
+    let looks_again = &call.thread.scratch[0];
+    if call.has_waited() && looks_again.get() == 0 {
+        if call.thread.wake_reason.load(Ordering::Relaxed) != WAKE_TOLD {
+            if call.is_interrupted() {
+                // By a signal, and by no waker: the call does not block.
+                wait::prepare(call.thread);
+                return Err(Stop::Block);
+            }
+            looks_again.set(u64::from(deliverable(call.thread, call.process) != 0));
         }
-        // Woken: by a waker of this futex, or for no reason, which the ABI allows.
-        return Ok(0);
+        if looks_again.get() == 0 {
+            // Woken: by a waker of this futex, or for no reason, which the ABI allows.
+            return Ok(0);
+        }
+        // By a signal whose handler has to wait until the thread is home: the call waits on, unless the word has changed meanwhile.
     }
-    if call.args[3] != 0 {
+    if call.args[3] != 0 && call.thread.deadline_ns.get() == 0 {
         let realtime = call.args[1] & FUTEX_CLOCK_REALTIME != 0;
         call.thread.deadline_ns.set(time::deadline_of(call, call.args[3], absolute, realtime)?);
     }
@@ -133,6 +140,7 @@ fn wait<M: Machine>(call: &Call<M>, expected: u32, bits: u32, absolute: bool) ->
         wait::enqueue(call.cpu, call.thread, queue(call.cpu, futex.key), futex.key, bits);
         futex.word.load(Ordering::SeqCst)
     });
+    looks_again.set(0);
     if word != expected {
         wait::finish(call.cpu, call.thread);
         return Err(Errno::EAGAIN.into());

@@ -4,11 +4,14 @@
 #include "expect.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -184,6 +187,13 @@ MOTET_ON(ARM) static long masks_away(void) {
     EXPECT(ms() - began >= 29, 1);
     EXPECT(kill(getpid(), SIGUSR1), 0);
     EXPECT(ppoll(NULL, 0, &time, NULL), 0);
+    /* Also without time to wait, but epoll_pwait. */
+    struct timespec no_time = {0};
+    EXPECT(ppoll(NULL, 0, &no_time, NULL), 0);
+    EXPECT(ppoll(NULL, 0, &no_time, &none), -1);
+    EXPECT(errno, EINTR);
+    EXPECT(pselect(0, NULL, NULL, NULL, &no_time, &none), -1);
+    EXPECT(errno, EINTR);
     EXPECT(ppoll(NULL, 0, &long_time, &none), -1);
     EXPECT(errno, EINTR);
     EXPECT(pselect(0, NULL, NULL, NULL, &long_time, &none), -1);
@@ -194,6 +204,7 @@ MOTET_ON(ARM) static long masks_away(void) {
     struct epoll_event event;
     EXPECT(epoll_pwait(list, &event, 1, 100000, &none), -1);
     EXPECT(errno, EINTR);
+    EXPECT(epoll_pwait(list, &event, 1, 0, &none), 0);
     EXPECT(close(list), 0);
     EXPECT(sigprocmask(SIG_BLOCK, NULL, &now), 0);
     EXPECT(sigismember(&now, SIGUSR1), 1);
@@ -210,11 +221,45 @@ static void own_timeouts_and_masks(void) {
     EXPECT(handled, 1);
 }
 
+/* A wait at a futex goes on for signals whose handlers wait, until the word has changed. */
+static atomic_int word;
+MOTET_ON(ARM) static long futex_away(void) {
+    is_away = 1;
+    if (syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0) && errno != EAGAIN)
+        return -errno;
+    return word;
+}
+
+static void *interrupt_futex(void *thread) {
+    while (!is_away)
+        usleep(1000);
+    for (int turn = 0; turn < 3; turn++) {
+        usleep(20000);
+        EXPECT(pthread_kill(*(pthread_t *)thread, SIGUSR2), 0);
+    }
+    usleep(20000);
+    word = 1;
+    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    return NULL;
+}
+
+static void futex_waits_on(void) {
+    struct sigaction action = {.sa_handler = count};
+    EXPECT(sigaction(SIGUSR2, &action, NULL), 0);
+    handled = is_away = 0;
+    pthread_t self = pthread_self(), thread;
+    EXPECT(pthread_create(&thread, NULL, interrupt_futex, &self), 0);
+    EXPECT(futex_away(), 1);
+    EXPECT(handled, 1);
+    EXPECT(pthread_join(thread, NULL), 0);
+}
+
 int main(void) {
     installed_while_away();
     stopped_while_away();
     handler_taken_while_away();
     own_timeouts_and_masks();
+    futex_waits_on();
     if (!wrong)
         puts("held");
     return wrong;
