@@ -95,10 +95,11 @@ pub fn call_of<'c, M: Machine>(
 
 /// The call has ended: the guest is told, and home's half waits on.
 pub fn reply<M: Machine>(call: &Call<M>, away: &AwayRecord, result: i64) {
+    // What the answer is to is read before the other kernel may send something else.
+    let (tid, name) = (away.peer.load(Ordering::Acquire), Syscall::from_index(away.words[0].get() as u32));
     away.in_call.set(0);
     call::end_call(call.thread);
     call::begin_call(call.thread);
-    let (tid, name) = (away.peer.load(Ordering::Acquire), Syscall::from_index(away.words[0].get() as u32));
     if carriers::send_back(call.cpu, away.node.get(), tid, name, result).is_err() {
         // Its kernel has died.
         away.words[0].set(u64::from(signal::SIGKILL));
