@@ -184,7 +184,7 @@ pool_struct! {
         32 pub next: Cell64,
         /// What this kernel knows of each page, a word for each that is not as at the beginning: a file without a name (inode pool address).
         40 pub pages: Cell64,
-        /// 1: home has ended, or has died.
+        /// Guests, 1: home has ended, or has died. Home, 1: guests were told that it ends.
         48 pub is_ending: AtomicU32,
         52 _pad1: Cell32,
         /// Guests: addresses of pages for which home is asked which range they are in, or has said that they are in none ([`KEPT_ABSENT`]); 0: no page. Under the

@@ -17,7 +17,7 @@ use motet_protocol::{
     residency::{self, Home},
 };
 
-use super::{VmaSpec, range, view, vma};
+use super::{VmaSpec, kept, range, view, vma};
 use crate::{
     call::{BUDGET, Call, Stop},
     cpu::Cpu,
@@ -262,6 +262,7 @@ pub fn give_up<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, is_due: im
     // The program's text tells others where its threads were.
     let is_text = |vma: &VmaRecord| vma.flags.get() & (VMA_VIEW | VMA_STORE) != 0;
     while space.refs.load(Ordering::SeqCst) == 1 && is_much() {
+        kept::begin_end(cpu, space);
         let guard = lock(cpu, &space.lock);
         let Some(vma) = vma::within(cpu, space, 0..USER_END).find(|vma| !is_text(vma)) else { return true };
         let start = vma.start.get();

@@ -183,6 +183,9 @@ fn learn<M: Machine>(
 /// Home has changed a range: guests forget what they know of it. `drops`: what its pages were is gone. The space's lock is held.
 pub fn forget_elsewhere<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64, drops: bool) {
     let Some(kept) = super::of(cpu, space).filter(|kept| !is_guest(cpu, kept) && start < end) else { return };
+    if kept.is_ending.load(Ordering::Acquire) != 0 {
+        return; // they are told that
+    }
     if drops {
         forget_words(cpu, kept, start, end);
     }

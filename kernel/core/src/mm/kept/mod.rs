@@ -95,12 +95,26 @@ pub(super) fn end<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> bool {
         let _tree = lock_tree(cpu);
         unlink(cpu, kept);
     } else {
+        tell_end(cpu, kept);
+    }
+    discard(cpu, kept);
+    true
+}
+
+/// A space of which nobody is left is about to be unmapped piece by piece: of these, other kernels are told nothing any more.
+pub(super) fn begin_end<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
+    if let Some(kept) = of(cpu, space).filter(|kept| !is_guest(cpu, kept)) {
+        tell_end(cpu, kept);
+    }
+}
+
+/// Home: tells the other kernels, once, that the process has ended.
+fn tell_end<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord) {
+    if kept.is_ending.swap(1, Ordering::AcqRel) == 0 {
         for (node, pid) in guests_of(kept) {
             let _is_told = peers::post(cpu, node, &TaskExitOrigin { pid: pid.into(), tid: 0.into(), rest: [0; 4] });
         }
     }
-    discard(cpu, kept);
-    true
 }
 
 fn discard<M: Machine>(cpu: &Cpu<M>, kept: &'static KeptRecord) {
