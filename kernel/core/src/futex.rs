@@ -13,7 +13,8 @@ use motet_protocol::{Context, wait};
 use crate::{
     call::{Call, Stop, SysResult, cost, deliverable},
     cpu::Cpu,
-    mm, permission,
+    mm::{self, kept},
+    permission,
     signal::living_thread,
     time,
     tree::{lock_tree, process_of},
@@ -90,15 +91,43 @@ pub fn get_robust_list<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
+/// Before [`release_of_thread`], in a space that several kernels keep alike: waits until the pages are here that it needs.
+///
+/// # Errors
+/// [`Stop::Page`].
+#[inline]
+pub fn await_release<M: Machine>(call: &Call<M>) -> Result<(), Stop> {
+    match kept::of(call.cpu, mm::space_of(call.cpu, call.process)) {
+        Some(_) => await_owed(call),
+        None => Ok(()),
+    }
+}
+
+#[cold]
+fn await_owed<M: Machine>(call: &Call<M>) -> Result<(), Stop> {
+    if call.thread.clear_child_tid.get() != 0 && shares_memory(call) {
+        call.await_pages(call.thread.clear_child_tid.get(), 4)?;
+    }
+    each_robust(call, |address, _| call.await_pages(address, 4))
+}
+
+/// Whether other threads use the caller's memory.
+fn shares_memory<M: Machine>(call: &Call<M>) -> bool {
+    call.process.thread_count.load(Ordering::Relaxed) > 1
+        || mm::space_of(call.cpu, call.process).refs.load(Ordering::Relaxed) > 1
+}
+
 /// What a dying thread owes: marks the robust futexes it holds, clears its thread-id word and wakes who waits for it.
 pub fn release_of_thread<M: Machine>(call: &Call<M>) {
-    release_robust_list(call);
+    // What is wrong with the list ends it.
+    let _is_whole = each_robust(call, |address, pending| {
+        mark_owner_died(call, address, pending);
+        Ok(())
+    });
     let clear = call.thread.clear_child_tid.get();
-    // As on Linux, the end of nobody is told of the end of the last thread that uses the memory.
-    let used_by_others = call.process.thread_count.load(Ordering::Relaxed) > 1
-        || mm::space_of(call.cpu, call.process).refs.load(Ordering::Relaxed) > 1;
+    // As on Linux, nobody is told of the end of the last thread that uses the memory.
     if clear != 0
-        && used_by_others
+        && shares_memory(call)
         && call.write_user(clear, &0u32.to_le_bytes()).is_ok()
         && let Ok(futex) = find(call, clear, false)
     {
@@ -261,31 +290,38 @@ fn queue<M: Machine>(cpu: &Cpu<M>, key: u64) -> &'static WaitQueue {
     cpu.pool.at(PoolAddr(header.futexes.get() + index * size_of::<WaitQueue>() as u64))
 }
 
-/// Linux `robust_list_head`: first entry, offset from an entry to its futex word, entry being taken.
-fn release_robust_list<M: Machine>(call: &Call<M>) {
+/// Calls `act` with each futex of the thread's list (Linux `robust_list_head`: first entry, offset from an entry to its futex word, entry being taken), and whether it is the last of
+/// these.
+///
+/// # Errors
+/// [`Stop::Page`]; what `act` fails with.
+fn each_robust<M: Machine>(call: &Call<M>, mut act: impl FnMut(u64, bool) -> Result<(), Stop>) -> Result<(), Stop> {
     let head = call.thread.robust_list.get();
     if head == 0 {
-        return;
+        return Ok(());
     }
-    let word = |at: u64| call.read_user_u64(at).ok();
-    let (Some(mut entry), Some(offset), Some(pending)) = (word(head), word(head + 8), word(head + 16)) else { return };
+    let word = |at: u64| match call.read_user_u64(at) {
+        Err(Stop::Page) => Err(Stop::Page),
+        word => Ok(word.ok()),
+    };
+    let (Some(mut entry), Some(offset), Some(pending)) = (word(head)?, word(head + 8)?, word(head + 16)?) else {
+        return Ok(());
+    };
     for _ in 0..ROBUST_LIMIT {
         if entry & !1 == head {
             break;
         }
         call.serve_due(3 * cost::PAGE);
-        let next = word(entry & !1);
+        let next = word(entry & !1)?;
         if entry != pending {
-            mark_owner_died(call, (entry & !1).wrapping_add(offset), false);
+            act((entry & !1).wrapping_add(offset), false)?;
         }
         match next {
             Some(next) => entry = next,
-            None => return,
+            None => return Ok(()),
         }
     }
-    if pending != 0 {
-        mark_owner_died(call, (pending & !1).wrapping_add(offset), true);
-    }
+    if pending != 0 { act((pending & !1).wrapping_add(offset), true) } else { Ok(()) }
 }
 
 /// `pending`: the thread was about to take the futex, or to give it back.

@@ -14,11 +14,12 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("away::kernels_without_shared_memory_have_one_memory", one_memory),
         ("away::a_fault_in_another_kernel_ends_the_process", fault),
         ("away::handlers_run_wherever_their_pages_are", || signals("handled")),
         ("away::handlers_wait_until_their_thread_is_home", || signals("held")),
+        ("away::what_ends_or_is_cut_brings_pages_home", || signals("ends")),
         ("away::two_threads_go_to_two_kernels_again_and_again", again),
         ("away::many_processes_have_functions_run_by_one_kernel", many),
         ("away::benchmarks_need_the_messages_that_their_arrays_need", counts),

@@ -47,6 +47,10 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
     thread.attention.swap(0, Ordering::SeqCst);
     loop {
         if thread.kill.load(Ordering::SeqCst) != 0 {
+            if awaits_pages_to_end(cpu, thread, process) {
+                finish_call_for_exit(cpu, thread);
+                return Attention::Page;
+            }
             let status = process.exit_status.load(Ordering::Relaxed);
             exit::end_thread(cpu, thread, process, status);
             return Attention::Gone;
@@ -110,6 +114,11 @@ pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
                         );
                         chain::backtrace(cpu, thread, process);
                     }
+                    if awaits_pages_to_end(cpu, thread, process) {
+                        exit::begin_end_of_process(cpu, thread, process, signal);
+                        thread.kill.store(1, Ordering::Relaxed);
+                        continue;
+                    }
                     exit::exit_group_by_signal(cpu, thread, process, signal);
                     return Attention::Gone;
                 }
@@ -168,6 +177,15 @@ fn restore_mask<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &Proce
         then_look();
         mask_has_changed(cpu, thread, process, before);
     }
+}
+
+/// Whether the thread, which is to end, has to wait for pages of what it owes others then.
+fn awaits_pages_to_end<M: Machine>(
+    cpu: &Cpu<M>,
+    thread: &'static ThreadRecord,
+    process: &'static ProcessRecord,
+) -> bool {
+    futex::await_release(&Call { cpu, thread, process, args: [0; 6], isa: M::ISA }).is_err()
 }
 
 /// Ends the wait of a thread that is about to exit.

@@ -29,7 +29,7 @@ use crate::{
     away,
     call::{Call, PATH_MAX, Stop, SysResult},
     cpu::Cpu,
-    file, handover,
+    file, futex, handover,
     mm::{self, kept},
     peers,
     process::{exit, guest},
@@ -217,6 +217,9 @@ fn go_on<M: Machine>(call: &Call<M>, away: &'static AwayRecord, came: u32) -> St
             Err(stop) => stop,
         },
         AWAY_END => {
+            if let Err(stop) = futex::await_release(call) {
+                return stop;
+            }
             let (node, signal) = (away.node.get(), away.words[0].get() as u32 & 0x7f);
             report::say_killed(
                 cpu,

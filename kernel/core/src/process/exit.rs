@@ -33,6 +33,7 @@ pub fn exit<M: Machine>(call: &Call<M>) -> SysResult {
     if call.thread.clear_child_tid.get() != 0 {
         call.await_pages(call.thread.clear_child_tid.get(), 4)?;
     }
+    futex::await_release(call)?;
     let status = WaitStatus::Exited(call.args[0] as u8).encode();
     end_thread(call.cpu, call.thread, call.process, status);
     Err(Stop::Gone)
@@ -40,6 +41,7 @@ pub fn exit<M: Machine>(call: &Call<M>) -> SysResult {
 
 /// `exit_group(status)`: ends the process.
 pub fn exit_group<M: Machine>(call: &Call<M>) -> SysResult {
+    futex::await_release(call)?;
     let status = WaitStatus::Exited(call.args[0] as u8).encode();
     end_process(call.cpu, call.thread, call.process, status);
     Err(Stop::Gone)
@@ -57,11 +59,16 @@ pub fn exit_group_by_signal<M: Machine>(
 
 /// Asks every other thread of the process to end, with `status` as the process's, and ends the running one.
 fn end_process<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord, status: u32) {
+    begin_end_of_process(cpu, thread, process, status);
+    end_thread(cpu, thread, process, status);
+}
+
+/// Asks every other thread of the process to end, with `status` as the process's.
+pub fn begin_end_of_process<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, process: &ProcessRecord, status: u32) {
     if process.exiting.swap(1, Ordering::AcqRel) == 0 {
         process.exit_status.store(status, Ordering::Relaxed);
     }
     kill_other_threads(cpu, thread, process);
-    end_thread(cpu, thread, process, status);
 }
 
 /// Asks the other threads of a process to end.
