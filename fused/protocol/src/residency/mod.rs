@@ -40,7 +40,7 @@ use motet_paging::{Format, PhysMap};
 pub use fork::{Copying, copy};
 pub use granted::{allow_stores, entry_of, forget_granted_to, grant, granted};
 pub use insert::{break_copy, fill, insert, show, synchronise};
-pub use reverse::{forget_file, write_protect_file};
+pub use reverse::{forget_file, mapped, write_protect_file};
 pub use tables::{Home, dismantle, ensure_root, ensure_table, make_root, prepare, table};
 pub use walk::{find, readable, writable};
 pub use withdraw::{Part, drop_pages, freeze, hide, move_pages, protect, unmap};

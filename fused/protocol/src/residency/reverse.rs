@@ -38,7 +38,7 @@ pub fn write_protect_file(
 }
 
 /// Where those mappings have pages of a file (pool address) whose `VMA_*` are meant.
-fn mapped(
+pub fn mapped(
     mappings: impl Iterator<Item = &'static VmaRecord>,
     file: u64,
     pages: &Range<u64>,

@@ -9,12 +9,12 @@ use motet_abi::{
 use motet_hal::Machine;
 use motet_layout::{
     InodeRecord, PAGE_SIZE, SpaceRecord, USER_END, VMA_EXECUTE, VMA_HEAP, VMA_NEVER_WRITE, VMA_NO_RESERVE, VMA_READ,
-    VMA_SHARED, VMA_STACK, VMA_WRITE,
+    VMA_SHARED, VMA_STACK, VMA_STORE, VMA_VIEW, VMA_WRITE,
 };
 use motet_protocol::{Context, fs, lock::lock, residency};
 
 use super::{
-    View, VmaSpec, limits, pieces,
+    View, VmaSpec, kept, limits, pieces,
     policy::Policy,
     range::{LEN_MAX, LOWEST, fixed_range, page_range, unmap_locked},
     recall, space_of, view, vma,
@@ -258,7 +258,14 @@ fn forget_file_pages<M: Machine>(
     is_cut: bool,
 ) {
     let _guard = lock(cpu, &space.lock);
-    residency::forget_file(cpu, space, vma::within(cpu, space, 0..u64::MAX), inode, pages, is_cut);
+    let mappings = || vma::within(cpu, space, 0..u64::MAX);
+    residency::forget_file(cpu, space, mappings(), inode, pages, is_cut);
+    if is_cut && kept::of(cpu, space).is_some() {
+        // Nor have other kernels them, which may have changed theirs.
+        let is_alike = |flags: u32| flags & (VMA_SHARED | VMA_VIEW | VMA_STORE) == 0;
+        residency::mapped(mappings(), cpu.raw(inode), pages, is_alike)
+            .for_each(|range| kept::forget_elsewhere(cpu, space, range.start, range.end, true));
+    }
 }
 
 /// Makes pages of a file read-only where a space shares it.
