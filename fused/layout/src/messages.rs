@@ -108,7 +108,9 @@ pool_struct! {
         1000 pub silent: [Cell32; 4],
         /// Kernel-written: nodes that no more is taken from or sent to (`broken`), of which this kernel has let go, a bit each.
         1016 pub lost: AtomicU32,
-        1020 _pad1: [Cell32; 9],
+        /// Kernel-written, 1: a [`KeptRecord`] is damaged, and the first core has not looked for it yet.
+        1020 pub has_damaged: AtomicU32,
+        1024 _pad1: [Cell32; 8],
         /// Kernel-written, by node: probes of it that came, each in its order. For tests.
         1056 pub probes: [AtomicU64; 4],
     }
@@ -186,7 +188,8 @@ pool_struct! {
         40 pub pages: Cell64,
         /// Guests, 1: home has ended, or has died. Home, 1: guests were told that it ends.
         48 pub is_ending: AtomicU32,
-        52 _pad1: Cell32,
+        /// Kernel-written, 1: a message about it was lost, for want of memory: the process ends.
+        52 pub is_damaged: AtomicU32,
         /// Guests: addresses of pages for which home is asked which range they are in, or has said that they are in none ([`KEPT_ABSENT`]); 0: no page. Under the
         /// space's lock.
         56 pub asked: [Cell64; 16],

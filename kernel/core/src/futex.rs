@@ -98,8 +98,8 @@ pub fn get_robust_list<M: Machine>(call: &Call<M>) -> SysResult {
 #[inline]
 pub fn await_release<M: Machine>(call: &Call<M>) -> Result<(), Stop> {
     match kept::of(call.cpu, mm::space_of(call.cpu, call.process)) {
-        Some(_) => await_owed(call),
-        None => Ok(()),
+        Some(kept) if kept.is_damaged.load(Ordering::Acquire) == 0 => await_owed(call),
+        Some(_) | None => Ok(()),
     }
 }
 

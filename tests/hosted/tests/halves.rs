@@ -214,6 +214,60 @@ fn pages_that_are_lost_do_not_move() {
     });
 }
 
+/// Has another kernel take the page counted in, uses up all memory by system calls, which fail when there is no more, and reads the page.
+fn read_without_memory(body: &mut Body<'_>) {
+    body.call(address_of(1));
+    let program = &mut *body.program;
+    let [fd, zero, at, step, ..] = program.asm.roles.saved;
+    program.arg(0, 100u64.wrapping_neg()); // AT_FDCWD
+    program.arg_string(1, "/file");
+    program.arg(2, 0o102); // O_RDWR | O_CREAT
+    program.arg(3, 0o600);
+    program.call_as_is(Sys::Openat);
+    program.or_exit(100);
+    program.result_to(fd);
+    program.arg_from(0, fd);
+    program.arg(1, DATA + 0x2000);
+    program.arg(2, 1);
+    program.call_as_is(Sys::Write);
+    // PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
+    program.call(Sys::Mmap, &[0, 64 << 20, 3, 0x4022, u64::MAX, 0]);
+    program.or_exit(101);
+    program.result_to(at);
+    program.asm.li(zero, 0);
+    program.asm.li(step, 4096);
+    let again = program.asm.here();
+    program.arg_from(0, fd);
+    program.arg_from(1, at);
+    program.arg(2, 1);
+    program.arg(3, 0);
+    program.call_as_is(Sys::Pread64);
+    program.asm.op(Op::Add, at, at, step);
+    program.asm.branch(Op::Blt, zero, program.asm.roles.result, again);
+    program.asm.li(step, COUNTED);
+    program.asm.op_i(Op::Ld64, step, step, 0);
+    program.arg_from(0, step);
+    program.call_as_is(Sys::ExitGroup);
+}
+
+/// A page comes for which there is no memory: nobody waits for it for ever, and nobody reads something else.
+#[test]
+fn a_page_without_memory_ends_its_process() {
+    let functions = [function("main", None, read_without_memory), function("on_arm", Some(Isa::AArch64), count)];
+    let app = executable(Isa::X86_64, &functions);
+    let scenarios = [vec!["/app"], Vec::new()].map(|command| {
+        Scenario { files: vec![("app", app.clone())], command, ..Scenario::default() } //
+    });
+    run_seeds(0..2, |seed| {
+        let config = Config { faults: ROUGH, ..machine(Driver::Seeded(seed), 2, SMALL) };
+        let (ended, ()) = boot_kernels(config, &scenarios, |_| ())?;
+        let first = &ended.kernels[0];
+        assert_eq!(first.status, Some(128 + 9), "seed {seed}: {}", first.errors);
+        assert!(first.errors.contains("there is no memory"), "seed {seed}: {}", first.errors);
+        Ok(())
+    });
+}
+
 /// The process's own kernel dies: what it had elsewhere ends.
 #[test]
 fn guests_of_a_kernel_that_dies_end() {

@@ -119,6 +119,24 @@ pub fn ended_away<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskExitRemote) ->
     Ok(())
 }
 
+/// The first core: processes end about which a message was lost, for want of memory.
+pub fn end_damaged<M: Machine>(cpu: &Cpu<M>) {
+    let has_damaged = &peers::of(cpu).has_damaged;
+    if has_damaged.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    has_damaged.swap(0, Ordering::AcqRel);
+    let _tree = lock_tree(cpu);
+    for_each(cpu, |process| {
+        let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
+        if space.is_some_and(|space| kept::is_damaged(cpu, space)) {
+            let pid = process.pid.get();
+            cpu.log(format_args!("process {pid} ends: there is no memory for what kernels say about its pages"));
+            signal::send_locked(cpu, process, signal::SIGKILL, signal::Origin::KERNEL);
+        }
+    });
+}
+
 /// A kernel has died: threads whose other half was there end, and so do guests of its processes. Pages that it alone had are lost; `wake` is told what threads wait at
 /// for pages.
 #[cold]

@@ -14,7 +14,7 @@ mod carriers;
 mod ends;
 
 pub use calls::{begin_call, call_of, forward, reply, result_came, take_call, wanted};
-pub use ends::{end, end_of_half, ended_at_home, ended_away, forget, lost};
+pub use ends::{end, end_damaged, end_of_half, ended_at_home, ended_away, forget, lost};
 
 use motet_abi::Errno;
 use motet_hal::Machine;

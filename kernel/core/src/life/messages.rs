@@ -27,6 +27,7 @@ use crate::{
 pub fn take<M: Machine>(cpu: &Cpu<M>) {
     peers::take_messages(cpu, &Life);
     if cpu.id.index() == 0 {
+        away::end_damaged(cpu);
         peers::watch(cpu, |node| away::lost(cpu, node, |word| futex::wake_shared(cpu, word)));
     }
 }
@@ -97,7 +98,9 @@ fn in_tree<M: Machine, R>(cpu: &Cpu<M>, act: impl FnOnce() -> R) -> R {
 fn act_on_page<M: Machine>(cpu: &Cpu<M>, node: u32, kind: MessageKind, slot: Slot) -> Result<Option<Woken>, Malformed> {
     use MessageKind as K;
     let frame = if kind == K::PageResponse {
-        let frame = alloc_frame_on(cpu, cpu.memory_index()).ok_or(Malformed::NoMemory)?;
+        let Some(frame) = alloc_frame_on(cpu, cpu.memory_index()) else {
+            return in_tree(cpu, || kept::lack_memory(cpu, node, body::<PageResponse>(slot).pid.get())).map(|()| None);
+        };
         slot.read_page(HEADER_LEN + size_of::<PageResponse>(), cpu.pool, frame);
         Some(frame)
     } else {

@@ -22,11 +22,10 @@ use motet_protocol::{
     residency::Home,
 };
 
-use super::{areas, is_alike, name, page::Here, site};
+use super::{areas, damage, is_alike, name, page::Here, site, tell};
 use crate::{
     cpu::Cpu,
     mm::{entry, vma},
-    peers,
 };
 
 /// Threads that look again, because of a message.
@@ -58,7 +57,7 @@ pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageRequest) -> Answer
         // It does not know yet that ranges have changed, and would not know what this answers: it asks again.
         let pid = kept.pids[node as usize].load(Ordering::Acquire).into();
         let later = PageResponseShort { pid, address: page.into(), result: PAGE_RETRY.into(), rest: [0; 8] };
-        let _is_told = peers::post(cpu, node, &later);
+        tell(cpu, kept, node, &later);
         return Ok(None);
     }
     if !super::is_guest(cpu, kept)
@@ -66,7 +65,7 @@ pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageRequest) -> Answer
     {
         let pid = kept.pids[node as usize].load(Ordering::Acquire).into();
         let none = PageResponseShort { pid, address: page.into(), result: PAGE_NONE.into(), rest: [0; 8] };
-        let _is_told = peers::post(cpu, node, &none);
+        tell(cpu, kept, node, &none);
         return Ok(None);
     }
     receive(cpu, (space, kept), vma, (node, page), Message::Request { write }, None, &mut site)
@@ -184,8 +183,7 @@ fn receive<M: Machine>(
     match here.finish(site.word()) {
         Ok(false) if received != Received::Ignored => return Ok(None),
         Ok(_) => {}
-        // Its threads look again, and are told so.
-        Err(errno) => cpu.log(format_args!("page {page:#x} is lost between kernels: {}", errno.name())),
+        Err(_) => damage(cpu, kept),
     }
     Ok(Some(Woken { word: name(cpu, kept, page), has_page }))
 }

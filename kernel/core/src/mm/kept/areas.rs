@@ -20,7 +20,7 @@ use motet_protocol::{
     residency,
 };
 
-use super::{NAMES, await_page, guests_of, is_alike, is_guest, name, put_site, site, space_of_peer};
+use super::{NAMES, await_page, damage, guests_of, is_alike, is_guest, name, put_site, site, space_of_peer, tell};
 use crate::{
     call::{Stop, cost},
     cpu::{AwaitedPage, Cpu},
@@ -123,7 +123,7 @@ pub fn area_wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &VmaInfoRequest) -
         flags: flags.into(),
         rest,
     };
-    let _is_told = peers::post(cpu, node, &told);
+    tell(cpu, kept, node, &told);
     drop(guard);
     Ok(())
 }
@@ -201,7 +201,7 @@ pub fn forget_elsewhere<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u6
             change: change.into(),
             ..Body::zeroed()
         };
-        let _is_told = peers::post(cpu, node, &told);
+        tell(cpu, kept, node, &told);
     }
 }
 
@@ -251,7 +251,9 @@ pub fn forget<M: Machine>(
 fn forget_words<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord, start: u64, end: u64) {
     let mut at = start;
     while let Some(page) = next_known(cpu, kept, at, end) {
-        let _is_there = put_site(cpu, kept, page, 0);
+        if put_site(cpu, kept, page, 0).is_err() {
+            damage(cpu, kept);
+        }
         at = page + PAGE_SIZE;
     }
 }

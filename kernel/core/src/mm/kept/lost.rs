@@ -4,7 +4,7 @@ use motet_hal::Machine;
 use motet_layout::{PAGE_SIZE, PoolAddr, SpaceRecord, USER_END, sync::Ordering};
 use motet_protocol::lock::lock;
 
-use super::{NAMES, areas::next_known, is_guest, of, page::Here, site};
+use super::{NAMES, areas::next_known, damage, is_guest, of, page::Here, site};
 use crate::{
     cpu::{AwaitedPage, Cpu},
     mm::vma,
@@ -22,8 +22,8 @@ pub fn lose<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, node: u32, wa
         let mut site = site(cpu, kept, page);
         let mut here = Here::new(cpu, (space, kept), vma::find(cpu, space, page), page);
         site.lose(node, &mut here);
-        if let Err(errno) = here.finish(site.word()) {
-            cpu.log(format_args!("page {page:#x} is lost with kernel {node}: {}", errno.name()));
+        if here.finish(site.word()).is_err() {
+            damage(cpu, kept);
         }
         at = page + PAGE_SIZE;
     }

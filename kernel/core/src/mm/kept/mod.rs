@@ -25,14 +25,17 @@ pub(super) use page::{begin_recall, prepare};
 use motet_abi::Errno;
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    InodeRecord, KeptRecord, LATE_PAGES, PAGE_SIZE, PoolAddr, ProcessRecord, SpaceRecord, USER_END, VMA_STORE,
+    CoreId, InodeRecord, KeptRecord, LATE_PAGES, PAGE_SIZE, PoolAddr, ProcessRecord, SpaceRecord, USER_END, VMA_STORE,
     VMA_VIEW, VmaRecord, sync::Ordering,
 };
 use motet_protocol::{
     Context,
     dsm::Site,
     fs,
-    peer::{Malformed, bodies::TaskExitOrigin},
+    peer::{
+        Malformed,
+        bodies::{Body, TaskExitOrigin},
+    },
     slab, threads,
 };
 
@@ -157,6 +160,36 @@ fn guests_of(kept: &KeptRecord) -> impl Iterator<Item = (u32, u32)> {
     let home = kept.home.get();
     let pids = (0..).zip(&kept.pids).map(|(node, pid)| (node, pid.load(Ordering::Acquire)));
     pids.filter(move |&(node, pid)| node != home && pid != 0)
+}
+
+/// Sends a message about a space to another kernel.
+fn tell<M: Machine, B: Body>(cpu: &Cpu<M>, kept: &KeptRecord, node: u32, body: &B) {
+    if peers::post(cpu, node, body) == Err(Errno::ENOMEM) {
+        damage(cpu, kept);
+    }
+}
+
+/// A message about a space is lost, for want of memory. Threads may wait for it in any kernel: the process ends ([`is_damaged`]).
+fn damage<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord) {
+    kept.is_damaged.store(1, Ordering::Release);
+    peers::of(cpu).has_damaged.store(1, Ordering::Release);
+    cpu.ring(CoreId::new(cpu.island(), 0));
+}
+
+/// There is no memory for a page that kernel `node` has sent. The tree lock is held.
+///
+/// # Errors
+/// The process has nothing to do with that kernel.
+pub fn lack_memory<M: Machine>(cpu: &Cpu<M>, node: u32, pid: u32) -> Result<(), Malformed> {
+    if let Some((_, kept)) = space_of_peer(cpu, node, pid)? {
+        damage(cpu, kept);
+    }
+    Ok(())
+}
+
+/// Whether a space has lost a message, so that its process is to end.
+pub fn is_damaged<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> bool {
+    of(cpu, space).is_some_and(|kept| kept.is_damaged.load(Ordering::Acquire) != 0)
 }
 
 /// Whether kernels keep what a range contains alike.

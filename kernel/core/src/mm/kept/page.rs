@@ -14,7 +14,7 @@ use motet_protocol::{
     residency::{self, Home, Kind, Part},
 };
 
-use super::{areas, await_page, is_alike, put_site, site};
+use super::{areas, await_page, damage, is_alike, put_site, site};
 use crate::{
     call::Stop,
     cpu::Cpu,
@@ -197,18 +197,17 @@ pub fn prepare<M: Machine>(
         return Err(Errno::EFAULT.into());
     }
     peers::hold_no_longer(cpu);
-    let before = site.word();
     let mut here = Here::new(cpu, (space, kept), Some(vma), page);
     let outcome = site.fault(write, &mut here);
-    let failed = here.failed;
-    here.failed = None;
-    here.finish(if failed.is_some() { before } else { site.word() })?;
-    match (failed, outcome) {
-        (Some(errno), _) => Err(errno.into()),
+    if let Err(errno) = here.finish(site.word()) {
+        damage(cpu, kept);
+        return Err(errno.into());
+    }
+    match outcome {
         // As of a file that no longer has the page.
-        (None, Outcome::Lost) => Err(Errno::ENXIO.into()),
-        (None, Outcome::Done) => Ok(()),
-        (None, Outcome::Wait | Outcome::Again) => {
+        Outcome::Lost => Err(Errno::ENXIO.into()),
+        Outcome::Done => Ok(()),
+        Outcome::Wait | Outcome::Again => {
             await_page(cpu, (space, kept), address, access);
             Err(Stop::Page)
         }
