@@ -16,12 +16,15 @@ use motet_layout::PAGE_SIZE;
 use super::{HEADER_LEN, MessageKind};
 
 /// What follows the header of a kind of message.
-pub trait Body: Sized + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
+pub trait Body: Fields {
     /// The kind.
     const KIND: MessageKind;
     /// Whether a page follows it.
     const HAS_PAGE: bool = false;
+}
 
+/// Fields of a message: all that follow its header, or the first of them.
+pub trait Fields: Sized + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
     /// One of zeroes.
     fn zeroed() -> Self {
         Self::new_zeroed()
@@ -37,6 +40,8 @@ pub trait Body: Sized + FromBytes + IntoBytes + Immutable + KnownLayout + Unalig
         self.as_mut_bytes()
     }
 }
+
+impl<T: Sized + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned> Fields for T {}
 
 macro_rules! bodies {
     ($($(#[$doc:meta])* $name:ident of $kind:ident $(with $page:ident)? { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {$(
@@ -237,10 +242,8 @@ bodies! {
     }
     /// Its result.
     SyscallReply of SyscallReply {
-        /// The half of the thread here.
-        tid: U32,
-        /// As in a register.
-        result: U64,
+        /// It.
+        result: CallResult,
         /// Zeroes.
         rest: [u8; 4],
     }
@@ -255,20 +258,26 @@ bodies! {
     }
     /// Its result.
     FutexResponse of FutexResponse {
-        /// The half of the thread here.
-        tid: U32,
-        /// As in a register.
-        result: U64,
+        /// It.
+        result: CallResult,
     }
     /// The result of a system call that changes ranges.
     VmaOpResponse of VmaOpResponse {
-        /// The half of the thread here.
-        tid: U32,
-        /// As in a register.
-        result: U64,
+        /// It.
+        result: CallResult,
         /// Zeroes.
         rest: [u8; 28],
     }
+}
+
+/// The result of a system call that a thread has made away: each message that brings one begins with it.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Debug)]
+#[repr(C)]
+pub struct CallResult {
+    /// The half of the thread here.
+    pub tid: U32,
+    /// As in a register.
+    pub result: U64,
 }
 
 /// [`PageResponseShort::result`]: the receiver, which holds a copy, may write it.

@@ -5,7 +5,7 @@ use motet_hal::Machine;
 use motet_layout::{
     AWAY_END, AWAY_RESULT, AWAY_SYSTEM_CALL, AwayRecord, Isa, ProcessRecord, Stage, ThreadRecord, sync::Ordering,
 };
-use motet_protocol::peer::Malformed;
+use motet_protocol::peer::{Malformed, bodies::CallResult};
 
 use super::{
     carriers::{self, Wanted},
@@ -111,9 +111,9 @@ pub fn reply<M: Machine>(call: &Call<M>, away: &AwayRecord, result: i64) {
 ///
 /// # Errors
 /// The guest has made none.
-pub fn result_came<M: Machine>(cpu: &Cpu<M>, node: u32, (tid, result): (u32, u64)) -> Result<(), Malformed> {
-    match half(cpu, node, tid)? {
-        Some(away) if away.is_guest.get() != 0 => give(cpu, away, AWAY_RESULT, core::iter::once(result)),
+pub fn result_came<M: Machine>(cpu: &Cpu<M>, node: u32, body: &CallResult) -> Result<(), Malformed> {
+    match half(cpu, node, body.tid.get())? {
+        Some(away) if away.is_guest.get() != 0 => give(cpu, away, AWAY_RESULT, core::iter::once(body.result.get())),
         Some(_) => Err(Malformed::Unasked),
         None => Ok(()),
     }

@@ -3,7 +3,7 @@
 use motet_abi::{Errno, Syscall};
 use motet_hal::Machine;
 use motet_protocol::peer::bodies::{
-    Body, FutexRequest, FutexResponse, SyscallForward, SyscallReply, VmaOpRequest, VmaOpResponse,
+    CallResult, Fields, FutexRequest, FutexResponse, SyscallForward, SyscallReply, VmaOpRequest, VmaOpResponse,
 };
 
 use crate::{cpu::Cpu, peers};
@@ -72,7 +72,7 @@ pub fn send<M: Machine>(cpu: &Cpu<M>, home: u32, tid: u32, name: Syscall, args: 
     let (tid, call, args) = (tid.into(), (name as u32).into(), args.map(Into::into));
     match carrier(name) {
         Carrier::Futex => peers::post(cpu, home, &FutexRequest { tid, args, rest: [0; 4] }),
-        Carrier::Ranges => peers::post(cpu, home, &VmaOpRequest { tid, call, args, ..Body::zeroed() }),
+        Carrier::Ranges => peers::post(cpu, home, &VmaOpRequest { tid, call, args, ..Fields::zeroed() }),
         Carrier::Any => peers::post(cpu, home, &SyscallForward { tid, call, args }),
     }
 }
@@ -88,10 +88,10 @@ pub fn send_back<M: Machine>(
     name: Option<Syscall>,
     result: i64,
 ) -> Result<(), Errno> {
-    let (tid, result) = (tid.into(), result.cast_unsigned().into());
+    let result = CallResult { tid: tid.into(), result: result.cast_unsigned().into() };
     match name.map(carrier) {
-        Some(Carrier::Futex) => peers::post(cpu, guest, &FutexResponse { tid, result }),
-        Some(Carrier::Ranges) => peers::post(cpu, guest, &VmaOpResponse { tid, result, rest: [0; 28] }),
-        Some(Carrier::Any) | None => peers::post(cpu, guest, &SyscallReply { tid, result, rest: [0; 4] }),
+        Some(Carrier::Futex) => peers::post(cpu, guest, &FutexResponse { result }),
+        Some(Carrier::Ranges) => peers::post(cpu, guest, &VmaOpResponse { result, rest: [0; 28] }),
+        Some(Carrier::Any) | None => peers::post(cpu, guest, &SyscallReply { result, rest: [0; 4] }),
     }
 }

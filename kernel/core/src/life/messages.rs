@@ -6,9 +6,7 @@ use motet_protocol::{
     memory::{alloc_frame_on, release_frame},
     peer::{
         HEADER_LEN, Malformed, MessageKind,
-        bodies::{
-            FutexRequest, FutexResponse, PageResponse, SyscallForward, SyscallReply, VmaOpRequest, VmaOpResponse,
-        },
+        bodies::{FutexRequest, PageResponse, SyscallForward, VmaOpRequest},
     },
     ring::Slot,
 };
@@ -65,17 +63,8 @@ impl<M: Machine> Acts<M> for Life {
             K::TaskExitRemote => in_tree(cpu, || away::ended_away(cpu, node, &body(slot))),
             K::SyscallForward => in_tree(cpu, || away::wanted(cpu, node, &body::<SyscallForward>(slot).into())),
             K::FutexRequest => in_tree(cpu, || away::wanted(cpu, node, &body::<FutexRequest>(slot).into())),
-            K::SyscallReply => {
-                let body: SyscallReply = body(slot);
-                in_tree(cpu, || away::result_came(cpu, node, (body.tid.get(), body.result.get())))
-            }
-            K::FutexResponse => {
-                let body: FutexResponse = body(slot);
-                in_tree(cpu, || away::result_came(cpu, node, (body.tid.get(), body.result.get())))
-            }
-            K::VmaOpResponse => {
-                let body: VmaOpResponse = body(slot);
-                in_tree(cpu, || away::result_came(cpu, node, (body.tid.get(), body.result.get())))
+            K::SyscallReply | K::FutexResponse | K::VmaOpResponse => {
+                in_tree(cpu, || away::result_came(cpu, node, &body(slot)))
             }
         }
     }

@@ -15,7 +15,7 @@ use motet_protocol::{
     Context, count,
     peer::{
         HEADER_LEN, Header, Malformed, MessageKind, NodeInfo,
-        bodies::{Body, Probe},
+        bodies::{Fields, Probe},
         in_turn,
     },
     ring::{Ring, Slot},
@@ -186,7 +186,7 @@ pub trait Acts<M: Machine> {
 }
 
 /// What follows the header of the message in a slot: copied, as the sender may still write there.
-pub fn body<B: Body>(slot: Slot) -> B {
+pub fn body<B: Fields>(slot: Slot) -> B {
     let mut body = B::zeroed();
     slot.read(HEADER_LEN, body.bytes_mut());
     body

@@ -15,7 +15,7 @@ use motet_protocol::{
     lock::lock,
     peer::{
         Malformed,
-        bodies::{Body, VmaInfoRequest, VmaInfoResponse, VmaOpRequest},
+        bodies::{Fields, VmaInfoRequest, VmaInfoResponse, VmaOpRequest},
     },
     residency,
 };
@@ -199,7 +199,7 @@ pub fn forget_elsewhere<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u6
             end: end.into(),
             drops: u32::from(drops).into(),
             change: change.into(),
-            ..Body::zeroed()
+            ..Fields::zeroed()
         };
         tell(cpu, kept, node, &told);
     }
