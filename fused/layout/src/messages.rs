@@ -85,7 +85,7 @@ pool_struct! {
         /// Kernel-written, by node: the last of them.
         768 pub outgoing_last: [Cell64; 4],
         /// Kernel-written: the first [`KeptRecord`] of a process of another kernel that has threads here (pool address). Under the tree lock.
-        800 pub guests: Cell64,
+        800 pub remotes: Cell64,
         /// Kernel-written: pages that were copied here from other kernels.
         808 pub pages_copied: AtomicU64,
         /// Kernel-written: copies of pages that were dropped here because another kernel writes the page.
@@ -158,14 +158,14 @@ pool_struct! {
         /// The other kernel.
         16 pub node: Cell32,
         /// 1: the thread is the other kernel's, which is its home.
-        20 pub is_guest: Cell32,
+        20 pub is_remote: Cell32,
         /// The other half's thread id there; 0: not known.
         24 pub peer: AtomicU32,
         /// `AWAY_*`: what has come.
         28 pub came: AtomicU32,
         /// The thread waits here.
         32 pub waiters: WaitQueue,
-        /// What the thread is in the middle of: of a home, 1: it makes a system call for the other half; of a guest, 1: home makes one for it.
+        /// What the thread is in the middle of: of a home, 1: it makes a system call for the other half; of a remote, 1: home makes one for it.
         64 pub in_call: Cell32,
         68 _pad0: [Cell32; 3],
         /// What came: its words.
@@ -182,20 +182,20 @@ pool_struct! {
         /// By node: the id of the process there; 0: it has none, or has not said so.
         4 pub pids: [AtomicU32; 4],
         20 _pad0: [Cell32; 3],
-        /// The next one of another home ([`Peers::guests`]).
+        /// The next one of another home ([`Peers::remotes`]).
         32 pub next: Cell64,
         /// What this kernel knows of each page, a word for each that is not as at the beginning: a file without a name (inode pool address).
         40 pub pages: Cell64,
-        /// Guests, 1: home has ended, or has died. Home, 1: guests were told that it ends.
+        /// Remotes, 1: home has ended, or has died. Home, 1: remotes were told that it ends.
         48 pub is_ending: AtomicU32,
         /// Kernel-written, 1: a message about it was lost, for want of memory: the process ends.
         52 pub is_damaged: AtomicU32,
-        /// Guests: addresses of pages for which home is asked which range they are in, or has said that they are in none ([`KEPT_ABSENT`]); 0: no page. Under the
+        /// Remotes: addresses of pages for which home is asked which range they are in, or has said that they are in none ([`KEPT_ABSENT`]); 0: no page. Under the
         /// space's lock.
         56 pub asked: [Cell64; 16],
         /// Home, by node: the number of the last change of ranges that it was told of. Under the space's lock.
         184 pub told: [Cell32; 4],
-        /// Guests: the number of the last change that was told. Home: of the last one.
+        /// Remotes: the number of the last change that was told. Home: of the last one.
         200 pub change: Cell32,
         204 _pad3: Cell32,
         208 _pad2: [Cell64; 22],

@@ -104,7 +104,7 @@ impl<M: Machine> Call<'_, M> {
         }
     }
 
-    /// Whether a signal waits for the call to end: a call that Linux lets be interrupted returns what it has done so far. (Of a call that is made for a guest
+    /// Whether a signal waits for the call to end: a call that Linux lets be interrupted returns what it has done so far. (Of a call that is made for a half
     /// of another kernel, none does, as it waits for more than that, unless the call has a mask of its own.)
     pub fn is_interrupted(&self) -> bool {
         let is_here = self.thread.is_elsewhere.load(Ordering::Relaxed) == 0;

@@ -11,7 +11,7 @@ use motet_protocol::{Context, fs, timer};
 
 use crate::{
     alarm,
-    cpu::{BUDGET, Causes, Cpu, GUEST},
+    cpu::{BUDGET, Causes, Cpu, REMOTE},
 };
 
 /// What is interrupted in the middle of a call.
@@ -94,7 +94,7 @@ pub fn run_urgent<M: Machine>(cpu: &Cpu<M>, below: Below, now_ns: u64) -> bool {
 /// Frees large files that nobody uses any more because of what the thread has done. `false`: something else is due before all are.
 #[cold]
 pub fn free_garbage<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> bool {
-    while thread.garbage.get() != GUEST
+    while thread.garbage.get() != REMOTE
         && let Some(inode) = cpu.object::<InodeRecord>(thread.garbage.get())
     {
         let next = inode.parent.load(Ordering::Relaxed);

@@ -70,7 +70,7 @@ fn await_other_half<M: Machine>(call: &Call<M>) -> SysResult {
         Awaited::Result(result) => return result,
         Awaited::Serve(name, args, isa, away) => (name, args, isa, away),
     };
-    let result = match serve_for_guest(&Call { args, isa, ..*call }, name) {
+    let result = match serve_for_remote(&Call { args, isa, ..*call }, name) {
         Ok(value) => value as i64,
         Err(Stop::Error(errno)) => errno.result(),
         Err(stop) => return Err(stop),
@@ -79,14 +79,14 @@ fn await_other_half<M: Machine>(call: &Call<M>) -> SysResult {
     Err(Stop::Again)
 }
 
-/// Serves a system call of a guest: at home, but for those that are about crossing.
+/// Serves a system call of a remote half: at home, but for those that are about crossing.
 ///
 /// # Errors
 /// See [`crate::call::Stop`].
-pub fn dispatch_guest<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
+pub fn dispatch_remote<M: Machine>(call: &Call<M>, number: u64) -> SysResult {
     match Syscall::decode(M::ISA, number) {
         // About registers and caches, which are here.
-        Some(name @ (Syscall::ArchPrctl | Syscall::RiscvFlushIcache)) => serve_for_guest(call, name),
+        Some(name @ (Syscall::ArchPrctl | Syscall::RiscvFlushIcache)) => serve_for_remote(call, name),
         Some(name) => away::forward(call, name),
         None => serve_own(call, number),
     }
@@ -105,7 +105,7 @@ macro_rules! table {
 
         // Functions of their own: as a second caller of the first one it would make every other call slower.
         #[cold]
-        fn serve_for_guest<M: Machine>($call: &Call<M>, name: Syscall) -> SysResult {
+        fn serve_for_remote<M: Machine>($call: &Call<M>, name: Syscall) -> SysResult {
             match name {
                 $($(Syscall::$name)|+ => $serve,)*
                 unknown => not_implemented($call, unknown),

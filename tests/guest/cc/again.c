@@ -72,7 +72,7 @@ static void *away(void *argument) {
     return take_turns_away(1) ? argument : NULL;
 }
 
-/* Home makes calls that write to each page, while the guest that has asked for the call has it. */
+/* Home makes calls that write to each page, while the remote that has asked for the call has it. */
 static char pages[300][4096];
 
 MOTET_ON("aarch64") int read_into_pages(void) {

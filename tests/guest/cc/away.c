@@ -77,7 +77,7 @@ MOTET_ON(X86) static long back_home(long depth) {
     return below + 100;
 }
 
-/* From one guest kernel to the other one, by way of home. */
+/* From one remote kernel to the other one, by way of home. */
 MOTET_ON(RISCV) static long third(long value) { return value * 3 + initialised; }
 MOTET_ON(ARM) static long second(long value) { return third(value + 1) + 7; }
 
@@ -112,7 +112,7 @@ MOTET_ON(ARM) static int calls_away(void) {
     return wrong == before;
 }
 
-/* What home writes to a pipe, a guest reads into memory that home has never seen. */
+/* What home writes to a pipe, a remote reads into memory that home has never seen. */
 static int ends[2];
 MOTET_ON(RISCV) static long read_away(void) {
     char room[9000] = {0};

@@ -89,7 +89,7 @@ fn run(config: Config, lingers: bool) -> Result<(KernelsEnded, Vec<bool>), Failu
         })
         .collect();
     boot_kernels(config, &scenarios, |pools| {
-        pools.iter().map(|pool| pool.header().peers.guests.get() != 0).collect() //
+        pools.iter().map(|pool| pool.header().peers.remotes.get() != 0).collect() //
     })
 }
 
@@ -270,7 +270,7 @@ fn a_page_without_memory_ends_its_process() {
 
 /// The process's own kernel dies: what it had elsewhere ends.
 #[test]
-fn guests_of_a_kernel_that_dies_end() {
+fn remotes_of_a_kernel_that_dies_end() {
     let deaths = if is_long() { 12 } else { 3 };
     let mut learnt = 0;
     run_seeds(0..2, |seed| {
@@ -278,11 +278,11 @@ fn guests_of_a_kernel_that_dies_end() {
         let (whole, _) = run(config(ROUGH), true)?;
         for step in (1..=deaths).map(|part| whole.steps * part / (deaths + 1)) {
             let faults = Faults { death: Some((IslandId(0), step)), survives: true, ..ROUGH };
-            let (ended, has_guests) = run(config(faults), true)?;
-            let [_, guests, lingering] = &ended.kernels[..] else { unreachable!("three kernels") };
+            let (ended, has_remotes) = run(config(faults), true)?;
+            let [_, remotes, lingering] = &ended.kernels[..] else { unreachable!("three kernels") };
             assert_eq!(lingering.status, Some(0), "seed {seed}, step {step}: {}", lingering.errors);
-            assert!(!has_guests[1], "seed {seed}, step {step}: {}", guests.errors);
-            learnt += usize::from(guests.errors.contains("taken for dead"));
+            assert!(!has_remotes[1], "seed {seed}, step {step}: {}", remotes.errors);
+            learnt += usize::from(remotes.errors.contains("taken for dead"));
         }
         Ok(())
     });

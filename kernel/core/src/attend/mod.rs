@@ -235,7 +235,7 @@ fn interrupt_call<M: Machine>(
     end_call(thread);
 }
 
-/// A guest of another kernel waits in a call with a mask of its own, and a signal came that this lets through: the call ends, although the handler
+/// A half in another kernel waits in a call with a mask of its own, and a signal came that this lets through: the call ends, although the handler
 /// waits until the thread is home.
 #[cold]
 #[inline(never)]

@@ -1,4 +1,4 @@
-//! System calls of guests: home makes them, by its half of the thread, with its files and signals.
+//! System calls of remotes: home makes them, by its half of the thread, with its files and signals.
 
 use motet_abi::{Errno, Syscall};
 use motet_hal::Machine;
@@ -18,7 +18,7 @@ use crate::{
     tree::lock_tree,
 };
 
-/// Makes a guest's system call at home, and waits for its result.
+/// Makes a remote's system call at home, and waits for its result.
 ///
 /// # Errors
 /// [`Stop::Block`](crate::call::Stop::Block); `EOPNOTSUPP`: it would make or replace what has only one half; `EIO`.
@@ -45,7 +45,7 @@ fn needs_both_halves(name: Syscall) -> bool {
     matches!(name, ArchPrctl | Clone | Clone3 | Execve | Execveat | Fork | RtSigreturn | Vfork)
 }
 
-/// A guest wants a system call. The tree lock is held.
+/// A remote wants a system call. The tree lock is held.
 ///
 /// # Errors
 /// It is none of a thread of this kernel, or none that such a message carries.
@@ -53,13 +53,13 @@ pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, wanted: &Wanted) -> Result<()
     let Some(away) = half(cpu, node, wanted.tid)? else { return Ok(()) };
     let carries = |name| !needs_both_halves(name) && carriers::carrier(name) == wanted.carrier;
     let is_possible = Syscall::from_index(wanted.call).is_some_and(carries);
-    if away.is_guest.get() != 0 || away.in_call.get() != 0 || !is_possible {
+    if away.is_remote.get() != 0 || away.in_call.get() != 0 || !is_possible {
         return Err(Malformed::Unasked);
     }
     give(cpu, away, AWAY_SYSTEM_CALL, core::iter::once(u64::from(wanted.call)).chain(wanted.args))
 }
 
-/// A guest's system call has come: home's half is in the middle of it from now on. `false`: the guest has ended meanwhile.
+/// A remote's system call has come: home's half is in the middle of it from now on. `false`: the remote has ended meanwhile.
 pub fn take_call<M: Machine>(call: &Call<M>, away: &AwayRecord) -> bool {
     let _tree = lock_tree(call.cpu);
     if away.came.load(Ordering::Acquire) != AWAY_SYSTEM_CALL {
@@ -72,7 +72,7 @@ pub fn take_call<M: Machine>(call: &Call<M>, away: &AwayRecord) -> bool {
     true
 }
 
-/// A guest's system call has been taken: the call that home's half makes, from its beginning or where it waited.
+/// A remote's system call has been taken: the call that home's half makes, from its beginning or where it waited.
 pub fn begin_call<M: Machine>(call: &Call<M>, away: &AwayRecord) -> Option<(Syscall, [u64; 6], Isa)> {
     if call.begins() {
         call::begin_call(call.thread);
@@ -81,7 +81,7 @@ pub fn begin_call<M: Machine>(call: &Call<M>, away: &AwayRecord) -> Option<(Sysc
     Some((name, made.args, made.isa))
 }
 
-/// The call that home's half makes for a guest.
+/// The call that home's half makes for a remote.
 pub fn call_of<'c, M: Machine>(
     cpu: &'c Cpu<M>,
     thread: &'static ThreadRecord,
@@ -93,7 +93,7 @@ pub fn call_of<'c, M: Machine>(
     Some((Syscall::from_index(away.words[0].get() as u32)?, Call { cpu, thread, process, args, isa }))
 }
 
-/// The call has ended: the guest is told, and home's half waits on.
+/// The call has ended: the remote is told, and home's half waits on.
 pub fn reply<M: Machine>(call: &Call<M>, away: &AwayRecord, result: i64) {
     // What the answer is to is read before the other kernel may send something else.
     let (tid, name) = (away.peer.load(Ordering::Acquire), Syscall::from_index(away.words[0].get() as u32));
@@ -107,13 +107,13 @@ pub fn reply<M: Machine>(call: &Call<M>, away: &AwayRecord, result: i64) {
     }
 }
 
-/// The result of a guest's call. The tree lock is held.
+/// The result of a remote's call. The tree lock is held.
 ///
 /// # Errors
-/// The guest has made none.
+/// The remote has made none.
 pub fn result_came<M: Machine>(cpu: &Cpu<M>, node: u32, body: &CallResult) -> Result<(), Malformed> {
     match half(cpu, node, body.tid.get())? {
-        Some(away) if away.is_guest.get() != 0 => give(cpu, away, AWAY_RESULT, core::iter::once(body.result.get())),
+        Some(away) if away.is_remote.get() != 0 => give(cpu, away, AWAY_RESULT, core::iter::once(body.result.get())),
         Some(_) => Err(Malformed::Unasked),
         None => Ok(()),
     }

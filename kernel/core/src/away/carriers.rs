@@ -1,4 +1,4 @@
-//! Which messages carry a guest's system calls home, and their results back: futexes and changes of ranges have kinds of their own, as in Popcorn's kernels.
+//! Which messages carry a remote's system calls home, and their results back: futexes and changes of ranges have kinds of their own, as in Popcorn's kernels.
 
 use motet_abi::{Errno, Syscall};
 use motet_hal::Machine;
@@ -19,7 +19,7 @@ pub enum Carrier {
     Any,
 }
 
-/// A system call that a guest wants.
+/// A system call that a remote wants.
 pub struct Wanted {
     /// The thread at home.
     pub tid: u32,
@@ -64,7 +64,7 @@ pub fn carrier(name: Syscall) -> Carrier {
     }
 }
 
-/// Sends a guest's call home.
+/// Sends a remote's call home.
 ///
 /// # Errors
 /// As of [`peers::post`].
@@ -77,21 +77,21 @@ pub fn send<M: Machine>(cpu: &Cpu<M>, home: u32, tid: u32, name: Syscall, args: 
     }
 }
 
-/// Sends the result of a guest's call back. `tid`: the guest's half.
+/// Sends the result of a remote's call back. `tid`: the remote's half.
 ///
 /// # Errors
 /// As of [`peers::post`].
 pub fn send_back<M: Machine>(
     cpu: &Cpu<M>,
-    guest: u32,
+    remote: u32,
     tid: u32,
     name: Option<Syscall>,
     result: i64,
 ) -> Result<(), Errno> {
     let result = CallResult { tid: tid.into(), result: result.cast_unsigned().into() };
     match name.map(carrier) {
-        Some(Carrier::Futex) => peers::post(cpu, guest, &FutexResponse { result }),
-        Some(Carrier::Ranges) => peers::post(cpu, guest, &VmaOpResponse { result, rest: [0; 28] }),
-        Some(Carrier::Any) | None => peers::post(cpu, guest, &SyscallReply { result, rest: [0; 4] }),
+        Some(Carrier::Futex) => peers::post(cpu, remote, &FutexResponse { result }),
+        Some(Carrier::Ranges) => peers::post(cpu, remote, &VmaOpResponse { result, rest: [0; 28] }),
+        Some(Carrier::Any) | None => peers::post(cpu, remote, &SyscallReply { result, rest: [0; 4] }),
     }
 }

@@ -14,7 +14,7 @@ use motet_protocol::{
     slab, threads, wait,
 };
 
-use super::{all, half, is_guest, kept_of, with};
+use super::{all, half, is_remote, kept_of, with};
 use crate::{
     cpu::Cpu,
     handover,
@@ -26,7 +26,7 @@ use crate::{
 /// A thread ends, with `status` as wait tells it: its other halves end, too. What it knew of them is freed.
 #[cold]
 pub fn end_of_half<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, status: u32) {
-    if is_guest(thread) {
+    if is_remote(thread) {
         thread.garbage.set(0);
     }
     all(cpu, thread).for_each(|away| tell(cpu, away, status));
@@ -51,7 +51,7 @@ fn tell<M: Machine>(cpu: &Cpu<M>, away: &AwayRecord, status: u32) {
         return;
     }
     let kept = kept_of(cpu, away);
-    if away.is_guest.get() == 0 {
+    if away.is_remote.get() == 0 {
         let pid = kept.map_or(0, |kept| kept.pids[node as usize].load(Ordering::Acquire));
         let _is_told = peers::post(cpu, node, &TaskExitOrigin { pid: pid.into(), tid: peer.into(), rest: [0; 4] });
     } else if kept.is_none_or(|kept| kept.is_ending.load(Ordering::Acquire) == 0) {
@@ -61,23 +61,23 @@ fn tell<M: Machine>(cpu: &Cpu<M>, away: &AwayRecord, status: u32) {
     }
 }
 
-/// A thread, or a process (`tid` 0), has ended at home: so do its guests here. The tree lock is held.
+/// A thread, or a process (`tid` 0), has ended at home: so do its remotes here. The tree lock is held.
 ///
 /// # Errors
-/// It is no guest of that kernel.
+/// It is no remote of that kernel.
 pub fn ended_at_home<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskExitOrigin) -> Result<(), Malformed> {
     let tid = if body.tid.get() != 0 { body.tid.get() } else { body.pid.get() };
     let Some(thread) = threads::lookup(cpu, tid) else { return Ok(()) };
     let Some(process) = cpu.object::<ProcessRecord>(thread.process.load(Ordering::Relaxed)) else { return Ok(()) };
     if body.tid.get() != 0 {
-        let Some(away) = half(cpu, node, tid)?.filter(|away| away.is_guest.get() != 0) else { return Ok(()) };
+        let Some(away) = half(cpu, node, tid)?.filter(|away| away.is_remote.get() != 0) else { return Ok(()) };
         away.peer.store(0, Ordering::Release); // nobody is told
         end(cpu, thread);
         return Ok(());
     }
     let space = cpu.object(process.space.load(Ordering::Relaxed));
     let Some(kept) = space.and_then(|space| kept::of(cpu, space)) else { return Ok(()) };
-    if kept.home.get() != node || !kept::is_guest(cpu, kept) {
+    if kept.home.get() != node || !kept::is_remote(cpu, kept) {
         return Err(Malformed::Unasked);
     }
     kept.is_ending.store(1, Ordering::Release);
@@ -85,7 +85,7 @@ pub fn ended_at_home<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskExitOrigin)
     Ok(())
 }
 
-/// Asks a guest to end. The tree lock is held.
+/// Asks a remote to end. The tree lock is held.
 pub fn end<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     thread.kill.store(1, Ordering::Relaxed);
     thread.attention.store(1, Ordering::Release);
@@ -95,13 +95,13 @@ pub fn end<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     }
 }
 
-/// A guest has ended: the thread finds that where it waits for it. The tree lock is held.
+/// A remote has ended: the thread finds that where it waits for it. The tree lock is held.
 ///
 /// # Errors
-/// It was no guest of a thread of this kernel.
+/// It was no remote of a thread of this kernel.
 pub fn ended_away<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskExitRemote) -> Result<(), Malformed> {
     let Some(away) = half(cpu, node, body.tid.get())? else { return Ok(()) };
-    if away.is_guest.get() != 0 {
+    if away.is_remote.get() != 0 {
         return Err(Malformed::Unasked);
     }
     away.peer.store(0, Ordering::Release);
@@ -137,18 +137,18 @@ pub fn end_damaged<M: Machine>(cpu: &Cpu<M>) {
     });
 }
 
-/// A kernel has died: threads whose other half was there end, and so do guests of its processes. Pages that it alone had are lost; `wake` is told what threads wait at
+/// A kernel has died: threads whose other half was there end, and so do remotes of its processes. Pages that it alone had are lost; `wake` is told what threads wait at
 /// for pages.
 #[cold]
 pub fn lost<M: Machine>(cpu: &Cpu<M>, node: u32, wake: impl Fn(PoolAddr)) {
     let _tree = lock_tree(cpu);
-    kept::guests(cpu, node).for_each(|kept| {
+    kept::remotes(cpu, node).for_each(|kept| {
         let pid = kept.pids[peers::own_node(cpu) as usize].load(Ordering::Acquire);
         let _is_known = ended_at_home(cpu, node, &TaskExitOrigin { pid: pid.into(), tid: 0.into(), rest: [0; 4] });
     });
     for_each(cpu, |process| {
         for_each_thread(cpu, process, |thread| {
-            let half = with(cpu, thread, node).filter(|away| away.is_guest.get() == 0);
+            let half = with(cpu, thread, node).filter(|away| away.is_remote.get() == 0);
             if half.is_some_and(|away| matches!(away.came.load(Ordering::Acquire), AWAY_NOTHING | AWAY_SYSTEM_CALL)) {
                 let ended =
                     TaskExitRemote { tid: thread.tid.get().into(), signal: signal::SIGKILL.into(), rest: [0; 4] };

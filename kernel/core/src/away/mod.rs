@@ -1,11 +1,11 @@
 //! Threads that are in two kernels: what a half knows of its other one, and what comes from there (`docs/protocols/away.md`).
 //!
-//! A thread of this kernel that calls a function of another one is *at home* here and waits; its other half there, a *guest*, runs the function. One of both runs at any
+//! A thread of this kernel that calls a function of another one is *at home* here and waits; its other half there, a *remote*, runs the function. One of both runs at any
 //! time, so at most one thing comes that the other has not taken.
 //!
 //! | file | |
 //! |---|---|
-//! | `calls` | a guest's system calls are made at home |
+//! | `calls` | a remote's system calls are made at home |
 //! | `carriers` | which messages carry them |
 //! | `ends` | a half, or its process, ends |
 
@@ -30,13 +30,13 @@ use motet_protocol::{
 
 use crate::{cpu::Cpu, mm::kept, peers, tree::lock_tree};
 
-/// In [`ThreadRecord::garbage`]: the thread is a guest, whose system calls are made at home. It makes no garbage here.
-pub use crate::cpu::GUEST;
+/// In [`ThreadRecord::garbage`]: the thread is a remote, whose system calls are made at home. It makes no garbage here.
+pub use crate::cpu::REMOTE;
 
 /// Whether the thread's home is another kernel.
 #[inline(always)]
-pub fn is_guest(thread: &ThreadRecord) -> bool {
-    thread.garbage.get() == GUEST
+pub fn is_remote(thread: &ThreadRecord) -> bool {
+    thread.garbage.get() == REMOTE
 }
 
 /// What the thread has to do with kernel `node`.
@@ -71,9 +71,9 @@ pub fn with_or_new<M: Machine>(
     Ok(away)
 }
 
-/// The other half of a guest: home's.
+/// The other half of a remote: home's.
 pub fn home<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord) -> Option<&'static AwayRecord> {
-    all(cpu, thread).find(|away| away.is_guest.get() != 0)
+    all(cpu, thread).find(|away| away.is_remote.get() != 0)
 }
 
 /// Sends what a thread of this kernel goes on with to its other half in another one; one is made there, in the program at `path`, if there is none.
@@ -110,7 +110,7 @@ pub struct Program<'a> {
     pub changed_ns: u64,
 }
 
-/// Sends what a guest goes on with home, to kernel `node`, where the thread has the id `tid`.
+/// Sends what a remote goes on with home, to kernel `node`, where the thread has the id `tid`.
 ///
 /// # Errors
 /// `EIO`, `ENOMEM`.
@@ -196,7 +196,7 @@ pub fn paired<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskPairing) -> Result
         let _is_told = peers::post(cpu, node, &ended);
         return Ok(());
     };
-    let kept = kept_of(cpu, away).filter(|kept| !kept::is_guest(cpu, kept)).ok_or(Malformed::Unasked)?;
+    let kept = kept_of(cpu, away).filter(|kept| !kept::is_remote(cpu, kept)).ok_or(Malformed::Unasked)?;
     kept.pids[node as usize].store(body.own_pid.get(), Ordering::Release);
     away.peer.store(body.own_tid.get(), Ordering::Release);
     Ok(())

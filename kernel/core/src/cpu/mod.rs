@@ -46,9 +46,9 @@ pub use pending::Causes;
 pub use stacked::StackedCore;
 pub use tracer::Tracer;
 
-/// In [`ThreadRecord::garbage`](motet_layout::ThreadRecord::garbage): the thread is a guest, whose system calls its home kernel makes. It leaves no files to be freed
+/// In [`ThreadRecord::garbage`](motet_layout::ThreadRecord::garbage): the thread's home is another kernel, which makes its system calls. It leaves no files to be freed
 /// here.
-pub const GUEST: u64 = 1;
+pub const REMOTE: u64 = 1;
 
 /// What `uname` says; programs compare the release with what they need.
 pub const KERNEL_RELEASE: &str = "6.12.0-motet";

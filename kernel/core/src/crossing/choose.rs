@@ -318,7 +318,7 @@ fn call_on_kernel<M: Machine>(call: &Call<M>, node: u32, function: u64, argument
     if node != own && !has_text {
         return Err(Errno::EINVAL.into());
     }
-    if node != own && elsewhere::kernel_for(cpu, thread, isa) != Some(node) && away::is_guest(thread) {
+    if node != own && elsewhere::kernel_for(cpu, thread, isa) != Some(node) && away::is_remote(thread) {
         return Err(Errno::EOPNOTSUPP.into()); // it would have to go home first
     }
     let frame = &thread.frame;

@@ -32,14 +32,14 @@ use crate::{
     file, futex, handover,
     mm::{self, kept},
     peers,
-    process::{exit, guest},
+    process::{exit, remote},
     signal,
 };
 
-/// The kernel that is to run a function of an instruction set that this one's cores have not; of a guest's, only home can.
+/// The kernel that is to run a function of an instruction set that this one's cores have not; of a remote's, only home can.
 pub fn kernel_for<M: Machine>(cpu: &Cpu<M>, thread: &ThreadRecord, isa: Isa) -> Option<u32> {
     match away::home(cpu, thread) {
-        Some(home) if away::is_guest(thread) => Some(home.node.get()),
+        Some(home) if away::is_remote(thread) => Some(home.node.get()),
         Some(_) | None => peers::of_isa(cpu, isa),
     }
 }
@@ -55,17 +55,17 @@ pub fn call<M: Machine>(
     arguments: &Arguments,
     node: u32,
 ) -> Result<Fetch, Errno> {
-    let is_guest = away::is_guest(thread);
-    // Processes that share their memory (`vfork`) would each have guests of their own.
-    if !is_guest && space.refs.load(Ordering::Relaxed) > 1 {
+    let is_remote = away::is_remote(thread);
+    // Processes that share their memory (`vfork`) would each have remotes of their own.
+    if !is_remote && space.refs.load(Ordering::Relaxed) > 1 {
         return Err(Errno::EOPNOTSUPP);
     }
-    if !is_guest && kept::of(cpu, space).is_none() {
+    if !is_remote && kept::of(cpu, space).is_none() {
         kept::begin(cpu, space, peers::own_node(cpu))?;
     }
     let away = away::with_or_new(cpu, thread, node)?;
     // Of a thread that comes home, home knows where its stack is.
-    let stack = if is_guest { 0 } else { stack::of(cpu, thread, space, request.isa, cpu.island())? };
+    let stack = if is_remote { 0 } else { stack::of(cpu, thread, space, request.isa, cpu.island())? };
     let tls = request.tls::<M>(thread).ok_or(Errno::EFAULT)?;
     let record = spare_record(cpu, thread).or_else(|| new_record(cpu, thread)).ok_or(Errno::ENOMEM)?;
     request.record(cpu, thread, record, cpu.id);
@@ -76,7 +76,7 @@ pub fn call<M: Machine>(
     convention::save_caller(M::ISA, &thread.frame, record);
     record.is_saved.set(1);
     let step = Step::call(request.function, &request.signature, (stack, tls), request.sp, arguments);
-    let sent = if is_guest {
+    let sent = if is_remote {
         away::migrate_back(cpu, node, away.peer.load(Ordering::Acquire), step)
     } else {
         let mut room = [0; PATH_MAX];
@@ -89,10 +89,10 @@ pub fn call<M: Machine>(
         return Err(errno);
     }
     request.begin(cpu, thread, record);
-    if !is_guest {
+    if !is_remote {
         signal::hold_handlers(cpu, thread, process);
     }
-    guest::wait_for_step::<M>(thread);
+    remote::wait_for_step::<M>(thread);
     Ok(Fetch::Waits)
 }
 
@@ -128,7 +128,7 @@ pub fn give_back<M: Machine>(
     record.caller_node.set(0);
     end(cpu, thread, record, isa);
     let step = Step::results(results);
-    let sent = if away.is_guest.get() != 0 {
+    let sent = if away.is_remote.get() != 0 {
         let peer = away.peer.load(Ordering::Acquire);
         if thread.crossing.get() == 0 {
             // Whoever comes next may have it.
@@ -142,7 +142,7 @@ pub fn give_back<M: Machine>(
     if sent.is_err() {
         return report::kill(cpu, thread, process, format_args!("its other half in kernel {node} cannot be reached"));
     }
-    guest::wait_for_step::<M>(thread);
+    remote::wait_for_step::<M>(thread);
     Fetch::Waits
 }
 
@@ -183,7 +183,7 @@ fn awaited<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<&'
 
 /// The kernel for whose half this one is in the middle of a system call.
 pub fn served<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Option<&'static AwayRecord> {
-    awaited(cpu, thread).filter(|away| away.is_guest.get() == 0 && away.in_call.get() != 0)
+    awaited(cpu, thread).filter(|away| away.is_remote.get() == 0 && away.in_call.get() != 0)
 }
 
 fn serve<M: Machine>(call: &Call<M>, away: &'static AwayRecord) -> Awaited {
@@ -255,7 +255,7 @@ fn come_home<M: Machine>(
     record.callee_node.set(0);
     long::pop(cpu, thread, record, &results);
     let is_left = chain(cpu, thread).any(|outer| outer.callee_node.get() == mine);
-    if away.is_guest.get() == 0 {
+    if away.is_remote.get() == 0 {
         if !is_left {
             // Its next call may meet another half there.
             away.peer.store(0, Ordering::Release);
@@ -284,7 +284,7 @@ fn begin<M: Machine>(call: &Call<M>, away: &'static AwayRecord, step: &Step) -> 
     let words = convention::enter(&thread.frame, M::ISA, &entry, &signature, &step.arguments());
     if let Err(stop) = write(cpu, space, &words) {
         // A page of the stack comes later: then all this is done once more.
-        guest::wait_for_step::<M>(thread);
+        remote::wait_for_step::<M>(thread);
         return Err(stop);
     }
     record.callee_sp.set(words.sp_at_return);
@@ -306,7 +306,7 @@ fn begin<M: Machine>(call: &Call<M>, away: &'static AwayRecord, step: &Step) -> 
     thread.crossing.set(cpu.raw(record));
     thread.spare_crossing.set(0);
     thread.stack_used[isa as usize - 1].set(step.caller_sp.get());
-    if away.is_guest.get() == 0 {
+    if away.is_remote.get() == 0 {
         signal::release_handlers(thread, process);
     }
     handover::reload_ext(cpu, thread);

@@ -32,10 +32,10 @@ pub fn serve_syscall<M: Machine>(
     end_dispatch(cpu, thread, process, result, pause_first)
 }
 
-/// As [`serve_syscall`], of a guest of another kernel.
+/// As [`serve_syscall`], of a half whose home is another kernel.
 #[cold]
 #[inline(never)]
-pub fn serve_guest_syscall<M: Machine>(
+pub fn serve_remote_syscall<M: Machine>(
     cpu: &Cpu<M>,
     thread: &'static ThreadRecord,
     process: &'static ProcessRecord,
@@ -46,7 +46,7 @@ pub fn serve_guest_syscall<M: Machine>(
         begin_call(thread);
         cpu.due.renew_budget(); // user code ran
     }
-    let result = syscall::dispatch_guest(&call, registers::syscall_number_of(M::ISA, &thread.frame));
+    let result = syscall::dispatch_remote(&call, registers::syscall_number_of(M::ISA, &thread.frame));
     conclude(cpu, thread, process, result)
 }
 

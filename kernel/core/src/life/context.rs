@@ -105,7 +105,7 @@ impl<M: Machine> Context for Cpu<M> {
         let Some(thread) = self.object::<ThreadRecord>(self.own.current_thread.load(Ordering::Relaxed)) else {
             return false;
         };
-        if thread.garbage.get() == crate::cpu::GUEST {
+        if thread.garbage.get() == crate::cpu::REMOTE {
             return false;
         }
         inode.parent.store(thread.garbage.get(), Ordering::Relaxed);

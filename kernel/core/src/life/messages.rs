@@ -17,7 +17,7 @@ use crate::{
     futex,
     mm::kept::{self, Woken},
     peers::{self, Acts, body},
-    process::guest,
+    process::remote,
     tree::lock_tree,
 };
 
@@ -38,7 +38,7 @@ impl<M: Machine> Acts<M> for Life {
         match kind {
             // `peers` takes these.
             K::NodeInfo | K::Probe => Err(Malformed::Unasked),
-            K::TaskMigrate => guest::arrive(cpu, node, &body(slot)),
+            K::TaskMigrate => remote::arrive(cpu, node, &body(slot)),
             K::PageRequest
             | K::PageResponse
             | K::PageResponseShort
@@ -59,7 +59,7 @@ impl<M: Machine> Acts<M> for Life {
             K::VmaOpRequest => in_tree(cpu, || act_on_ranges(cpu, node, &body(slot))),
             K::TaskPairing => in_tree(cpu, || away::paired(cpu, node, &body(slot))),
             K::TaskMigrateBack => in_tree(cpu, || away::came_back(cpu, node, &body(slot))),
-            K::TaskExitOrigin => guest::ended_at_home(cpu, node, &body(slot)),
+            K::TaskExitOrigin => remote::ended_at_home(cpu, node, &body(slot)),
             K::TaskExitRemote => in_tree(cpu, || away::ended_away(cpu, node, &body(slot))),
             K::SyscallForward => in_tree(cpu, || away::wanted(cpu, node, &body::<SyscallForward>(slot).into())),
             K::FutexRequest => in_tree(cpu, || away::wanted(cpu, node, &body::<FutexRequest>(slot).into())),
@@ -70,7 +70,7 @@ impl<M: Machine> Acts<M> for Life {
     }
 }
 
-/// Home has changed ranges, or a guest's thread changes some at home.
+/// Home has changed ranges, or a remote's thread changes some at home.
 fn act_on_ranges<M: Machine>(cpu: &Cpu<M>, node: u32, body: &VmaOpRequest) -> Result<(), Malformed> {
     match body.tid.get() {
         0 => kept::forget(cpu, node, body, |word| futex::wake_shared(cpu, word)),

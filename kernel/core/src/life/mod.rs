@@ -63,7 +63,7 @@ use crate::{
     tree::process_of,
 };
 use block::block;
-use call::{pause_outside, serve_guest_syscall, serve_syscall};
+use call::{pause_outside, serve_remote_syscall, serve_syscall};
 use fault::serve_fault;
 use guests::serve_guests;
 use idle::idle;
@@ -210,13 +210,13 @@ fn run_until_gone<M: Machine>(
                     let trap = cpu.machine.run_user(&thread.frame);
                     if !matches!(trap, Trap::Syscall) {
                         trap
-                    } else if serve_guest_syscall(cpu, thread, process).is_some() {
+                    } else if serve_remote_syscall(cpu, thread, process).is_some() {
                         continue;
                     } else {
                         return;
                     }
                 }
-                Resume::AwayCall if serve_guest_syscall(cpu, thread, process).is_some() => continue,
+                Resume::AwayCall if serve_remote_syscall(cpu, thread, process).is_some() => continue,
                 Resume::AwayCall => return,
                 Resume::Stopped(trap) => trap,
                 Resume::Guest => match serve_guests(cpu, thread, process) {

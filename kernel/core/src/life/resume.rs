@@ -85,9 +85,9 @@ pub fn resume<M: Machine>(
     }
     match is_in_call() {
         true if thread.guest.get() != 0 => Resume::Guest,
-        true if away::is_guest(thread) => Resume::AwayCall,
+        true if away::is_remote(thread) => Resume::AwayCall,
         true => Resume::Call,
-        false if away::is_guest(thread) => Resume::Away,
+        false if away::is_remote(thread) => Resume::Away,
         false if thread.garbage.get() != 0 => Resume::Garbage,
         false => Resume::Program,
     }

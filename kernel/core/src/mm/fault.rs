@@ -23,7 +23,7 @@ pub fn serve<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, address: u64
     count(&cpu.counters().page_faults);
     let kept = kept::of(cpu, space);
     let vma = vma::find(cpu, space, address);
-    if let Some(kept) = kept.filter(|kept| vma.is_none() && kept::is_guest(cpu, kept)) {
+    if let Some(kept) = kept.filter(|kept| vma.is_none() && kept::is_remote(cpu, kept)) {
         return Err(kept::ask(cpu, (space, kept), address, access));
     }
     let vma = vma

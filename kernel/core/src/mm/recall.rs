@@ -15,7 +15,7 @@ use crate::call::{BUDGET, Call, Stop, cost};
 pub fn recall<M: Machine>(call: &Call<M>, start: u64, end: u64) -> Result<(), Stop> {
     let cpu = call.cpu;
     let space = space_of(cpu, call.process);
-    let Some(kept) = kept::of(cpu, space).filter(|kept| !kept::is_guest(cpu, kept)) else { return Ok(()) };
+    let Some(kept) = kept::of(cpu, space).filter(|kept| !kept::is_remote(cpu, kept)) else { return Ok(()) };
     let mut at = start;
     loop {
         let page = {

@@ -53,14 +53,14 @@ pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageRequest) -> Answer
     let _guard = lock(cpu, &space.lock);
     let vma = vma::find(cpu, space, page);
     let mut site = site(cpu, kept, page);
-    if !super::is_guest(cpu, kept) && body.change.get() != kept.told[node as usize].get() {
+    if !super::is_remote(cpu, kept) && body.change.get() != kept.told[node as usize].get() {
         // It does not know yet that ranges have changed, and would not know what this answers: it asks again.
         let pid = kept.pids[node as usize].load(Ordering::Acquire).into();
         let later = PageResponseShort { pid, address: page.into(), result: PAGE_RETRY.into(), rest: [0; 8] };
         tell(cpu, kept, node, &later);
         return Ok(None);
     }
-    if !super::is_guest(cpu, kept)
+    if !super::is_remote(cpu, kept)
         && let Err(_none) = bring(cpu, space, vma, (page, write), &site)
     {
         let pid = kept.pids[node as usize].load(Ordering::Acquire).into();

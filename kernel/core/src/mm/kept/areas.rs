@@ -1,4 +1,4 @@
-//! Ranges of a space that several kernels keep alike. Home knows them. A guest asks for the one that an address is in when it first faults there, and
+//! Ranges of a space that several kernels keep alike. Home knows them. A remote asks for the one that an address is in when it first faults there, and
 //! forgets those that home has changed.
 
 use core::ops::Range;
@@ -20,7 +20,7 @@ use motet_protocol::{
     residency,
 };
 
-use super::{NAMES, await_page, damage, guests_of, is_alike, is_guest, name, put_site, site, space_of_peer, tell};
+use super::{NAMES, await_page, damage, is_alike, is_remote, name, put_site, remotes_of, site, space_of_peer, tell};
 use crate::{
     call::{Stop, cost},
     cpu::{AwaitedPage, Cpu},
@@ -32,10 +32,10 @@ use crate::{
     peers,
 };
 
-/// What of a range's flags a guest is told.
+/// What of a range's flags a remote is told.
 const TOLD: u32 = VMA_READ | VMA_WRITE | VMA_EXECUTE;
 
-/// A guest has faulted where it knows no range: asks home. The space's lock is held.
+/// A remote has faulted where it knows no range: asks home. The space's lock is held.
 ///
 /// # Errors
 /// [`Stop::Page`]: home is being asked; `EFAULT`: there is none, or home cannot be asked.
@@ -92,14 +92,14 @@ pub fn set_absent(kept: &KeptRecord, page: u64) {
     }
 }
 
-/// Home: a guest asks for a range. The tree lock is held.
+/// Home: a remote asks for a range. The tree lock is held.
 ///
 /// # Errors
-/// It is no guest of that process.
+/// It is no remote of that process.
 pub fn area_wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &VmaInfoRequest) -> Result<(), Malformed> {
     let address = body.address.get();
     let Some((space, kept)) = space_of_peer(cpu, node, body.pid.get())? else { return Ok(()) };
-    if is_guest(cpu, kept) {
+    if is_remote(cpu, kept) {
         return Err(Malformed::Unasked);
     }
     let guard = lock(cpu, &space.lock);
@@ -128,7 +128,7 @@ pub fn area_wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &VmaInfoRequest) -
     Ok(())
 }
 
-/// A guest: home has said which range an address is in. The tree lock is held. `wake` is told what threads wait at for it.
+/// A remote: home has said which range an address is in. The tree lock is held. `wake` is told what threads wait at for it.
 ///
 /// # Errors
 /// It says what cannot be.
@@ -158,7 +158,7 @@ pub fn area_came<M: Machine>(
     if is_range || is_none { Ok(()) } else { Err(Malformed::Unasked) }
 }
 
-/// A guest knows a range from now on in which a page is, as far as it has no views of its own there: home may have put something else in their place.
+/// A remote knows a range from now on in which a page is, as far as it has no views of its own there: home may have put something else in their place.
 fn learn<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
@@ -180,9 +180,9 @@ fn learn<M: Machine>(
     vma::insert(cpu, space, &VmaSpec::anonymous(start, end, flags))
 }
 
-/// Home has changed a range: guests forget what they know of it. `drops`: what its pages were is gone. The space's lock is held.
+/// Home has changed a range: remotes forget what they know of it. `drops`: what its pages were is gone. The space's lock is held.
 pub fn forget_elsewhere<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64, drops: bool) {
-    let Some(kept) = super::of(cpu, space).filter(|kept| !is_guest(cpu, kept) && start < end) else { return };
+    let Some(kept) = super::of(cpu, space).filter(|kept| !is_remote(cpu, kept) && start < end) else { return };
     if kept.is_ending.load(Ordering::Acquire) != 0 {
         return; // they are told that
     }
@@ -191,7 +191,7 @@ pub fn forget_elsewhere<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u6
     }
     let change = kept.change.get().wrapping_add(1);
     kept.change.set(change);
-    for (node, pid) in guests_of(kept) {
+    for (node, pid) in remotes_of(kept) {
         kept.told[node as usize].set(change);
         let told = VmaOpRequest {
             pid: pid.into(),
@@ -205,7 +205,7 @@ pub fn forget_elsewhere<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u6
     }
 }
 
-/// A guest: home has changed a range. The tree lock is held. `wake` is told what threads wait at.
+/// A remote: home has changed a range. The tree lock is held. `wake` is told what threads wait at.
 ///
 /// # Errors
 /// It is none of that kernel's.
@@ -291,7 +291,7 @@ pub enum Place {
 
 /// Where the pages of a range of a space are. The space's lock is held.
 pub fn place<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, start: u64, end: u64) -> Place {
-    let Some(kept) = super::of(cpu, space).filter(|kept| !is_guest(cpu, kept)) else { return Place::Home };
+    let Some(kept) = super::of(cpu, space).filter(|kept| !is_remote(cpu, kept)) else { return Place::Home };
     let (mut at, mut place) = (start, Place::Home);
     while let Some(page) = next_known(cpu, kept, at, end) {
         let site = site(cpu, kept, page);

@@ -4,7 +4,7 @@ use motet_hal::Machine;
 use motet_layout::{PAGE_SIZE, PoolAddr, SpaceRecord, USER_END, sync::Ordering};
 use motet_protocol::lock::lock;
 
-use super::{NAMES, areas::next_known, damage, is_guest, of, page::Here, site};
+use super::{NAMES, areas::next_known, damage, is_remote, of, page::Here, site};
 use crate::{
     cpu::{AwaitedPage, Cpu},
     mm::vma,
@@ -12,7 +12,7 @@ use crate::{
 
 /// Home: kernel `node` has died. Accesses to pages that it alone had fail from now on (`SIGBUS`). The tree lock is held. `wake` is told what threads wait at.
 pub fn lose<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, node: u32, wake: impl Fn(PoolAddr)) {
-    let Some(kept) = of(cpu, space).filter(|kept| !is_guest(cpu, kept)) else { return };
+    let Some(kept) = of(cpu, space).filter(|kept| !is_remote(cpu, kept)) else { return };
     if kept.pids[node as usize].swap(0, Ordering::AcqRel) == 0 {
         return;
     }

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `page` | what the protocol does with a page here |
 //! | `answer` | messages about pages |
-//! | `areas` | ranges: guests ask home, home tells guests |
+//! | `areas` | ranges: remotes ask home, home tells remotes |
 //! | `lost` | a kernel has died |
 //!
 //! Views and stores are each kernel's own. What processes share (`MAP_SHARED`) stays at home.
@@ -82,7 +82,7 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, home: u32) -
     peers::begin_space(cpu);
     if home != peers::own_node(cpu) {
         let _tree = lock_tree(cpu);
-        let first = &peers::of(cpu).guests;
+        let first = &peers::of(cpu).remotes;
         kept.next.set(first.get());
         first.set(cpu.raw(kept));
     }
@@ -94,7 +94,7 @@ pub(super) fn end<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> bool {
     let Some(kept) = of(cpu, space) else { return false };
     space.kept.store(0, Ordering::Release);
     peers::end_space(cpu);
-    if is_guest(cpu, kept) {
+    if is_remote(cpu, kept) {
         let _tree = lock_tree(cpu);
         unlink(cpu, kept);
     } else {
@@ -106,7 +106,7 @@ pub(super) fn end<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) -> bool {
 
 /// A space of which nobody is left is about to be unmapped piece by piece: of these, other kernels are told nothing any more.
 pub(super) fn begin_end<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
-    if let Some(kept) = of(cpu, space).filter(|kept| !is_guest(cpu, kept)) {
+    if let Some(kept) = of(cpu, space).filter(|kept| !is_remote(cpu, kept)) {
         tell_end(cpu, kept);
     }
 }
@@ -114,7 +114,7 @@ pub(super) fn begin_end<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
 /// Home: tells the other kernels, once, that the process has ended.
 fn tell_end<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord) {
     if kept.is_ending.swap(1, Ordering::AcqRel) == 0 {
-        for (node, pid) in guests_of(kept) {
+        for (node, pid) in remotes_of(kept) {
             let _is_told = peers::post(cpu, node, &TaskExitOrigin { pid: pid.into(), tid: 0.into(), rest: [0; 4] });
         }
     }
@@ -127,9 +127,9 @@ fn discard<M: Machine>(cpu: &Cpu<M>, kept: &'static KeptRecord) {
     slab::free(cpu, kept);
 }
 
-/// Takes a guest's record out of the list. The tree lock is held.
+/// Takes a remote's record out of the list. The tree lock is held.
 fn unlink<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord) {
-    let mut slot = &peers::of(cpu).guests;
+    let mut slot = &peers::of(cpu).remotes;
     while let Some(found) = cpu.object::<KeptRecord>(slot.get()) {
         if core::ptr::eq(found, kept) {
             slot.set(kept.next.get());
@@ -140,23 +140,23 @@ fn unlink<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord) {
 }
 
 /// The space here of a process that is another kernel's. The tree lock is held.
-pub fn guest<M: Machine>(cpu: &Cpu<M>, home: u32, pid: u32) -> Option<&'static KeptRecord> {
-    guests(cpu, home).find(|kept| kept.pids[home as usize].load(Ordering::Relaxed) == pid)
+pub fn remote<M: Machine>(cpu: &Cpu<M>, home: u32, pid: u32) -> Option<&'static KeptRecord> {
+    remotes(cpu, home).find(|kept| kept.pids[home as usize].load(Ordering::Relaxed) == pid)
 }
 
 /// The spaces here of processes that are another kernel's. The tree lock is held.
-pub fn guests<M: Machine>(cpu: &Cpu<M>, home: u32) -> impl Iterator<Item = &'static KeptRecord> {
-    let first = cpu.object::<KeptRecord>(peers::of(cpu).guests.get());
+pub fn remotes<M: Machine>(cpu: &Cpu<M>, home: u32) -> impl Iterator<Item = &'static KeptRecord> {
+    let first = cpu.object::<KeptRecord>(peers::of(cpu).remotes.get());
     core::iter::successors(first, |kept| cpu.object(kept.next.get())).filter(move |kept| kept.home.get() == home)
 }
 
 /// Whether a space is that of another kernel's process.
-pub fn is_guest<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord) -> bool {
+pub fn is_remote<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord) -> bool {
     kept.home.get() != peers::own_node(cpu)
 }
 
 /// Kernels that have a part of a process of this one, with its ids there.
-fn guests_of(kept: &KeptRecord) -> impl Iterator<Item = (u32, u32)> {
+fn remotes_of(kept: &KeptRecord) -> impl Iterator<Item = (u32, u32)> {
     let home = kept.home.get();
     let pids = (0..).zip(&kept.pids).map(|(node, pid)| (node, pid.load(Ordering::Acquire)));
     pids.filter(move |&(node, pid)| node != home && pid != 0)
@@ -210,7 +210,7 @@ fn space_of_peer<M: Machine>(
     let process = cpu.object::<ProcessRecord>(thread.process.load(Ordering::Relaxed));
     let space = process.and_then(|process| cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed)));
     let Some((space, kept)) = space.and_then(|space| Some((space, of(cpu, space)?))) else { return Ok(None) };
-    let is_part = kept.home.get() == node || !is_guest(cpu, kept) && has_part(kept, node);
+    let is_part = kept.home.get() == node || !is_remote(cpu, kept) && has_part(kept, node);
     if is_part { Ok(Some((space, kept))) } else { Err(Malformed::Unasked) }
 }
 

@@ -1,4 +1,4 @@
-//! Parts of other kernels' processes: a process here whose threads are guests (`docs/protocols/away.md`). It has the program's text, found by its path; all else it has is
+//! Parts of other kernels' processes: a process here whose threads are remotes (`docs/protocols/away.md`). It has the program's text, found by its path; all else it has is
 //! home's.
 
 use core::sync::atomic::Ordering;
@@ -65,7 +65,7 @@ pub fn arrive<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskMigrate) -> Result
 fn welcome<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskMigrate) -> Result<(), Errno> {
     let found = {
         let _tree = lock_tree(cpu);
-        let kept = kept::guest(cpu, node, body.home_pid.get());
+        let kept = kept::remote(cpu, node, body.home_pid.get());
         let kept = kept.filter(|kept| kept.is_ending.load(Ordering::Acquire) == 0);
         kept.map(|kept| kept.pids[peers::own_node(cpu) as usize].load(Ordering::Acquire))
     };
@@ -92,10 +92,10 @@ fn start<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     handover::start_on(cpu, thread, core);
 }
 
-/// Gives a step to a guest that waits for any.
+/// Gives a step to a remote that waits for any.
 fn give<M: Machine>(cpu: &Cpu<M>, node: u32, thread: &'static ThreadRecord, body: &TaskMigrate) -> Result<(), Errno> {
     let away = away::with_or_new(cpu, thread, node)?;
-    away.is_guest.set(1);
+    away.is_remote.set(1);
     away.peer.store(body.home_tid.get(), Ordering::Release);
     let process = process_of(cpu, thread);
     let pairing =
@@ -105,16 +105,16 @@ fn give<M: Machine>(cpu: &Cpu<M>, node: u32, thread: &'static ThreadRecord, body
     away::step_came(cpu, away, &body.step).map_err(|_| Errno::EIO)
 }
 
-/// A thread, or a process, has ended at home. The last guest of a process that lives leaves another one behind: the space has pages that nobody else has.
+/// A thread, or a process, has ended at home. The last remote of a process that lives leaves another one behind: the space has pages that nobody else has.
 ///
 /// # Errors
-/// It is no guest of that kernel.
+/// It is no remote of that kernel.
 pub fn ended_at_home<M: Machine>(cpu: &Cpu<M>, node: u32, body: &TaskExitOrigin) -> Result<(), Malformed> {
     if body.tid.get() != 0
         && let Ok(Added::New(thread)) = add_thread(cpu, node, body.pid.get())
     {
         match away::with_or_new(cpu, thread, node) {
-            Ok(away) => away.is_guest.set(1),
+            Ok(away) => away.is_remote.set(1),
             Err(_) => away::end(cpu, thread),
         }
         start(cpu, thread);
@@ -129,7 +129,7 @@ enum Added {
     New(&'static ThreadRecord),
 }
 
-/// One more guest in a process of kernel `node` that is here already.
+/// One more remote in a process of kernel `node` that is here already.
 ///
 /// # Errors
 /// `ESRCH`: there is no such process, or it is not that kernel's.
@@ -138,7 +138,7 @@ fn add_thread<M: Machine>(cpu: &Cpu<M>, node: u32, pid: u32) -> Result<Added, Er
     let is_its = |process: &&'static ProcessRecord| {
         let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed));
         let kept = space.and_then(|space| kept::of(cpu, space));
-        kept.is_some_and(|kept| kept.home.get() == node && kept::is_guest(cpu, kept))
+        kept.is_some_and(|kept| kept.home.get() == node && kept::is_remote(cpu, kept))
     };
     let process = tree::lookup(cpu, pid).filter(|process| process.exiting.load(Ordering::Acquire) == 0);
     let process = process.filter(is_its);
@@ -174,7 +174,7 @@ fn new_thread<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) -> Resu
     for word in thread.affinity.iter().chain(&thread.able) {
         word.store(u64::MAX, Ordering::Relaxed);
     }
-    thread.garbage.set(away::GUEST);
+    thread.garbage.set(away::REMOTE);
     wait_for_step::<M>(thread);
     Ok(thread)
 }
