@@ -46,6 +46,52 @@ pub const FIONBIO: u32 = 0x5421;
 pub const TIOCNOTTY: u32 = 0x5422;
 /// The session.
 pub const TIOCGSID: u32 = 0x5429;
+/// Sends a break, of a time.
+pub const TCSBRKP: u32 = 0x5425;
+/// Nobody else may open it.
+pub const TIOCEXCL: u32 = 0x540c;
+/// Others may.
+pub const TIOCNXCL: u32 = 0x540d;
+/// Types a byte.
+pub const TIOCSTI: u32 = 0x5412;
+/// Packet mode of a pseudo-terminal's master.
+pub const TIOCPKT: u32 = 0x5420;
+/// Sets the line discipline.
+pub const TIOCSETD: u32 = 0x5423;
+/// The line discipline.
+pub const TIOCGETD: u32 = 0x5424;
+/// A pseudo-terminal's number.
+pub const TIOCGPTN: u32 = 0x8004_5430;
+/// Locks a pseudo-terminal, or unlocks it.
+pub const TIOCSPTLCK: u32 = 0x4004_5431;
+/// The terminal's device.
+pub const TIOCGDEV: u32 = 0x8004_5432;
+/// Sends the foreground process group a signal, by the master.
+pub const TIOCSIG: u32 = 0x4004_5436;
+/// Whether the master reads packets.
+pub const TIOCGPKT: u32 = 0x8004_5438;
+/// Whether a pseudo-terminal is locked.
+pub const TIOCGPTLCK: u32 = 0x8004_5439;
+/// Whether others may not open it.
+pub const TIOCGEXCL: u32 = 0x8004_5440;
+/// Opens the terminal of a master.
+pub const TIOCGPTPEER: u32 = 0x5441;
+
+/// Packet: input was dropped.
+pub const TIOCPKT_FLUSHREAD: u32 = 1;
+/// Packet: output was dropped.
+pub const TIOCPKT_FLUSHWRITE: u32 = 2;
+/// Packet: output stops.
+pub const TIOCPKT_STOP: u32 = 4;
+/// Packet: output goes on.
+pub const TIOCPKT_START: u32 = 8;
+/// Packet: no characters stop and start output.
+pub const TIOCPKT_NOSTOP: u32 = 16;
+/// Packet: `^S` and `^Q` stop and start output.
+pub const TIOCPKT_DOSTOP: u32 = 32;
+
+/// Which attributes are locked.
+pub const TIOCGLCKTRMIOS: u32 = 0x5456;
 /// Clears close-on-exec.
 pub const FIONCLEX: u32 = 0x5450;
 /// Sets close-on-exec.
@@ -168,6 +214,12 @@ impl Termios {
     /// Bits a second.
     pub const fn speed(&self) -> u32 {
         SPEEDS[(self.c_cflag & CBAUDEX != 0) as usize][(self.c_cflag & 0o17) as usize]
+    }
+
+    /// What a pseudo-terminal has first.
+    pub const fn fresh_pty() -> Self {
+        let fresh = Self::fresh();
+        Self { c_iflag: fresh.c_iflag & !IUTF8, ..fresh }
     }
 
     /// What a fresh terminal has (`tty_std_termios` and `INIT_C_CC` of Linux, with UTF-8).

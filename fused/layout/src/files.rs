@@ -183,11 +183,16 @@ pub const FILE_ACCEL: u32 = 14;
 pub const FILE_VM: u32 = 15;
 /// [`FileRecord::kind`]: pages that arrive late (`/dev/late`); `object` is the [`InodeRecord`] whose pages they are.
 pub const FILE_LATE: u32 = 16;
+/// [`FileRecord::kind`]: a pseudo-terminal; `object` is its [`PtyRecord`](crate::PtyRecord).
+pub const FILE_PTY: u32 = 17;
+/// [`FileRecord::kind`]: the master of a pseudo-terminal; `object` is its [`PtyRecord`](crate::PtyRecord).
+pub const FILE_PTY_MASTER: u32 = 18;
 
 pool_struct! {
     /// An open file description.
     pub struct FileRecord: size 128, align 64 {
-        /// Of a pipe: ends of it that this has not opened, or has closed, bit 0: reading, 1: writing. Guarded by the pipe's lock.
+        /// Of a pipe: ends of it that this has not opened, or has closed, bit 0: reading, 1: writing. Guarded by the pipe's lock. Of a pseudo-terminal: 1: it
+        /// is not counted, or no more. Guarded by the header's `ptys_lock`.
         0 pub ended: AtomicU32,
         /// `FILE_*`.
         4 pub kind: Cell32,

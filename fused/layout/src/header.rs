@@ -2,8 +2,8 @@
 
 use crate::{
     BoundLock, CORES_MAX, Cell32, Cell64, CoreRecord, DmaEngine, GuestsLock, HostStream, ISLANDS_MAX, IdsLock,
-    IslandRecord, MemoryState, Peers, RenameLock, RightsLock, SlabCache, TreeLock, Tty, WaitQueue, WatchesLock,
-    pool_struct,
+    IslandRecord, MemoryState, PTYS_MAX, Peers, PtysLock, RenameLock, RightsLock, SlabCache, TreeLock, Tty, TtyInput,
+    WaitQueue, WatchesLock, pool_struct,
     sync::{AtomicU32, AtomicU64},
 };
 
@@ -99,8 +99,15 @@ pool_struct! {
         1792 pub console_out: HostStream,
         /// The command's standard error, machine to host.
         2048 pub console_err: HostStream,
-        /// The terminal's state.
+        /// The console's terminal.
         2304 pub tty: Tty,
+        /// What is typed there.
+        3072 pub typed: TtyInput,
+        /// Pseudo-terminals by number ([`PtyRecord`](crate::PtyRecord), pool addresses); 0: there is none. Under `ptys_lock`.
+        7168 pub ptys: [AtomicU64; 128],
+        /// Guards which pseudo-terminals there are, and how often they are open.
+        8192 pub ptys_lock: PtysLock,
+        8200 _pad7: [Cell64; 31],
         /// Guards the process tree: parents, children, thread lists, process groups.
         8448 pub tree_lock: TreeLock,
         /// Thread table: an array of thread addresses by thread id (pool address).
@@ -192,4 +199,4 @@ pool_struct! {
 }
 
 // Lengths of arrays above.
-const _: () = assert!(ISLANDS_MAX == 8 && CORES_MAX == 128);
+const _: () = assert!(ISLANDS_MAX == 8 && CORES_MAX == 128 && PTYS_MAX == 128);

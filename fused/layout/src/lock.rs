@@ -53,6 +53,8 @@ classes! {
     Socket SocketLock;
     /// Open files in packets that wait.
     Rights RightsLock;
+    /// Which pseudo-terminals there are.
+    Ptys PtysLock;
     /// A terminal.
     Terminal TerminalLock;
     /// A stream of bytes between the machine and the host.

@@ -463,7 +463,8 @@ pool_struct! {
         704 pub links: TreeLinks,
         /// Entries of `signal_queue`.
         728 pub signal_count: Cell32,
-        732 _pad3: Cell32,
+        /// 1: it has given up its session's terminal (`TIOCNOTTY`), and does not lead the session.
+        732 pub left_terminal: Cell32,
         736 _pad1: [Cell64; 11],
         /// By whose rights it acts. Written under the process-tree lock by its own threads.
         824 pub credentials: CredentialsRecord,

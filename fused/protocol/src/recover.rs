@@ -74,6 +74,7 @@ pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool
         | LockClass::Interests
         | LockClass::Socket
         | LockClass::Rights
+        | LockClass::Ptys
         | LockClass::Terminal
         | LockClass::Transfers => return false,
     }

@@ -116,6 +116,12 @@ pub fn peek_bytes(context: &impl Context, side: Side, stream: &HostStream, into:
     len
 }
 
+/// Consumes all bytes there are, into nowhere.
+pub fn consume_all(context: &impl Context, stream: &HostStream) -> Moved {
+    let _guard = lock(context, &stream.lock);
+    drain(stream, usize::MAX, |_, _, _| {})
+}
+
 /// Produces bytes for readers that may come at any time ([`replay`]): the newest bytes replace the oldest.
 pub fn record(context: &impl Context, stream: &HostStream, from: &[u8]) -> Moved {
     let _guard = lock(context, &stream.lock);

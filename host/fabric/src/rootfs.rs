@@ -81,10 +81,11 @@ pub struct Tree {
 /// Host files are copied in pieces of this many bytes: whole pages.
 const PIECE: usize = 64 << 10;
 
-const SYSTEM_FOLDERS: [(&str, u32); 12] = [
+const SYSTEM_FOLDERS: [(&str, u32); 13] = [
     ("bin", 0o755),
     ("dev", 0o755),
     ("dev/host", 0o755),
+    ("dev/pts", 0o755),
     ("dev/shm", 0o1777),
     ("etc", 0o755),
     ("in", 0o755),
@@ -108,7 +109,7 @@ const SYSTEM_LINKS: [(&str, &str); 8] = [
 ];
 
 /// Linux device numbers (Documentation/admin-guide/devices.txt).
-const DEVICES: [(&str, u32, u32, u32); 15] = [
+const DEVICES: [(&str, u32, u32, u32); 17] = [
     ("dev/null", 1, 3, 0o666),
     ("dev/zero", 1, 5, 0o666),
     ("dev/full", 1, 7, 0o666),
@@ -116,6 +117,8 @@ const DEVICES: [(&str, u32, u32, u32); 15] = [
     ("dev/urandom", 1, 9, 0o666),
     ("dev/tty", 5, 0, 0o666),
     ("dev/console", 5, 1, 0o600),
+    ("dev/ptmx", 5, 2, 0o666),
+    ("dev/pts/ptmx", 5, 2, 0o666),
     ("dev/kmsg", 1, 11, 0o600),
     ("dev/dma", 240, 3, 0o666),
     ("dev/service", 240, 4, 0o666),

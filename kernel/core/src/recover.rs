@@ -3,7 +3,7 @@
 use core::mem::offset_of;
 
 use motet_hal::Machine;
-use motet_layout::{DmaFile, EpollRecord, FilesRecord, LockClass, PoolAddr, SocketRecord, SpaceRecord};
+use motet_layout::{DmaFile, EpollRecord, FilesRecord, LockClass, PoolAddr, SocketRecord, SpaceRecord, Tty};
 use motet_protocol::recover::{self, object};
 
 use crate::{console, cpu::Cpu, file, kinds::dma, mm, process, vm};
@@ -33,7 +33,11 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>, class: LockClass, lock: PoolAddr) -> bo
         },
         LockClass::Rights => file::socket::recover_rights(cpu),
         // What was typed is lost.
-        LockClass::Terminal => console::tty::flush_input(&pool.header().tty),
+        LockClass::Terminal => match pool.get::<Tty>(object(lock, offset_of!(Tty, lock))) {
+            Some(tty) => console::tty::forget_input(tty),
+            None => return false,
+        },
+        LockClass::Ptys => console::pty::recover(cpu),
         LockClass::Transfers => match pool.get::<DmaFile>(object(lock, offset_of!(DmaFile, lock))) {
             Some(transfers) => dma::recover(transfers),
             None => return false,

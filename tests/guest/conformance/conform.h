@@ -147,4 +147,5 @@ void endings(void);
 void waiting(void);
 void locks(void);
 void family(void);
+void terminals(void);
 #endif

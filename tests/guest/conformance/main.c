@@ -397,5 +397,6 @@ int main(int argc, char **argv) {
     waiting();
     locks();
     family();
+    terminals();
     return 0;
 }

@@ -184,6 +184,80 @@ pub fn typists() -> Scenario {
     Scenario { input: b"abcdefg\n".repeat(64), is_terminal: true, ..lines }
 }
 
+/// All open a terminal that they share, show something there, and close it; and make terminals of their own, which they hang up. In the end, the shared one's master
+/// reads what was shown, and then that nobody has the terminal open.
+pub fn terminals() -> Scenario {
+    const MASTER: u64 = 3;
+    const UNLOCKED: u64 = DATA + 0x700;
+    /// `TIOCSPTLCK`, `TIOCGPTPEER`.
+    const LOCK: u64 = 0x4004_5431;
+    const PEER: u64 = 0x5441;
+    /// `O_RDWR | O_NOCTTY`.
+    const OPENED: u64 = 0o402;
+    fn open_master(program: &mut Program) {
+        program.arg(0, HERE);
+        program.arg_string(1, "/dev/ptmx");
+        program.arg(2, OPENED);
+        program.arg(3, 0);
+        program.call_as_is(Sys::Openat);
+    }
+    fn show_and_close(program: &mut Program, terminal: u8) {
+        program.arg_from(0, terminal);
+        program.arg(1, DATA);
+        program.arg(2, 8);
+        program.call_as_is(Sys::Write);
+        program.arg_from(0, terminal);
+        program.call_as_is(Sys::Close);
+    }
+    fn with(program: &mut Program, fd: u8, request: u64, argument: u64) {
+        program.arg_from(0, fd);
+        program.arg(1, request);
+        program.arg(2, argument);
+        program.call_as_is(Sys::Ioctl);
+    }
+    together(
+        |program| {
+            open_master(program);
+            program.or_exit(100);
+            program.store_at(UNLOCKED, 0);
+            program.call(Sys::Ioctl, &[MASTER, LOCK, UNLOCKED]);
+            program.or_exit(101);
+        },
+        |program, _| {
+            let [master, _, _, terminal, ..] = program.asm.roles.saved;
+            program.store_at(UNLOCKED, 0);
+            for _ in 0..3 {
+                program.call(Sys::Ioctl, &[MASTER, PEER, OPENED]);
+                program.result_to(terminal);
+                show_and_close(program, terminal);
+                open_master(program);
+                program.result_to(master);
+                with(program, master, LOCK, UNLOCKED);
+                with(program, master, PEER, OPENED);
+                program.result_to(terminal);
+                program.arg_from(0, master);
+                program.call_as_is(Sys::Close);
+                show_and_close(program, terminal);
+            }
+        },
+        |program| {
+            let [_, _, _, terminal, ..] = program.asm.roles.saved;
+            program.call(Sys::Ioctl, &[MASTER, PEER, OPENED]);
+            program.or_exit(102);
+            program.result_to(terminal);
+            show_and_close(program, terminal);
+            let (end, again) = (program.asm.label(), program.asm.here());
+            program.call(Sys::Read, &[MASTER, ROOM, 256]);
+            let (result, scratch) = (program.asm.roles.result, program.asm.roles.args[5]);
+            program.asm.li(scratch, EIO);
+            program.asm.branch(Op::Beq, result, scratch, end);
+            program.or_exit(103);
+            program.asm.jump(again);
+            program.asm.bind(end);
+        },
+    )
+}
+
 /// All have engines transfer for one open file, and read what has ended. In the end, one more transfer is told of, unless it is said that that is not
 /// known.
 pub fn transfers() -> Scenario {

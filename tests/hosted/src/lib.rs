@@ -247,6 +247,9 @@ fn prepare(pool: Pool, scenario: &Scenario) {
         let device = fs::Attributes { mode: fs::TYPE_CHARACTER | 0o666, rdev, ..fs::Attributes::default() };
         fs::create(&host, dev.inode(), name.as_bytes(), device).expect("room for a device");
     }
+    let ptmx = fs::Attributes { mode: fs::TYPE_CHARACTER | 0o666, rdev: 5 << 8 | 2, ..fs::Attributes::default() };
+    fs::create(&host, dev.inode(), b"ptmx", ptmx).expect("room for a device");
+    fs::mkdir(&host, dev.inode(), b"pts", attributes).expect("room for a directory");
     let make = || fs::mkdir(&host, root, scenario.proc_in.as_bytes(), attributes).expect("room for a directory");
     let holder = (!scenario.proc_in.is_empty()).then(make);
     let above = holder.as_ref().map_or(root, |folder| folder.inode());

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use motet_layout::sync::Ordering;
 use motet_layout::{
     BLOCK_RESERVED, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILE_DMA, FILE_EPOLL, FILE_PIPE_BOTH,
-    FILE_PIPE_READ, FILE_PIPE_WRITE, FILES_CLOEXEC, FileRecord, FilesRecord, Frame, InodeRecord, Lock, MoreNodes,
-    PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY, PacketRecord, PipeRecord, Pool, PoolAddr, PoolSafe,
-    ProcessRecord, QueuedSignal, SOCKET_LISTENING, SocketRecord, SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE,
-    ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
+    FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PTY, FILE_PTY_MASTER, FILES_CLOEXEC, FileRecord, FilesRecord, Frame,
+    InodeRecord, Lock, MoreNodes, PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY, PTY_MASTER, PacketRecord,
+    PipeRecord, Pool, PoolAddr, PoolSafe, ProcessRecord, PtyRecord, QueuedSignal, SOCKET_LISTENING, SocketRecord,
+    SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
 };
 use motet_protocol::{
     Context, hand, lock,
@@ -38,7 +38,7 @@ type Part = fn(&Look, &mut Vec<String>);
 /// What is not whole, in words; nothing, if all is well.
 pub fn broken(pool: Pool) -> Vec<String> {
     let look = Look(pool);
-    let parts: [(&str, Part); 16] = [
+    let parts: [(&str, Part); 17] = [
         ("slabs", slabs),
         ("frames", frames),
         ("timers", timers),
@@ -54,6 +54,7 @@ pub fn broken(pool: Pool) -> Vec<String> {
         ("spaces", spaces),
         ("thread ids", ids),
         ("terminal", terminal),
+        ("pseudo-terminals", ptys),
         ("transfers", transfers),
     ];
     let mut found = Vec::new();
@@ -551,6 +552,27 @@ fn terminal(look: &Look, found: &mut Vec<String>) {
         );
         let ends: u32 = tty.line_ends.iter().map(|word| word.get().count_ones()).sum();
         same(found, || format!("lines in {ready} bytes"), ends == 0, ready == 0);
+    }
+}
+
+fn ptys(look: &Look, found: &mut Vec<String>) {
+    let header = look.pool().header();
+    if !is_free(&header.ptys_lock) {
+        return;
+    }
+    let open = |kind: u32, pty: &'static PtyRecord| {
+        let refers = |file: &&FileRecord| file.kind.get() == kind && file.object.get() == look.raw(pty);
+        let counts = |file: &&FileRecord| hand::count(*file) != 0 && file.ended.load(Ordering::Relaxed) == 0;
+        slab::all::<FileRecord>(look).filter(refers).filter(counts).count() as u32
+    };
+    for (number, word) in header.ptys.iter().enumerate() {
+        let Some(pty) = look.object::<PtyRecord>(word.load(Ordering::Relaxed)) else { continue };
+        same(found, || format!("number of terminal {number}"), pty.number.get() as usize, number);
+        same(found, || format!("open files of terminal {number}"), pty.opens.get(), open(FILE_PTY, pty));
+        let has_master = u32::from(pty.state.load(Ordering::Relaxed) & PTY_MASTER != 0);
+        same(found, || format!("masters of terminal {number}"), has_master, open(FILE_PTY_MASTER, pty));
+        let is_used = has_master != 0 || pty.opens.get() != 0 || pty.tty.session.get() != 0;
+        same(found, || format!("whether terminal {number} is used"), is_used, true);
     }
 }
 

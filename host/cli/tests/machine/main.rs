@@ -60,6 +60,7 @@ mod shares;
 mod stopped;
 mod stramash;
 mod streams;
+mod terminals;
 mod timed;
 mod transfers;
 mod trial;
@@ -137,6 +138,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(models::trials());
     trials.extend(measured::trials());
     trials.extend(npb::trials());
+    trials.extend(terminals::trials());
     trials.extend(timed::trials());
     trials.extend(accel::trials());
     trials.extend(accel_guests::trials());

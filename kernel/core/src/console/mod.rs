@@ -1,5 +1,6 @@
-//! What people see of the machine: the terminal, the host's streams, and the kernel's own lines there.
+//! What people see of the machine: terminals, the host's streams, and the kernel's own lines there.
 
+pub mod pty;
 pub mod streams;
 pub mod tty;
 
@@ -11,6 +12,7 @@ use motet_protocol::stream::{self, Part, Side};
 
 use crate::cpu::Cpu;
 use streams::ring_host_if;
+use tty::terminal::Terminal;
 
 /// Whether there may be anything to do for a ring of the host's. What it rings for, it says first.
 #[inline(always)]
@@ -28,7 +30,7 @@ pub fn kernel_message<M: Machine>(cpu: &Cpu<M>, message: fmt::Arguments<'_>) {
     cpu.say(message, |line| {
         let header = cpu.pool.header();
         if header.interactive.get() == CONSOLE_TERMINAL {
-            tty::put(cpu, line);
+            tty::put(cpu, Terminal::console(cpu), line);
         } else {
             ring_host_if(cpu, stream::produce_bytes(cpu, Side::Machine, &header.console_err, Part::Whole, line));
         }

@@ -15,7 +15,7 @@ use super::{
     descriptor::{description, table},
     socket,
 };
-use crate::cpu::Cpu;
+use crate::{console::pty, cpu::Cpu};
 
 /// Drops all references that dead cores had in hand, and closes files that they were closing. Every core that lives has passed since they died; this one holds no
 /// lock. It is the first core, with whose death the run ends, so no other core takes over from it.
@@ -40,6 +40,7 @@ pub fn drop_all<M: Machine>(cpu: &Cpu<M>) {
         }
     }
     socket::close_of_the_dead(cpu);
+    pty::settle_the_dead(cpu);
 }
 
 fn settle_move<M: Machine>(cpu: &Cpu<M>, core: CoreId) {

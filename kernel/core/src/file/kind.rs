@@ -9,7 +9,8 @@ use motet_abi::{Errno, file::Device};
 use motet_hal::Machine;
 use motet_layout::{
     FILE_ACCEL, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_EVENT, FILE_INODE, FILE_LATE, FILE_PIPE_BOTH, FILE_PIPE_READ,
-    FILE_PIPE_WRITE, FILE_PROC, FILE_SERVICE, FILE_SIGNAL, FILE_SOCKET, FILE_TIMER, FILE_VM, FileRecord, InodeRecord,
+    FILE_PIPE_WRITE, FILE_PROC, FILE_PTY, FILE_PTY_MASTER, FILE_SERVICE, FILE_SIGNAL, FILE_SOCKET, FILE_TIMER, FILE_VM,
+    FileRecord, InodeRecord,
 };
 
 use super::{
@@ -17,7 +18,14 @@ use super::{
         description::{Closing, OpenFile},
         lock, range_lock,
     },
-    kinds::{event::Event, inode::Inode, pipe::Pipe, signal_fd::Signals, timer::Timer},
+    kinds::{
+        event::Event,
+        inode::Inode,
+        pipe::Pipe,
+        pty::{Pty, PtyMaster},
+        signal_fd::Signals,
+        timer::Timer,
+    },
     proc::ProcNode,
     readiness::epoll::{self, Epoll},
     socket::Socket,
@@ -50,6 +58,8 @@ macro_rules! of_kind {
             FILE_ACCEL => Accel,
             FILE_VM => Vm,
             FILE_LATE => Late,
+            FILE_PTY => Pty,
+            FILE_PTY_MASTER => PtyMaster,
         }
     };
     (@rows $cpu:expr, $file:expr, $kind:ident => $then:expr; $($($code:ident)|+ => $type:ty,)+) => {

@@ -150,6 +150,7 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
     if !file::release_files(cpu, process, is_due) {
         return false;
     }
+    console::pty::session_ended(cpu, process);
     if process.space.load(Ordering::Relaxed) != 0 {
         if !mm::give_up(cpu, mm::space_of(cpu, process), is_due) {
             return false;
@@ -182,6 +183,7 @@ pub fn finish<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
     }
     time::end_alarm(cpu, process);
     file::release_files(cpu, process, || false);
+    console::pty::session_ended(cpu, process);
     if process.space.load(Ordering::Relaxed) != 0 {
         mm::release(cpu, super::replace_space(cpu, process, 0));
     }

@@ -382,6 +382,7 @@ fn enter<M: Machine>(
             // The caller may have been moved to another group since the child was made.
             child.pgid.store(call.process.pgid.load(Ordering::Relaxed), Ordering::Relaxed);
             child.sid.store(call.process.sid.load(Ordering::Relaxed), Ordering::Relaxed);
+            child.left_terminal.set(call.process.left_terminal.get());
             in_order();
             child.pid.set(tid); // from now on it is in the tree
             groups::enter(cpu, child);

@@ -99,6 +99,7 @@ pub fn setsid<M: Machine>(call: &Call<M>) -> SysResult {
     }
     groups::change(call.cpu, call.process, pid);
     call.process.sid.store(pid, Ordering::Relaxed);
+    call.process.left_terminal.set(0);
     Ok(u64::from(pid))
 }
 

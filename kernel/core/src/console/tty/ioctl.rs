@@ -9,30 +9,42 @@ use motet_abi::{
     wire::Wire,
 };
 use motet_hal::Machine;
-use motet_layout::{TTY_STOPPED, TTY_STOPPED_BY_CALL, Tty};
-use motet_protocol::{groups, lock::lock};
+use motet_layout::{TTY_STOPPED, TTY_STOPPED_BY_CALL};
+use motet_protocol::{groups, lock::lock, stream};
 
-use super::{bytes_ready, check_foreground, controls, input_arrived, line, put, tell_size, terminal, wake_writers};
+use super::{bytes_ready, check_foreground, leave_session, line, put, take_typed, tell_size, terminal::Terminal};
 use crate::{
     call::{Call, SysResult},
+    cpu::Cpu,
     permission::{self, Capability},
-    signal, tree,
+    tree,
 };
 
+const CONTROL_Q: u8 = 17;
+const CONTROL_S: u8 = 19;
+const TCIFLUSH: u64 = 0;
 const TCOFLUSH: u64 = 1;
 const TCIOFLUSH: u64 = 2;
-const TCSBRKP: u32 = 0x5425;
 const TCOOFF: u64 = 0;
 const TCOON: u64 = 1;
 const TCIOFF: u64 = 2;
 const TCION: u64 = 3;
 
-/// Serves an `ioctl` on the terminal.
+/// A side of a terminal, which serves `ioctl`s: the terminal itself, or its master, from where job control is not asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The terminal.
+    Terminal,
+    /// Its master.
+    Master,
+}
+
+/// Serves an `ioctl` on a terminal.
 ///
 /// # Errors
-/// `ENOTTY`: not a request of terminals, or not of this process's; `EFAULT`, `EINVAL`, `EPERM`.
-pub fn serve<M: Machine>(call: &Call<M>, request: u32, argument: u64) -> SysResult {
-    let tty = terminal(call.cpu);
+/// `ENOTTY`: not a request of terminals, or not of this process's; `EFAULT`, `EINVAL`, `EPERM`; `EIO`: it must not be done (`TIOCSTI`).
+pub fn serve<M: Machine>(call: &Call<M>, tty: Terminal, side: Side, (request, argument): (u32, u64)) -> SysResult {
+    let changes = || if side == Side::Terminal { check_foreground(call, tty, SIGTTOU) } else { Ok(()) };
     match request {
         TCGETS => call.write_user(argument, &attributes(tty).to_bytes())?,
         TCGETS2 => {
@@ -48,7 +60,7 @@ pub fn serve<M: Machine>(call: &Call<M>, request: u32, argument: u64) -> SysResu
         TCSETS | TCSETSW | TCSETSF | TCSETS2 | TCSETSW2 | TCSETSF2 => {
             let mut bytes = [0; Termios::SIZE];
             call.read_user(argument, &mut bytes)?;
-            check_foreground(call, SIGTTOU)?;
+            changes()?;
             {
                 let _guard = lock(call.cpu, &tty.lock);
                 if matches!(request, TCSETSF | TCSETSF2) {
@@ -56,79 +68,136 @@ pub fn serve<M: Machine>(call: &Call<M>, request: u32, argument: u64) -> SysResu
                 }
                 set_attributes(tty, &Termios::take(&bytes));
             }
-            // There may be room for what the host has kept, and output may go on.
-            input_arrived(call.cpu);
-            wake_writers(call.cpu);
+            // There may be room for what who types has kept, output may go on, and what is there may be read.
+            take_typed(call.cpu, tty);
+            tty.wake_readers(call.cpu);
+            tty.wake_writers(call.cpu);
+            tty.wake_master(call.cpu);
         }
-        TIOCGWINSZ => {
-            let size = call.cpu.pool.header().terminal_size.load(Ordering::Relaxed);
-            let size = Winsize { ws_row: (size >> 16) as u16, ws_col: size as u16, ..Winsize::default() };
-            call.write_user(argument, &size.to_bytes())?;
-        }
+        TIOCGWINSZ => call.write_user(argument, &size_of(call.cpu, tty).to_bytes())?,
         TIOCSWINSZ => {
             let mut bytes = [0; Winsize::SIZE];
             call.read_user(argument, &mut bytes)?;
-            let size = Winsize::take(&bytes);
-            let word = u32::from(size.ws_row) << 16 | u32::from(size.ws_col);
-            call.cpu.pool.header().terminal_size.store(word, Ordering::Relaxed);
-            tell_size(call.cpu, tty);
+            set_size(call.cpu, tty, &Winsize::take(&bytes));
         }
         TIOCGPGRP => {
-            own(call)?;
+            own(call, tty, side)?;
             call.write_user(argument, &tty.foreground_pgid.get().to_le_bytes())?;
         }
-        TIOCSPGRP => return set_foreground(call, argument),
+        TIOCSPGRP => return set_foreground(call, tty, argument),
         TIOCGSID => {
-            own(call)?;
-            call.write_user(argument, &tty.session.get().to_le_bytes())?;
+            own(call, tty, side)?;
+            let session = Some(tty.session.get()).filter(|session| *session != 0).ok_or(Errno::ENOTTY)?;
+            call.write_user(argument, &session.to_le_bytes())?;
         }
-        TIOCSCTTY => return acquire(call, argument),
-        TIOCNOTTY => return give_up(call),
-        FIONREAD => call.write_user(argument, &(bytes_ready(call.cpu) as u32).to_le_bytes())?,
+        TIOCSCTTY => return acquire(call, tty, argument),
+        TIOCNOTTY => return give_up(call, tty, side),
+        FIONREAD => {
+            let bytes = match side {
+                Side::Terminal => bytes_ready(tty),
+                Side::Master => stream::used(tty.output) as u32,
+            };
+            call.write_user(argument, &bytes.to_le_bytes())?;
+        }
+        // What a pseudo-terminal shows has left it.
         TIOCOUTQ => {
-            let waiting = motet_protocol::stream::used(&call.cpu.pool.header().console_out) as u32;
+            let waiting = if tty.pty.is_some() { 0 } else { stream::used(tty.output) as u32 };
             call.write_user(argument, &waiting.to_le_bytes())?;
         }
         TCFLSH => {
-            check_foreground(call, SIGTTOU)?;
-            if argument > TCIOFLUSH {
-                return Err(Errno::EINVAL.into());
-            }
-            if argument != TCOFLUSH {
-                {
-                    let _guard = lock(call.cpu, &tty.lock);
-                    line::flush_input(tty);
-                }
-                input_arrived(call.cpu);
-            }
+            changes()?;
+            flush(call.cpu, tty, side, argument)?;
         }
         TCXONC => {
-            check_foreground(call, SIGTTOU)?;
-            control_flow(call, argument)?;
+            changes()?;
+            control_flow(call, tty, side, argument)?;
         }
         // Output leaves at once.
-        TCSBRK | TCSBRKP => check_foreground(call, SIGTTOU)?,
+        TCSBRK | TCSBRKP => changes()?,
+        TIOCEXCL | TIOCNXCL => tty.exclusive.store(u32::from(request == TIOCEXCL), Ordering::Relaxed),
+        TIOCGEXCL => call.write_user(argument, &tty.exclusive.load(Ordering::Relaxed).to_le_bytes())?,
+        // None.
+        TIOCGLCKTRMIOS => call.write_user(argument, &[0; Termios::SIZE])?,
+        // There is one discipline.
+        TIOCGETD => call.write_user(argument, &0_u32.to_le_bytes())?,
+        TIOCSETD if call.read_user_u32(argument)? == 0 => {}
+        TIOCSETD => return Err(Errno::EINVAL.into()),
+        TIOCGDEV => call.write_user(argument, &tty.device().encode().to_le_bytes())?,
+        // Nobody may type what others then execute; and a terminal has no other side but its master.
+        TIOCSTI | TIOCGPTPEER => return Err(Errno::EIO.into()),
         _ => return Err(Errno::ENOTTY.into()),
     }
     Ok(0)
 }
 
+fn size_of<M: Machine>(cpu: &Cpu<M>, tty: Terminal) -> Winsize {
+    let size = tty.size(cpu).load(Ordering::Relaxed);
+    let pixels = tty.pty.map_or(0, |pty| pty.pixels.load(Ordering::Relaxed));
+    let [ws_row, ws_xpixel] = [size, pixels].map(|words| (words >> 16) as u16);
+    Winsize { ws_row, ws_col: size as u16, ws_xpixel, ws_ypixel: pixels as u16 }
+}
+
+/// Sets a terminal's size, and tells its foreground process group if it has changed.
+fn set_size<M: Machine>(cpu: &Cpu<M>, tty: Terminal, size: &Winsize) {
+    if let Some(pty) = tty.pty {
+        pty.pixels.store(u32::from(size.ws_xpixel) << 16 | u32::from(size.ws_ypixel), Ordering::Relaxed);
+    }
+    tty.size(cpu).store(u32::from(size.ws_row) << 16 | u32::from(size.ws_col), Ordering::Relaxed);
+    tell_size(cpu, tty);
+}
+
+/// Drops what has been typed, or what is to be shown, and has not been read by that side. A terminal's output leaves at once.
+fn flush<M: Machine>(cpu: &Cpu<M>, tty: Terminal, side: Side, which: u64) -> Result<(), Errno> {
+    if which > TCIOFLUSH {
+        return Err(Errno::EINVAL);
+    }
+    let (input, output) = (which != TCOFLUSH, which != TCIFLUSH);
+    match side {
+        Side::Terminal => {
+            {
+                let _guard = lock(cpu, &tty.lock);
+                if input {
+                    line::flush_input(tty);
+                }
+                if output {
+                    tty.note(TIOCPKT_FLUSHWRITE, 0);
+                }
+            }
+            if input {
+                take_typed(cpu, tty);
+            }
+            tty.wake_master(cpu);
+        }
+        Side::Master if input => {
+            let _ = stream::consume_all(cpu, tty.output);
+            tty.wake_writers(cpu);
+        }
+        Side::Master => {}
+    }
+    Ok(())
+}
+
 /// Stops output or lets it go on, or tells the terminal to do so with what is typed (tcflow(3)).
-fn control_flow<M: Machine>(call: &Call<M>, action: u64) -> Result<(), Errno> {
-    let tty = terminal(call.cpu);
+fn control_flow<M: Machine>(call: &Call<M>, tty: Terminal, side: Side, action: u64) -> Result<(), Errno> {
     match action {
+        TCOOFF | TCOON | TCIOFF | TCION if side == Side::Master => {}
         TCOOFF | TCOON => {
             let stopped = if action == TCOOFF { TTY_STOPPED | TTY_STOPPED_BY_CALL } else { 0 };
             {
                 let _guard = lock(call.cpu, &tty.lock);
-                tty.stopped.store(stopped, Ordering::Release);
+                let before = tty.stopped.swap(stopped, Ordering::Release);
+                if (before == 0) != (stopped == 0) {
+                    let (told, not) = (TIOCPKT_STOP, TIOCPKT_START);
+                    if stopped == 0 { tty.note(not, told) } else { tty.note(told, not) }
+                }
             }
-            wake_writers(call.cpu);
+            tty.wake_writers(call.cpu);
+            tty.wake_master(call.cpu);
         }
         TCIOFF | TCION => {
             let character = tty.control[if action == TCIOFF { VSTOP } else { VSTART }].load(Ordering::Relaxed);
             if character != 0 {
-                put(call.cpu, &[character]);
+                put(call.cpu, tty, &[character]);
             }
         }
         _ => return Err(Errno::EINVAL),
@@ -137,8 +206,9 @@ fn control_flow<M: Machine>(call: &Call<M>, action: u64) -> Result<(), Errno> {
 }
 
 /// Replaces the terminal's settings.
-pub fn set_attributes(tty: &Tty, termios: &Termios) {
+pub fn set_attributes(tty: Terminal, termios: &Termios) {
     let was_canonical = tty.flags[3].get() & ICANON;
+    let was_usual = has_usual_flow(&attributes(tty));
     // Nothing that is typed could let output go on any more.
     if tty.flags[0].get() & IXON != 0 && termios.c_iflag & IXON == 0 {
         line::go_on(tty);
@@ -152,9 +222,19 @@ pub fn set_attributes(tty: &Tty, termios: &Termios) {
     if was_canonical != termios.c_lflag & ICANON {
         line::mode_changed(tty);
     }
+    match (was_usual, has_usual_flow(termios)) {
+        (false, true) => tty.note(TIOCPKT_DOSTOP, TIOCPKT_NOSTOP),
+        (true, false) => tty.note(TIOCPKT_NOSTOP, TIOCPKT_DOSTOP),
+        _ => {}
+    }
 }
 
-fn attributes(tty: &Tty) -> Termios {
+/// Whether `^S` and `^Q` stop and start output, of which a master that reads packets is told.
+fn has_usual_flow(termios: &Termios) -> bool {
+    termios.c_iflag & IXON != 0 && termios.c_cc[VSTOP] == CONTROL_S && termios.c_cc[VSTART] == CONTROL_Q
+}
+
+fn attributes(tty: Terminal) -> Termios {
     let mut termios = Termios {
         c_iflag: tty.flags[0].get(),
         c_oflag: tty.flags[1].get(),
@@ -168,19 +248,18 @@ fn attributes(tty: &Tty) -> Termios {
     termios
 }
 
-/// Fails with `ENOTTY` unless the terminal controls the calling process.
-fn own<M: Machine>(call: &Call<M>) -> Result<(), Errno> {
-    if controls(call) { Ok(()) } else { Err(Errno::ENOTTY) }
+/// Fails with `ENOTTY` unless the terminal controls the calling process, or is asked about by its master.
+fn own<M: Machine>(call: &Call<M>, tty: Terminal, side: Side) -> Result<(), Errno> {
+    if side == Side::Master || tty.controls(call.process) { Ok(()) } else { Err(Errno::ENOTTY) }
 }
 
-fn set_foreground<M: Machine>(call: &Call<M>, argument: u64) -> SysResult {
-    own(call)?;
-    check_foreground(call, SIGTTOU)?;
+fn set_foreground<M: Machine>(call: &Call<M>, tty: Terminal, argument: u64) -> SysResult {
+    own(call, tty, Side::Terminal)?;
+    check_foreground(call, tty, SIGTTOU)?;
     let pgid = call.read_user_u32(argument)?;
     if pgid.cast_signed() < 0 {
         return Err(Errno::EINVAL.into());
     }
-    let tty = terminal(call.cpu);
     let (mut is_there, mut is_own) = (false, false);
     {
         let _tree = tree::lock_tree(call.cpu);
@@ -188,6 +267,11 @@ fn set_foreground<M: Machine>(call: &Call<M>, argument: u64) -> SysResult {
             is_there = true;
             is_own |= member.sid.load(Ordering::Relaxed) == tty.session.get();
         });
+        // As on Linux, a process's number counts as that of a group.
+        if let Some(process) = tree::lookup(call.cpu, pgid).filter(|_| !is_there) {
+            is_there = true;
+            is_own = process.sid.load(Ordering::Relaxed) == tty.session.get();
+        }
     }
     if !is_own {
         return Err(if is_there { Errno::EPERM } else { Errno::ESRCH }.into());
@@ -196,32 +280,30 @@ fn set_foreground<M: Machine>(call: &Call<M>, argument: u64) -> SysResult {
     Ok(0)
 }
 
-fn acquire<M: Machine>(call: &Call<M>, argument: u64) -> SysResult {
-    let tty = terminal(call.cpu);
+fn acquire<M: Machine>(call: &Call<M>, tty: Terminal, argument: u64) -> SysResult {
     let sid = call.process.sid.load(Ordering::Relaxed);
+    let own = Terminal::controlling(call.cpu, sid);
     let _guard = lock(call.cpu, &tty.lock);
-    if tty.session.get() == sid {
+    let leads = sid == call.process.pid.get();
+    if leads && tty.session.get() == sid {
         return Ok(0);
     }
     let steals = argument == 1 && permission::has(call.process, Capability::Administer);
-    if sid != call.process.pid.get() || tty.session.get() != 0 && !steals {
+    if !leads || own.is_some() || tty.session.get() != 0 && !steals {
         return Err(Errno::EPERM.into());
     }
-    tty.session.set(sid);
-    tty.foreground_pgid.set(call.process.pgid.load(Ordering::Relaxed));
+    tty.control(call.cpu, call.process);
     Ok(0)
 }
 
-fn give_up<M: Machine>(call: &Call<M>) -> SysResult {
-    own(call)?;
-    let tty = terminal(call.cpu);
+fn give_up<M: Machine>(call: &Call<M>, tty: Terminal, side: Side) -> SysResult {
+    if side == Side::Master || !tty.controls(call.process) {
+        return Err(Errno::ENOTTY.into());
+    }
     if call.process.sid.load(Ordering::Relaxed) == call.process.pid.get() {
-        let foreground = tty.foreground_pgid.get();
-        tty.session.set(0);
-        tty.foreground_pgid.set(0);
-        for signal in [SIGHUP, SIGCONT] {
-            signal::send_to_group(call.cpu, foreground, signal);
-        }
+        leave_session(call.cpu, tty, &[SIGHUP, SIGCONT]);
+    } else {
+        call.process.left_terminal.set(1);
     }
     Ok(0)
 }

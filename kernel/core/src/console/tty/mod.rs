@@ -1,46 +1,48 @@
-//! The console terminal: what programs see of it. The line discipline is in [`line`], settings in [`ioctl`].
+//! Terminals: what programs see of them. The line discipline is in [`line`], settings in [`ioctl`].
 //!
-//! Bytes typed arrive in the header's console stream. Whoever is told that there are some (the core that the host
-//! rings), or wants some (a reader), moves them through the line discipline into the terminal's input ring. Output goes
-//! to the host's stream after output processing.
+//! Bytes typed arrive in a stream: from the host at the console, from the master at a pseudo-terminal. Whoever is told that there are some (the core
+//! that the host rings, the master), or wants some (a reader), moves them through the line discipline into the terminal's input ring. Output goes
+//! to another stream after output processing.
 
 pub mod ioctl;
 mod line;
+pub mod terminal;
 
-pub use line::flush_input;
+pub use line::forget_input;
 
 use motet_layout::sync::Ordering;
 
 use motet_abi::{
     Errno,
-    file::O_NOCTTY,
+    file::{O_ACCMODE, O_NOCTTY, O_WRONLY},
     signal::{SIGTTIN, SIGTTOU, SIGWINCH, bit},
     terminal::*,
 };
 use motet_hal::Machine;
-use motet_layout::{CONSOLE_TERMINAL, ProcessRecord, Tty};
+use motet_layout::{CONSOLE_TERMINAL, ProcessRecord};
 use motet_protocol::{
     lock::lock,
     stream::{self, Part, Side},
     wait,
 };
 
-use super::streams::ring_host_if;
+use terminal::Terminal;
+
 use crate::cursor::{Cursor, partial, stopped};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
-    signal,
+    signal, tree,
 };
 
 /// Bytes of user memory that are processed at a time.
-const CHUNK: usize = 256;
+pub const CHUNK: usize = 256;
 /// A tenth of a second, the unit of `VTIME`.
 const TENTH_NS: u64 = 100_000_000;
 
-/// Makes the terminal ready and lets the first process's session own it.
+/// Makes the console's terminal ready and lets the first process's session own it.
 pub fn start<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
-    let tty = terminal(cpu);
+    let tty = Terminal::console(cpu);
     ioctl::set_attributes(tty, &Termios::fresh());
     tty.session.set(process.sid.load(Ordering::Relaxed));
     tty.foreground_pgid.set(process.pgid.load(Ordering::Relaxed));
@@ -48,36 +50,39 @@ pub fn start<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) {
     input_arrived(cpu);
 }
 
-/// Moves what the host has typed into the terminal, and asks the host to ring for more. Tells of a new size, for which the host rings, too.
+/// Moves what the host has typed into the console's terminal, and asks the host to ring for more. Tells of a new size, for which the host rings, too.
 #[inline(always)]
 pub fn input_arrived<M: Machine>(cpu: &Cpu<M>) {
     if cpu.pool.header().interactive.get() == CONSOLE_TERMINAL {
-        take_all_input(cpu);
+        take_all_input(cpu, Terminal::console(cpu));
     }
 }
 
+/// Moves what is typed into a terminal, as far as there is room.
+pub fn take_typed<M: Machine>(cpu: &Cpu<M>, tty: Terminal) {
+    if tty.pty.is_some() { take_all_input(cpu, tty) } else { input_arrived(cpu) }
+}
+
 #[inline(never)]
-fn take_all_input<M: Machine>(cpu: &Cpu<M>) {
-    let header = cpu.pool.header();
-    let tty = terminal(cpu);
+fn take_all_input<M: Machine>(cpu: &Cpu<M>, tty: Terminal) {
     tell_size(cpu, tty);
     loop {
         if line::take_input(cpu, tty) {
             continue;
         }
-        if closed(cpu) {
-            wait::wake(cpu, &tty.readers);
+        if closed(tty) {
+            tty.wake_readers(cpu);
             return;
         }
-        if line::is_full(tty) || stream::consumer_waits(&header.console_in) {
+        if line::is_full(tty) || stream::consumer_waits(tty.input) {
             return;
         }
     }
 }
 
 /// Tells the foreground process group if the terminal has another size than it knows of.
-fn tell_size<M: Machine>(cpu: &Cpu<M>, tty: &Tty) {
-    let size = cpu.pool.header().terminal_size.load(Ordering::Relaxed);
+fn tell_size<M: Machine>(cpu: &Cpu<M>, tty: Terminal) {
+    let size = tty.size(cpu).load(Ordering::Relaxed);
     if tty.told_size.load(Ordering::Relaxed) != size && tty.told_size.swap(size, Ordering::Relaxed) != size {
         let foreground = tty.foreground_pgid.get();
         if foreground != 0 {
@@ -86,42 +91,51 @@ fn tell_size<M: Machine>(cpu: &Cpu<M>, tty: &Tty) {
     }
 }
 
-/// Whether the terminal is the calling process's controlling one.
-pub fn controls<M: Machine>(call: &Call<M>) -> bool {
-    let session = terminal(call.cpu).session.get();
-    session != 0 && session == call.process.sid.load(Ordering::Relaxed)
-}
-
-/// The console was opened: a session leader without a terminal acquires it.
-pub fn opened<M: Machine>(call: &Call<M>, flags: u32) {
+/// A terminal was opened: a session leader without one acquires it.
+pub fn opened<M: Machine>(call: &Call<M>, tty: Terminal, flags: u32) {
     let process = call.process;
-    let leads = process.sid.load(Ordering::Relaxed) == process.pid.get();
-    let tty = terminal(call.cpu);
-    let _guard = lock(call.cpu, &tty.lock);
-    if flags & O_NOCTTY == 0 && leads && tty.session.get() == 0 {
-        tty.session.set(process.sid.load(Ordering::Relaxed));
-        tty.foreground_pgid.set(process.pgid.load(Ordering::Relaxed));
+    let sid = process.sid.load(Ordering::Relaxed);
+    let may_control = flags & O_NOCTTY == 0 && flags & O_ACCMODE != O_WRONLY && sid == process.pid.get();
+    if may_control && tty.session.get() == 0 && Terminal::controlling(call.cpu, sid).is_none() {
+        let _guard = lock(call.cpu, &tty.lock);
+        if tty.session.get() == 0 {
+            tty.control(call.cpu, process);
+        }
     }
 }
 
-/// Whether a read returns at once.
-pub fn readable<M: Machine>(cpu: &Cpu<M>) -> bool {
-    input_arrived(cpu);
-    bytes_ready(cpu) > 0 || closed(cpu)
+/// The leader of a session ends, or gives up its terminal: nobody has that any more. May be done twice.
+pub fn leave_session<M: Machine>(cpu: &Cpu<M>, tty: Terminal, signals: &[u32]) {
+    let foreground = tty.foreground_pgid.get();
+    if foreground != 0 {
+        for &signal in signals {
+            signal::send_to_group(cpu, foreground, signal);
+        }
+    }
+    let _guard = lock(cpu, &tty.lock);
+    tty.session.set(0);
+    tty.foreground_pgid.set(0);
+}
+
+/// Whether a read returns at once. A poll looks whether there is as much as a read waits for.
+pub fn readable<M: Machine>(cpu: &Cpu<M>, tty: Terminal) -> bool {
+    take_typed(cpu, tty);
+    let [least, tenths] = [VMIN, VTIME].map(|index| u32::from(tty.control[index].load(Ordering::Relaxed)));
+    let waits_for_all = tty.flags[3].get() & ICANON == 0 && tenths == 0;
+    bytes_ready(tty) >= if waits_for_all { least.max(1) } else { 1 } || closed(tty) || tty.is_hung_up()
 }
 
 /// Bytes that a read would return.
-pub fn bytes_ready<M: Machine>(cpu: &Cpu<M>) -> usize {
-    terminal(cpu).ready.get() as usize
+pub fn bytes_ready(tty: Terminal) -> u32 {
+    tty.ready.get()
 }
 
 /// Reads a line, or in raw mode what there is.
-pub fn read<M: Machine>(call: &Call<M>, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
+pub fn read<M: Machine>(call: &Call<M>, tty: Terminal, nonblocking: bool, into: &mut Cursor<M>) -> SysResult {
     if into.remaining() == 0 {
         return Ok(0);
     }
-    let tty = terminal(call.cpu);
-    check_foreground(call, SIGTTIN)?;
+    check_foreground(call, tty, SIGTTIN)?;
     let raw = tty.flags[3].get() & ICANON == 0;
     let [least, tenths] = [VMIN, VTIME].map(|index| u64::from(tty.control[index].load(Ordering::Relaxed)));
     let (least, tenths) = if raw { (least, tenths) } else { (1, 0) };
@@ -131,8 +145,12 @@ pub fn read<M: Machine>(call: &Call<M>, nonblocking: bool, into: &mut Cursor<M>)
         call.thread.deadline_ns.set(call.cpu.reading_ns() + tenths * TENTH_NS);
     }
     let timed_out = call.timed_out();
-    call.wait_for(&tty.readers, || {
-        input_arrived(call.cpu);
+    let [_, has_waited, ..] = &call.thread.scratch;
+    call.wait_for(tty.readers(), || {
+        if tty.is_hung_up() {
+            return if has_waited.get() != 0 { Err(Errno::EIO.into()) } else { Ok(Some(0)) };
+        }
+        take_typed(call.cpu, tty);
         let available = u64::from(tty.ready.get());
         let enough = available >= least.min(into.remaining()).max(1);
         if between_bytes {
@@ -143,10 +161,14 @@ pub fn read<M: Machine>(call: &Call<M>, nonblocking: bool, into: &mut Cursor<M>)
             // Another reader may have been faster.
             return Ok(read.or((timed_out || least == 0).then_some(0)));
         }
-        if closed(call.cpu) || timed_out || least == 0 && tenths == 0 {
+        if closed(tty) || timed_out || least == 0 && tenths == 0 {
             return Ok(Some(0));
         }
-        if nonblocking { Err(Errno::EAGAIN.into()) } else { Ok(None) }
+        if nonblocking {
+            return Err(Errno::EAGAIN.into());
+        }
+        has_waited.set(1);
+        Ok(None)
     })
 }
 
@@ -160,21 +182,18 @@ fn restart_time<M: Machine>(call: &Call<M>, available: u64, tenths: u64) {
     }
 }
 
-/// Whoever waits to write looks again: output has been let go on.
-pub fn wake_writers<M: Machine>(cpu: &Cpu<M>) {
-    wait::wake(cpu, &cpu.pool.header().console_out.waiters);
-}
-
 /// Writes, with output processing.
-pub fn write<M: Machine>(call: &Call<M>, nonblocking: bool, from: &mut Cursor<M>) -> SysResult {
-    let tty = terminal(call.cpu);
+pub fn write<M: Machine>(call: &Call<M>, tty: Terminal, nonblocking: bool, from: &mut Cursor<M>) -> SysResult {
     if tty.flags[3].get() & TOSTOP != 0 {
-        check_foreground(call, SIGTTOU)?;
+        check_foreground(call, tty, SIGTTOU)?;
     }
-    let output = &call.cpu.pool.header().console_out;
+    let output = tty.output;
     from.advance(call.thread.progress.get() as usize)?;
     call.wait_for(&output.waiters, || {
         while from.remaining() > 0 {
+            if tty.is_hung_up() {
+                return partial(from.done(), Stop::from(Errno::EIO)).map(Some);
+            }
             if tty.stopped.load(Ordering::Acquire) != 0 {
                 if nonblocking {
                     return partial(from.done(), Stop::from(Errno::EAGAIN)).map(Some);
@@ -206,29 +225,24 @@ pub fn write<M: Machine>(call: &Call<M>, nonblocking: bool, from: &mut Cursor<M>
 }
 
 /// Writes bytes of the kernel's own (messages, echo), with output processing; what does not fit is dropped.
-pub fn put<M: Machine>(cpu: &Cpu<M>, bytes: &[u8]) {
+pub fn put<M: Machine>(cpu: &Cpu<M>, tty: Terminal, bytes: &[u8]) {
     let mut expanded = [0; 2 * CHUNK];
     for piece in bytes.chunks(CHUNK) {
-        let len = line::process_output(terminal(cpu), piece, &mut expanded);
-        let output = &cpu.pool.header().console_out;
-        ring_host_if(cpu, stream::produce_bytes(cpu, Side::Machine, output, Part::Fitting, &expanded[..len]));
+        let len = line::process_output(tty, piece, &mut expanded);
+        let moved = stream::produce_bytes(cpu, Side::Machine, tty.output, Part::Fitting, &expanded[..len]);
+        tty.produced(cpu, moved);
     }
 }
 
-/// The terminal.
-pub fn terminal<M: Machine>(cpu: &Cpu<M>) -> &'static Tty {
-    &cpu.pool.header().tty
-}
-
-/// The user of the terminal has gone.
-fn closed<M: Machine>(cpu: &Cpu<M>) -> bool {
-    let input = &cpu.pool.header().console_in;
+/// The user of the console has gone.
+fn closed(tty: Terminal) -> bool {
+    let input = tty.input;
     input.closed.load(Ordering::Acquire) != 0 && stream::used(input) == 0
 }
 
 /// Takes input that is ready; `None` when there is none. Bytes are copied out of the ring in pieces, so that user
 /// memory is not touched with the terminal locked.
-fn take<M: Machine>(call: &Call<M>, tty: &'static Tty, into: &mut Cursor<M>) -> Result<Option<u64>, Stop> {
+fn take<M: Machine>(call: &Call<M>, tty: Terminal, into: &mut Cursor<M>) -> Result<Option<u64>, Stop> {
     let mut any = false;
     loop {
         let mut bytes = [0; CHUNK];
@@ -250,22 +264,21 @@ fn take<M: Machine>(call: &Call<M>, tty: &'static Tty, into: &mut Cursor<M>) -> 
         }
     }
     if any {
-        // There is room again for what the host may have kept back.
-        input_arrived(call.cpu);
+        // There is room again for what who types may have kept back.
+        take_typed(call.cpu, tty);
     }
     Ok(any.then_some(into.done()))
 }
 
 /// Processes and writes a piece of user memory. `false`: there is no room now.
-fn write_some<M: Machine>(call: &Call<M>, tty: &Tty, from: &mut Cursor<M>) -> Result<bool, Stop> {
-    let output = &call.cpu.pool.header().console_out;
+fn write_some<M: Machine>(call: &Call<M>, tty: Terminal, from: &mut Cursor<M>) -> Result<bool, Stop> {
     let len = CHUNK.min(from.remaining() as usize);
     let (mut bytes, mut expanded) = ([0; CHUNK], [0; 2 * CHUNK]);
     from.peek(&mut bytes[..len])?;
     let expanded_len = line::process_output(tty, &bytes[..len], &mut expanded);
     let expanded = &expanded[..expanded_len];
-    let moved = stream::produce_bytes(call.cpu, Side::Machine, output, Part::Whole, expanded);
-    ring_host_if(call.cpu, moved);
+    let moved = stream::produce_bytes(call.cpu, Side::Machine, tty.output, Part::Whole, expanded);
+    tty.produced(call.cpu, moved);
     if moved.len > 0 {
         from.advance(len)?;
     }
@@ -276,17 +289,23 @@ fn write_some<M: Machine>(call: &Call<M>, tty: &Tty, from: &mut Cursor<M>) -> Re
 ///
 /// # Errors
 /// [`Stop::Block`] after the signal was sent: the call is made again when the process continues. `EIO` when it ignores
-/// the signal (`SIGTTIN`).
-pub fn check_foreground<M: Machine>(call: &Call<M>, stop_signal: u32) -> Result<(), Stop> {
-    let tty = terminal(call.cpu);
+/// the signal (`SIGTTIN`), or nobody would continue it.
+pub fn check_foreground<M: Machine>(call: &Call<M>, tty: Terminal, stop_signal: u32) -> Result<(), Stop> {
     let pgid = call.process.pgid.load(Ordering::Relaxed);
-    if !controls(call) || tty.foreground_pgid.get() == 0 || tty.foreground_pgid.get() == pgid {
+    if !tty.controls(call.process) || tty.foreground_pgid.get() == 0 || tty.foreground_pgid.get() == pgid {
         return Ok(());
     }
     let blocked = call.thread.signal_mask.load(Ordering::Relaxed) & bit(stop_signal) != 0;
     let ignored = signal::action_of(call.cpu, call.process, stop_signal).handler.get() == motet_abi::signal::SIG_IGN;
     if blocked || ignored {
         return if stop_signal == SIGTTIN { Err(Errno::EIO.into()) } else { Ok(()) };
+    }
+    let is_orphaned = {
+        let _tree = tree::lock_tree(call.cpu);
+        tree::is_orphaned(call.cpu, pgid, None)
+    };
+    if is_orphaned {
+        return Err(Errno::EIO.into());
     }
     // A call that looks once more before that signal is taken does not send another one.
     if !signal::is_pending(call, bit(stop_signal)) {

@@ -7,11 +7,16 @@ use motet_hal::Machine;
 use motet_layout::{FILE_DEVICE, FileRecord, InodeRecord, PIPE_BUF};
 use motet_protocol::{fs::Held, stream, wait};
 
+use super::pty;
 use crate::{
     call::{Call, Stop, SysResult, cost},
     console::{
         streams::{read_stream, readable, write_stream},
-        tty,
+        tty::{
+            self,
+            ioctl::{self, Side},
+            terminal::{PTY_MAJOR, Terminal, session_of},
+        },
     },
     cpu::Cpu,
     cursor::{Cursor, produce},
@@ -40,6 +45,8 @@ pub const KMSG: Device = Device { major: 1, minor: 11 };
 pub const TTY: Device = Device { major: 5, minor: 0 };
 /// `/dev/console`.
 pub const CONSOLE: Device = Device { major: 5, minor: 1 };
+/// `/dev/ptmx`: each open file of it is the master of a new pseudo-terminal.
+pub const PTMX: Device = Device { major: 5, minor: 2 };
 /// `/dev/host/stdin`: bytes from the host.
 pub const HOST_IN: Device = Device { major: 240, minor: 0 };
 /// `/dev/host/stdout`: bytes to the host.
@@ -77,6 +84,17 @@ pub fn open<M: Machine>(call: &Call<M>, inode: Held<'_, Cpu<M>>, flags: u32) -> 
         VM => return Ok(vm::open(call, flags)?),
         LATE => return Ok(late::open(call, flags)?),
         Device { major: ACCEL_MAJOR, minor } => return accel::open(call, flags, minor),
+        PTMX => return Ok(pty::open_master(call, inode, flags)?),
+        Device { major: PTY_MAJOR, .. } => {
+            let terminal = pty::of_node(call.cpu, inode.inode())?;
+            return Ok(pty::open(call, terminal, inode, flags)?);
+        }
+        TTY => {
+            let terminal = Terminal::controlling(call.cpu, session_of(call.process)).ok_or(Errno::ENXIO)?;
+            if let Some(terminal) = terminal.pty {
+                return Ok(pty::open(call, terminal, inode, flags)?);
+            }
+        }
         _ => check_open(call, device, flags)?,
     }
     let record = describe(call.cpu, device, Some(inode.inode()), flags)?;
@@ -176,7 +194,7 @@ impl Kind for Device {
         _memory: impl FnOnce(i32, (u64, u64)) -> Result<&'static InodeRecord, Errno>,
     ) -> SysResult {
         match self {
-            TTY | CONSOLE => tty::ioctl::serve(call, request, argument),
+            TTY | CONSOLE => ioctl::serve(call, Terminal::console(call.cpu), Side::Terminal, (request, argument)),
             _ => answer_ioctl(self, call, file, (request, argument)),
         }
     }
@@ -210,14 +228,14 @@ impl Kind for Device {
 /// Whether a device can be opened now.
 ///
 /// # Errors
-/// `ENXIO`: there is no such device, or (`/dev/tty`) no controlling terminal.
+/// `ENXIO`: there is no such device.
 fn check_open<M: Machine>(call: &Call<M>, device: Device, flags: u32) -> Result<(), Errno> {
     match device {
         NULL | ZERO | FULL | RANDOM | URANDOM | KMSG | HOST_IN | HOST_OUT | HOST_ERR => Ok(()),
-        TTY if tty::controls(call) => Ok(()),
+        TTY => Ok(()),
         PROBE if peers::are_there(call.cpu) => Ok(()),
         CONSOLE => {
-            tty::opened(call, flags);
+            tty::opened(call, Terminal::console(call.cpu), flags);
             Ok(())
         }
         _ => Err(Errno::ENXIO),
@@ -236,7 +254,7 @@ fn read<M: Machine>(call: &Call<M>, device: Device, nonblocking: bool, into: &mu
                 into.write(&bytes)
             })
         }
-        TTY | CONSOLE => tty::read(call, nonblocking, into),
+        TTY | CONSOLE => tty::read(call, Terminal::console(call.cpu), nonblocking, into),
         HOST_IN => read_stream(call, &call.cpu.pool.header().console_in, nonblocking, into),
         HOST_OUT | HOST_ERR | KMSG => Err(Errno::EINVAL.into()),
         _ => Err(Errno::ENXIO.into()),
@@ -256,7 +274,7 @@ fn write<M: Machine>(call: &Call<M>, device: Device, nonblocking: bool, from: &m
             call.cpu.log(format_args!("{}", text.trim_end()));
             Ok(len as u64 + from.remaining())
         }
-        TTY | CONSOLE => tty::write(call, nonblocking, from),
+        TTY | CONSOLE => tty::write(call, Terminal::console(call.cpu), nonblocking, from),
         HOST_OUT => write_stream(call, &header.console_out, nonblocking, from),
         HOST_ERR => write_stream(call, &header.console_err, nonblocking, from),
         HOST_IN => Err(Errno::EINVAL.into()),
@@ -294,7 +312,7 @@ fn readiness<M: Machine>(cpu: &Cpu<M>, device: Device) -> u16 {
     let header = cpu.pool.header();
     let output = |stream| if_so(stream::writable(stream, PIPE_BUF), OUTPUT);
     match device {
-        TTY | CONSOLE => if_so(tty::readable(cpu), INPUT) | output(&header.console_out),
+        TTY | CONSOLE => if_so(tty::readable(cpu, Terminal::console(cpu)), INPUT) | output(&header.console_out),
         HOST_IN => if_so(readable(&header.console_in), INPUT),
         HOST_OUT => output(&header.console_out),
         HOST_ERR => output(&header.console_err),

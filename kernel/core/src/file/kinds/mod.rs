@@ -6,6 +6,7 @@ pub mod event;
 pub mod inode;
 pub mod metadata;
 pub mod pipe;
+pub mod pty;
 pub mod seals;
 pub mod signal_fd;
 pub mod timer;

@@ -22,15 +22,11 @@ use motet_protocol::{
     stacked,
 };
 
-use super::{
-    super::{kinds::device, path::absolute::path_or_last},
-    Text, cores,
-    machine::NS_PER_TICK,
-    nodes, with_thread,
-};
+use super::{super::path::absolute::path_or_last, Text, cores, machine::NS_PER_TICK, nodes, with_thread};
 use crate::{
     ability,
     call::{Call, PATH_MAX, SysResult},
+    console::tty::terminal::{Terminal, session_of},
     cpu::Cpu,
     cursor::Cursor,
     mm,
@@ -45,6 +41,8 @@ pub struct Summary {
     pub parent: u32,
     pub pgid: u32,
     pub sid: u32,
+    /// Whose terminal controls it.
+    session: u32,
     pub state: char,
     pub uid: u32,
     pub core: u32,
@@ -95,6 +93,7 @@ impl Summary {
                 parent: tree::parent_of(cpu, process).map_or(0, |parent| parent.pid.get()),
                 pgid: process.pgid.load(Ordering::Relaxed),
                 sid: process.sid.load(Ordering::Relaxed),
+                session: session_of(process),
                 state,
                 uid: process.credentials.users[1].get(),
                 core: thread.core.load(Ordering::Relaxed),
@@ -135,10 +134,9 @@ impl Summary {
 /// `stat`: one line; field 39 is the core. Its times are the whole process's, or the thread's.
 pub fn stat<M: Machine>(cpu: &Cpu<M>, id: u32, whole: bool, out: &mut Text<M>) -> FmtResult {
     let Some(summary) = Summary::of(cpu, id, whole) else { return Ok(()) };
-    let tty = &cpu.pool.header().tty;
-    let has_terminal = tty.session.get() != 0 && tty.session.get() == summary.sid;
+    let terminal = Terminal::controlling(cpu, summary.session);
     let (terminal, foreground) =
-        if has_terminal { (device::CONSOLE.encode() as i32, tty.foreground_pgid.get() as i32) } else { (0, -1) };
+        terminal.map_or((0, -1), |terminal| (terminal.device().encode() as i32, terminal.foreground_pgid.get() as i32));
     let Summary { pid: _, tid, parent, pgid, sid, state, .. } = summary;
     write!(out, "{tid} ({}) {state} {parent} {pgid} {sid} {terminal} {foreground} 0 0 0 0 0", summary.name())?;
     for ns in [summary.user_ns, summary.system_ns, summary.child_ns[0], summary.child_ns[1]] {
