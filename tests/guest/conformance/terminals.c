@@ -11,11 +11,38 @@
 #define TCSETS 0x5402
 #define TCSETSW 0x5403
 #define TCSETSF 0x5404
-#define GPTPEER 0x5441
-#define GPTLCK 0x80045439
-#define GPKT 0x80045438
-#define GEXCL 0x80045440
-#define SIG 0x40045436
+#undef TIOCGPTPEER
+#define TIOCGPTPEER 0x5441
+#undef TIOCGPTLCK
+#define TIOCGPTLCK 0x80045439
+#undef TIOCGPKT
+#define TIOCGPKT 0x80045438
+#undef TIOCGEXCL
+#define TIOCGEXCL 0x80045440
+#undef TIOCSIG
+#define TIOCSIG 0x40045436
+#undef TIOCGDEV
+#define TIOCGDEV 0x80045432
+#undef TIOCGLCKTRMIOS
+#define TIOCGLCKTRMIOS 0x5456
+#ifndef TIOCPKT_FLUSHREAD
+#define TIOCPKT_FLUSHREAD 1
+#endif
+#ifndef TIOCPKT_FLUSHWRITE
+#define TIOCPKT_FLUSHWRITE 2
+#endif
+#ifndef TIOCPKT_STOP
+#define TIOCPKT_STOP 4
+#endif
+#ifndef TIOCPKT_START
+#define TIOCPKT_START 8
+#endif
+#ifndef TIOCPKT_NOSTOP
+#define TIOCPKT_NOSTOP 16
+#endif
+#ifndef TIOCPKT_DOSTOP
+#define TIOCPKT_DOSTOP 32
+#endif
 
 /* The kernel's `struct termios`. */
 struct attributes { unsigned flags[4]; unsigned char line, control[19]; };
@@ -89,6 +116,13 @@ static void put(int fd, const char *text) {
     if (write(fd, text, strlen(text)) != (long)strlen(text)) result(-1);
     usleep(LATER_MS * 1000);
 }
+/* The next packet, which says that something has been done. */
+static void tells(int what) {
+    char told[9];
+    long len = read(M, told, sizeof told);
+    show_text(told, len > 0 ? len : 0);
+    if (len != 1 || told[0] != what) say(" is not %d", what);
+}
 static void types(const char *text) { put(M, text); }
 static void shows(const char *text) { put(S, text); }
 static void readiness(int fd) {
@@ -106,12 +140,12 @@ static void names(void) {
     T(openat, "a master, and its terminal before it is unlocked", {
         master(0);
         int locked = 1;
-        result(ioctl(M, TIOCSPTLCK, &locked)); show_int(M, GPTLCK);
+        result(ioctl(M, TIOCSPTLCK, &locked)); show_int(M, TIOCGPTLCK);
         result(open(name, O_RDWR | O_NOCTTY));
-        result(ioctl(M, GPTPEER, O_RDWR | O_NOCTTY));
+        result(ioctl(M, TIOCGPTPEER, O_RDWR | O_NOCTTY));
         locked = 0;
-        result(ioctl(M, TIOCSPTLCK, &locked)); show_int(M, GPTLCK);
-        some(open(name, O_RDWR | O_NOCTTY)); some(ioctl(M, GPTPEER, O_RDWR | O_NOCTTY)); })
+        result(ioctl(M, TIOCSPTLCK, &locked)); show_int(M, TIOCGPTLCK);
+        some(open(name, O_RDWR | O_NOCTTY)); some(ioctl(M, TIOCGPTPEER, O_RDWR | O_NOCTTY)); })
     T(openat, "what the nodes are", {
         both();
         struct stat of; struct stat by;
@@ -142,8 +176,8 @@ static void names(void) {
     T(openat, "a terminal by its link", { both(); char link[64]; sprintf(link, "/proc/self/fd/%d", S); int fd = open(link, O_RDWR | O_NOCTTY); some(fd); types("x\n"); reads(fd); })
     T(openat, "/dev/tty without one", { pid_t child = fork(); master(0); if (child == 0) { setsid(); _exit(open("/dev/tty", O_RDWR) < 0 ? errno : 0); } int status; waitpid(child, &status, 0); say(" | %s", errno_name(WEXITSTATUS(status))); })
     T(openat, "two masters", { master(0); int first = number; int fd = open("/dev/ptmx", O_RDWR | O_NOCTTY); int other = -1; ioctl(fd, TIOCGPTN, &other); say(" | %d", first != other); })
-    T(ioctl, "TIOCEXCL", { both(); result(ioctl(S, TIOCEXCL, 0)); show_int(S, GEXCL); result(open(name, O_RDWR | O_NOCTTY)); result(ioctl(S, TIOCNXCL, 0)); some(open(name, O_RDWR | O_NOCTTY)); })
-    T(ioctl, "requests of masters on a terminal", { both(); show_int(S, TIOCGPTN); show_int(S, TIOCSPTLCK); show_int(S, TIOCPKT); show_int(S, GPTLCK); result(ioctl(S, GPTPEER, O_RDWR)); })
+    T(ioctl, "TIOCEXCL", { both(); result(ioctl(S, TIOCEXCL, 0)); show_int(S, TIOCGEXCL); result(open(name, O_RDWR | O_NOCTTY)); result(ioctl(S, TIOCNXCL, 0)); some(open(name, O_RDWR | O_NOCTTY)); })
+    T(ioctl, "requests of masters on a terminal", { both(); show_int(S, TIOCGPTN); show_int(S, TIOCSPTLCK); show_int(S, TIOCPKT); show_int(S, TIOCGPTLCK); result(ioctl(S, TIOCGPTPEER, O_RDWR)); })
     T(ioctl, "bad addresses", { both(); result(ioctl(M, TIOCGPTN, BAD)); result(ioctl(M, TIOCSPTLCK, BAD)); result(ioctl(M, TIOCPKT, BAD)); result(ioctl(S, TCGETS, BAD)); result(ioctl(S, TCSETS, BAD)); result(ioctl(S, TIOCGWINSZ, BAD)); result(ioctl(S, TIOCSWINSZ, BAD)); })
     T(lseek, "a terminal", { both(); result(lseek(S, 0, SEEK_SET)); result(lseek(M, 0, SEEK_CUR)); result(pread(S, buffer, 1, 0)); })
     T(mmap, "a terminal", { both(); result((long)mmap(0, PAGE, PROT_READ, MAP_SHARED, S, 0)); })
@@ -189,19 +223,21 @@ static void discipline(void) {
     T(ioctl, "TCSBRK", { both(); shows("unread"); result(ioctl(S, TCSBRK, 1)); result(ioctl(S, TCSBRK, 0)); result(ioctl(S, TCSBRKP, 0)); result(ioctl(S, TCSETSW, ({ struct attributes all; ioctl(S, TCGETS, &all); static struct attributes kept; kept = all; &kept; }))); })
     T(ioctl, "disciplines", { both(); show_int(S, TIOCGETD); int other = 77; int same = 0; result(ioctl(S, TIOCSETD, &other)); result(ioctl(S, TIOCSETD, &same)); result(ioctl(S, TIOCSETD, BAD)); })
     T(ioctl, "TIOCSTI", { both(); result(ioctl(S, TIOCSTI, "x")); reads(S); })
-    T(ioctl, "attributes that are locked", { both(); memset(buffer, 1, 40); result(ioctl(S, 0x5456, buffer)); show_bytes(buffer, 36); })
+    T(ioctl, "TIOCGDEV", { both(); int device = 0; result(ioctl(S, TIOCGDEV, &device)); say(" %d:%d", device >> 8, (device & 255) == number); result(ioctl(M, TIOCGDEV, &device)); say(" %d:%d", device >> 8, (device & 255) == number); })
+    T(ioctl, "attributes that are locked", { both(); memset(buffer, 1, 40); result(ioctl(S, TIOCGLCKTRMIOS, buffer)); show_bytes(buffer, 36); })
     T(ioctl, "what is none of a terminal's", { both(); result(ioctl(S, 0x5480, 0)); result(ioctl(M, 0x5480, 0)); })
     T(ioctl, "sizes", { both(); struct winsize size = {24, 80, 5, 6}; result(ioctl(S, TIOCSWINSZ, &size)); memset(&size, 0, sizeof size); result(ioctl(M, TIOCGWINSZ, &size)); say(":%d %d %d %d", size.ws_row, size.ws_col, size.ws_xpixel, size.ws_ypixel); size.ws_row = 50; result(ioctl(M, TIOCSWINSZ, &size)); ioctl(S, TIOCGWINSZ, &size); say(":%d", size.ws_row); })
     T(ioctl, "packets", {
         both(); int on = 1; int off = 0;
-        show_int(M, GPKT); result(ioctl(M, TIOCPKT, &on)); show_int(M, GPKT);
+        show_int(M, TIOCGPKT); result(ioctl(M, TIOCPKT, &on)); show_int(M, TIOCGPKT);
         shows("pk"); readiness(M); reads(M);
-        ioctl(S, TCFLSH, TCIFLUSH); readiness(M); reads(M);
-        ioctl(S, TCXONC, TCOOFF); reads(M); ioctl(S, TCXONC, TCOON); reads(M);
-        raw_mode(1, 0); reads(M);
+        ioctl(S, TCFLSH, TCIFLUSH); readiness(M); tells(TIOCPKT_FLUSHREAD);
+        ioctl(S, TCXONC, TCOOFF); tells(TIOCPKT_STOP); ioctl(S, TCXONC, TCOON); tells(TIOCPKT_START);
+        raw_mode(1, 0); tells(TIOCPKT_NOSTOP);
+        struct attributes all; ioctl(S, TCGETS, &all); all.flags[INPUT] = IXON; ioctl(S, TCSETS, &all); tells(TIOCPKT_DOSTOP);
         set_local(ECHO, 0); types("x"); reads(M);
         result(ioctl(M, TIOCPKT, &off)); shows("end"); reads(M); })
-    T(ioctl, "packets: a signal's key", { both(); int on = 1; ioctl(M, TIOCPKT, &on); types("ab\003"); reads(M); reads(M); reads(M); reads(S); })
+    T(ioctl, "packets: a signal's key", { both(); int on = 1; ioctl(M, TIOCPKT, &on); types("ab\003"); tells(TIOCPKT_FLUSHREAD | TIOCPKT_FLUSHWRITE); reads(M); reads(M); reads(S); })
 }
 
 static void ends(void) {
@@ -266,7 +302,7 @@ static void waits_for_winch(void) { waits_for(SIGWINCH); }
 static void waits_for_hup(void) { waits_for(SIGHUP); }
 static void types_int(pid_t child) { (void)child; when_ready(); types("partial\003"); }
 static void types_quit(pid_t child) { (void)child; when_ready(); types("\034"); }
-static void sends_int(pid_t child) { (void)child; when_ready(); result(ioctl(M, SIG, SIGINT)); result(ioctl(M, SIG, SIGTERM)); }
+static void sends_int(pid_t child) { (void)child; when_ready(); result(ioctl(M, TIOCSIG, SIGINT)); result(ioctl(M, TIOCSIG, SIGTERM)); }
 static void resizes(pid_t child) { (void)child; when_ready(); struct winsize size = {9, 9, 0, 0}; ioctl(M, TIOCSWINSZ, &size); }
 static void hangs_up(pid_t child) { (void)child; when_ready(); close(M); }
 static void sleeps(void) { ready(); for (;;) pause(); }

@@ -258,6 +258,52 @@ pub fn terminals() -> Scenario {
     )
 }
 
+/// Two type lines at a terminal that the first process has, and end. It reads until the terminal is hung up.
+pub fn hang_ups() -> Scenario {
+    const MASTER: u64 = 3;
+    const TERMINAL: u64 = 4;
+    const UNLOCKED: u64 = DATA + 0x700;
+    together(
+        |program| {
+            program.arg(0, HERE);
+            program.arg_string(1, "/dev/ptmx");
+            program.arg(2, 0o402);
+            program.arg(3, 0);
+            program.call_as_is(Sys::Openat);
+            program.or_exit(100);
+            program.store_at(UNLOCKED, 0);
+            program.call(Sys::Ioctl, &[MASTER, 0x4004_5431, UNLOCKED]);
+            program.or_exit(101);
+            program.call(Sys::Ioctl, &[MASTER, 0x5441, 0o402]);
+            program.or_exit(102);
+        },
+        |program, isa| {
+            if isa != Isa::X86_64 {
+                program.call(Sys::Close, &[TERMINAL]);
+                for _ in 0..5 {
+                    program.arg(0, MASTER);
+                    program.arg_string(1, "abcdefg\n");
+                    program.arg(2, 8);
+                    program.call_as_is(Sys::Write);
+                }
+                return;
+            }
+            program.call(Sys::Close, &[MASTER]);
+            let (end, again) = (program.asm.label(), program.asm.here());
+            program.call(Sys::Read, &[TERMINAL, ROOM, 64]);
+            let (result, scratch) = (program.asm.roles.result, program.asm.roles.args[5]);
+            for ends in [0, EIO] {
+                program.asm.li(scratch, ends);
+                program.asm.branch(Op::Beq, result, scratch, end);
+            }
+            program.or_exit_unless(8, 103);
+            program.asm.jump(again);
+            program.asm.bind(end);
+        },
+        |_| {},
+    )
+}
+
 /// All have engines transfer for one open file, and read what has ended. In the end, one more transfer is told of, unless it is said that that is not
 /// known.
 pub fn transfers() -> Scenario {

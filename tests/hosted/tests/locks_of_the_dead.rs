@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use motet_hal_hosted::{Config, Driver, Failure, Faults};
 use motet_layout::{BLOCK_RESERVED, Isa, IslandId, LockClass, PAGE_SIZE, Pool, SLAB_FRAME, sync::Ordering};
 use motet_protocol::memory::{block, frame_record};
+use motet_tests_hosted::deaths::{hang_ups, terminals};
 use motet_tests_hosted::program::Program;
 use motet_tests_hosted::scenarios::{family, sharers};
 use motet_tests_hosted::{Ended, ROUGH, Scenario, boot_and_look, env, three_islands, whole};
@@ -69,6 +70,16 @@ fn whatever_locks_an_island_dies_with_the_others_go_on() {
 #[test]
 fn what_islands_share_works_when_one_has_died_changing_it() {
     die_anywhere(&sharers());
+}
+
+#[test]
+fn a_terminal_whose_master_dies_is_hung_up() {
+    die_anywhere(&hang_ups());
+}
+
+#[test]
+fn terminals_that_islands_die_making_and_closing_are_freed() {
+    die_anywhere(&terminals());
 }
 
 /// A child becomes a program for an island that dies while that is prepared. The reclaimer itself does it: it reclaims the island in between.

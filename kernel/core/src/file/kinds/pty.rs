@@ -255,11 +255,6 @@ impl Kind for PtyMaster {
             }
             TIOCGPTPEER => return open_peer(call, pty, argument as u32),
             TIOCSIG => return send(cpu, pty, argument),
-            TIOCGDEV => {
-                // As Linux numbers masters.
-                let device = Device { major: 128, minor: pty.number.get() };
-                call.write_user(argument, &device.encode().to_le_bytes())?;
-            }
             _ => return ioctl::serve(call, Terminal::of_pty(cpu, pty), Side::Master, (request, argument)),
         }
         Ok(0)
