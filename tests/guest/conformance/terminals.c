@@ -102,8 +102,8 @@ static void show_text(const char *text, long len) {
     for (long i = 0; i < len; i++) say(text[i] >= ' ' && text[i] < 127 ? "%c" : "\\%o", (unsigned char)text[i]);
     say("'");
 }
-/* What can be read, in one call. Linux passes on what is written a little later. */
-enum { LATER_MS = 40 };
+/* What can be read, in one call. Linux passes on what is written a little later; on a busy computer, much later. */
+enum { LATER_MS = 200 };
 static void reads(int fd) {
     char text[512];
     struct pollfd one = {fd, POLLIN, 0};
