@@ -155,13 +155,19 @@ pub fn begin<M: Machine>(cpu: &Cpu<M>, pty: &'static PtyRecord, master: &'static
     master.ended.store(0, Ordering::Release);
 }
 
-/// Counts an open file of a pseudo-terminal, which is not counted yet (`FileRecord::ended` is 1).
+/// Counts an open file of a pseudo-terminal, which is not counted yet (`FileRecord::ended` is 1), if it `is_meant` still: the record may have become another
+/// one's since the file was named.
 ///
 /// # Errors
 /// `EIO`: it is no terminal any more, or locked.
-pub fn count<M: Machine>(cpu: &Cpu<M>, pty: &'static PtyRecord, file: &FileRecord) -> Result<(), Errno> {
+pub fn count<M: Machine>(
+    cpu: &Cpu<M>,
+    pty: &'static PtyRecord,
+    file: &FileRecord,
+    is_meant: impl FnOnce() -> bool,
+) -> Result<(), Errno> {
     let _guard = lock(cpu, &cpu.pool.header().ptys_lock);
-    let is_there = place(cpu, pty).is_some();
+    let is_there = place(cpu, pty).is_some() && is_meant();
     let state = pty.state.load(Ordering::Relaxed);
     if !is_there || state & (PTY_MASTER | PTY_HUNG_UP | PTY_LOCKED) != PTY_MASTER {
         return Err(Errno::EIO);

@@ -69,10 +69,15 @@ pub fn open<M: Machine>(
     flags: u32,
 ) -> Result<&'static FileRecord, Errno> {
     let cpu = call.cpu;
-    let record = describe(cpu, FILE_PTY, pty, Some(inode.inode()), flags)?;
+    let node = inode.inode();
+    let record = describe(cpu, FILE_PTY, pty, Some(node), flags)?;
     // The description has taken over the reference.
     inode.release();
-    let opened = pty::count(cpu, pty, record).and_then(|()| {
+    let is_meant = || match Device::decode(node.rdev.get()).major {
+        PTY_MAJOR => pty::is_node_of(cpu, pty, node),
+        _ => Terminal::of_pty(cpu, pty).controls(call.process),
+    };
+    let opened = pty::count(cpu, pty, record, is_meant).and_then(|()| {
         let is_shared = pty.tty.exclusive.load(Ordering::Relaxed) == 0;
         if is_shared || permission::has(call.process, Capability::Administer) { Ok(()) } else { Err(Errno::EBUSY) }
     });
