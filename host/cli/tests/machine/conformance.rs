@@ -92,37 +92,55 @@ fn of_another_version() -> Option<String> {
     })
 }
 
-/// What is recorded is what Linux does.
+/// What is recorded is what Linux does. A case that does not is tried again by itself: Linux passes some things on later (what is written to a terminal), on a busy
+/// computer much later than the case waits.
 fn on_host() -> Result<(), String> {
+    const AGAIN: usize = 3;
     let version = version_of_host()?;
-    let printed = run_on_host()?;
+    let program = HostProgram::new()?;
+    let printed = program.run(None)?;
     if is_blessed() {
         return fs::write(folder().join("linux.txt"), format!("{version}\n{printed}")).map_err(text);
     }
     let recorded = read("linux.txt")?;
     let (wanted, got) = (results(&recorded)?, results(&printed)?);
     let mut faults = different_cases(&wanted, &got);
-    // A kernel may be built without a call.
-    faults.extend(wanted.iter().filter_map(|(case, wanted)| {
-        let got = got.get(case).filter(|got| *got != wanted && *got != " = ENOSYS")?;
-        Some(format!("{case}\n  recorded{wanted}\n  here    {got}"))
-    }));
+    for (case, wanted) in &wanted {
+        // A kernel may be built without a call.
+        let Some(got) = got.get(case).filter(|got| *got != wanted && *got != " = ENOSYS") else { continue };
+        let mut is_alike = false;
+        for _ in 0..AGAIN {
+            is_alike |= results(&program.run(Some(case))?)?.get(case) == Some(wanted);
+        }
+        if !is_alike {
+            faults.push(format!("{case}\n  recorded{wanted}\n  here    {got}"));
+        }
+    }
     if faults.is_empty() {
         return Ok(());
     }
     Err(format!("{} cases differ from linux.txt\n{}", faults.len(), faults.join("\n")))
 }
 
-/// Runs the program, made by the host's compiler, in a folder in memory, as `/tmp` of the machine is.
-fn run_on_host() -> Result<String, String> {
-    let programs = Programs::new()?;
-    let program = programs.path.join("conformance");
-    // The host's own compiler and C library, so that nothing of Motet's is in what is recorded.
-    run(Command::new("cc").args(["-O1", "-w", "-static", "-o"]).arg(&program).args(sources()?).arg("-lpthread"))?;
-    let memory = Path::new("/dev/shm");
-    let scratch = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.map_err(text)?;
-    run(Command::new("chmod").arg("777").arg(scratch.path()))?;
-    run(Command::new(&program).arg(scratch.path()))
+/// The program, made by the host's compiler.
+struct HostProgram(Programs);
+
+impl HostProgram {
+    fn new() -> Result<Self, String> {
+        let programs = Programs::new()?;
+        let program = programs.path.join("conformance");
+        // The host's own compiler and C library, so that nothing of Motet's is in what is recorded.
+        run(Command::new("cc").args(["-O1", "-w", "-static", "-o"]).arg(&program).args(sources()?).arg("-lpthread"))?;
+        Ok(Self(programs))
+    }
+
+    /// Runs all cases, or those whose name contains a text, in a folder in memory, as `/tmp` of the machine is.
+    fn run(&self, only: Option<&str>) -> Result<String, String> {
+        let memory = Path::new("/dev/shm");
+        let scratch = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.map_err(text)?;
+        run(Command::new("chmod").arg("777").arg(scratch.path()))?;
+        run(Command::new(self.0.path.join("conformance")).arg(scratch.path()).args(only))
+    }
 }
 
 /// On all islands at once.
