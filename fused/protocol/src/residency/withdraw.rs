@@ -71,10 +71,16 @@ pub fn protect(context: &impl Mmu, space: &SpaceRecord, parts: impl Iterator<Ite
     });
 }
 
-/// Takes away all rights to store to a page, so that it can be copied, and the copy can take its place by [`break_copy`](super::break_copy). When this
-/// returns, no core stores to it, nor does any until the space's lock is given back.
+/// Takes away all rights to a page, so that it can be copied, and the copy can take its place by [`break_copy`](super::break_copy). When this
+/// returns, no core uses it, nor can any begin to until the space's lock is given back; those that were just lending it have counted their reference. A page that stays is given its rights again by
+/// [`fill`](super::fill).
 pub fn freeze(context: &impl Mmu, space: &SpaceRecord, page: u64) {
-    write_protect(context, space, page..page + PAGE_SIZE);
+    let home = Home::of(context, space);
+    let range = page..page + PAGE_SIZE;
+    edit(context, space, &home, |stale| {
+        forget_elsewhere(context, space, &home, range.clone(), stale);
+        home.table.narrow(range, stale, |_, leaf| leaf.attr.without(Attr::ALL_ACCESS));
+    });
 }
 
 /// Makes the pages of a range read-only.

@@ -1,7 +1,7 @@
 //! Pages that move to memory near another island while their program runs.
 //!
-//! What moves is a page that the space has alone. It is first made read-only everywhere, then copied, then its copy takes its place, as at the first store to
-//! a page that others have, too. So a core that stores to it meanwhile faults, and waits for the space's lock.
+//! What moves is a page that the space has alone. First all rights to it are taken away, then it is copied, then its copy takes its place, as at the first store to
+//! a page that others have, too. So a core that uses it meanwhile faults, and waits for the space's lock.
 
 use motet_abi::Errno;
 use motet_hal::Machine;
@@ -32,8 +32,14 @@ pub fn relocate<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, island
     check_movable(cpu, space, vma, leaf)?;
     let to = alloc_near(cpu, island)?;
     residency::freeze(cpu, space, page);
-    copy_into(cpu, from, to, PAGE_SIZE as usize);
     let executes = vma.flags.get() & VMA_EXECUTE != 0;
+    if frame_refs(cpu.pool, from) != 1 {
+        // Meanwhile a core has lent it to a device, which goes on with this frame.
+        release_frame(cpu, to);
+        residency::fill(cpu, space, &home, page, leaf, executes).map_err(|_| Errno::ENOMEM)?;
+        return Err(Errno::EBUSY);
+    }
+    copy_into(cpu, from, to, PAGE_SIZE as usize);
     residency::break_copy(cpu, space, &home, page, (to, leaf.attr), executes).map_err(|_| Errno::ENOMEM)?;
     Ok(true)
 }

@@ -15,7 +15,7 @@ use motet_layout::sync::{AtomicU64, Ordering};
 use motet_layout::{CORE_IDLE, CoreId, Frame, IslandId, PAGE_SIZE, Pool, PoolAddr};
 use motet_paging::{Attr, Format, Leaf, OutOfFrames, PhysMap};
 use motet_protocol::lock::lock;
-use motet_protocol::memory::{alloc_zeroed_frame, frame_refs, share_frame};
+use motet_protocol::memory::{alloc_zeroed_frame, frame_refs, release_frame, share_frame};
 use motet_protocol::residency::{self, Home, Kind, Mmu, Part};
 use motet_protocol::{Context, run_queue, shootdown};
 use shuttle::rand::Rng;
@@ -52,6 +52,7 @@ enum Step {
     Fork,
     /// Puts a page that the space has alone into another frame.
     Relocate(usize),
+    Lend(usize),
 }
 
 /// A core: its MMU's cache of translations, and what it does wrongly.
@@ -318,6 +319,20 @@ impl Island {
         }
     }
 
+    /// Lends a page to a device, which uses its frame for a while.
+    fn lend(&self, space: &Space, page: usize) {
+        let Some(frame) = self.translate(space, page, WRITE) else { return };
+        // No shoot-down is served before it is counted.
+        share_frame(self, frame);
+        crate::harness::point();
+        {
+            let _guard = lock(self, &space.record.lock);
+            let leaf = Home::of(self, space.record).leaf(PAGES[page]).expect("nobody takes the page away");
+            assert_eq!(leaf.frame.named(), frame, "a page has moved that a device has");
+        }
+        release_frame(self, frame);
+    }
+
     /// As a kernel brings a page near another island.
     fn relocate(&self, space: &Space, page: usize) {
         let (record, address) = (space.record, PAGES[page]);
@@ -327,8 +342,13 @@ impl Island {
         let Some(leaf) = home.leaf(address).filter(alone) else { return };
         let Some(to) = quietly(|| alloc_zeroed_frame(self)) else { return };
         self.freeze(space, address);
-        self.world.pool.copy(leaf.frame.addr(), to.addr(), PAGE_SIZE as usize);
         let executes = space.spec(|spec| spec.pages[page].access.contains(EXECUTE));
+        if self.bug != Bug::NotLookedAgain && !alone(&leaf) {
+            release_frame(self, to);
+            let _ = self.fill(space, &home, address, leaf, executes);
+            return;
+        }
+        self.world.pool.copy(leaf.frame.addr(), to.addr(), PAGE_SIZE as usize);
         let _ = self.break_copy(space, &home, address, (to, leaf.attr), executes);
     }
 
@@ -359,6 +379,7 @@ impl Island {
             Step::ForgetFile => self.forget_file(space),
             Step::Fork => self.fork(space),
             Step::Relocate(page) => self.relocate(space, page),
+            Step::Lend(page) => self.lend(space, page),
         }
     }
 

@@ -39,8 +39,10 @@ pub enum Bug {
     OldCode,
     /// Copies a page to another place while others store to it.
     NotFrozen,
-    /// Takes the right to store to such a page away in the home's table alone.
+    /// Takes the rights to such a page away in the home's table alone.
     FrozenAtHomeAlone,
+    /// Does not look whether a device has got it meanwhile.
+    NotLookedAgain,
     /// Uses a root as another island has made it.
     RootNotPrepared,
 }
@@ -140,7 +142,7 @@ impl Island {
                 let table = self.home_table(space);
                 let flush = || self.cached.borrow_mut().clear();
                 shootdown::edit(self, space.record, &table, flush, |stale| {
-                    table.narrow(page..page + PAGE_SIZE, stale, |_, leaf| leaf.attr.without(WRITE));
+                    table.narrow(page..page + PAGE_SIZE, stale, |_, leaf| leaf.attr.without(Attr::ALL_ACCESS));
                 });
             }
             _ => residency::freeze(self, space.record, page),
@@ -270,6 +272,18 @@ fn moving_a_page_while_others_store_to_it_is_caught() {
 #[test]
 fn moving_a_page_that_only_the_home_may_not_store_to_is_caught() {
     must_be_caught(4000, model((3, 6, 0), &MOVES, Bug::FrozenAtHomeAlone));
+}
+
+const LENDS: [Step; 4] = [Step::Store(PRIVATE), Step::Lend(PRIVATE), Step::Lend(PRIVATE), Step::Relocate(PRIVATE)];
+
+#[test]
+fn pages_that_devices_have_stay() {
+    explore(500, model((3, 6, 0), &LENDS, Bug::None));
+}
+
+#[test]
+fn moving_a_page_that_a_device_has_just_got_is_caught() {
+    must_be_caught(4000, model((2, 6, 0), &LENDS, Bug::NotLookedAgain));
 }
 
 #[test]
