@@ -82,7 +82,8 @@ pool_struct! {
         172 pub realtime_limit: AtomicU32,
         /// Whether programs are placed at random: 1 more than `/proc/sys/kernel/randomize_va_space`; 0: nobody has said.
         176 pub random_places: AtomicU32,
-        180 _pad5: Cell32,
+        /// 1: pages follow the islands that use them (`policy = "adaptive"`).
+        180 pub adapts: Cell32,
         184 _pad0: Cell64,
         /// The latest reading of the machine's clock that anyone was given, in nanoseconds (`motet_protocol::clock`). Raised
         /// by whoever reads. Alone in its cache line. Not used on timed machines.

@@ -165,6 +165,12 @@ pool_struct! {
         /// Which words are hidden because islands of its instruction set differ in them, a bit each, and [`visible_words::COUNTERS`]. Written as the field before.
         2224 pub hides: Cell32,
         2228 _pad7: Cell32,
-        2232 _pad4: [Cell64; 233],
+        /// Regions of address spaces that its threads were found to use, so that their pages follow.
+        2232 pub regions_followed: AtomicU64,
+        /// Pages that followed to memory near this island.
+        2240 pub pages_moved: AtomicU64,
+        /// Pages of which it has had replicas.
+        2248 pub pages_replicated: AtomicU64,
+        2256 _pad4: [Cell64; 230],
     }
 }

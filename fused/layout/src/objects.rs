@@ -36,9 +36,11 @@ pool_struct! {
         0 pub refs: AtomicU32,
         /// Bit per island that has synchronised its instruction fetches with the frame's present bytes. Of a page table that
         /// is out of its tree: the next one (frame number), 0: none. Of one that is cut into objects: [`SLAB_FRAME`], their class in the lowest
-        /// byte, above it how many are free, and above that the number of the first free one, under the class's lock.
+        /// byte, above it how many are free, and above that the number of the first free one, under the class's lock. Of a page: also [`REPLICA_FRAME`],
+        /// [`WRITTEN_FRAME`].
         4 pub synced: AtomicU32,
-        /// Of a frame that is cut into objects, or was: the next one of its list (frame number), 0: none. Under the class's lock, as the next one.
+        /// Of a frame that is cut into objects, or was: the next one of its list (frame number), 0: none. Under the class's lock, as the next one. Of a table of pages: what
+        /// is known of the region that it translates, where pages follow their users, under the space's lock. Of a replica that no table has any more: the next such one.
         8 pub next: Cell32,
         /// The previous one.
         12 pub prev: Cell32,
@@ -47,6 +49,10 @@ pool_struct! {
 
 /// [`FrameRecord::synced`]: set in a frame that is cut into objects.
 pub const SLAB_FRAME: u32 = 1 << 31;
+/// [`FrameRecord::synced`]: a replica of a page. It is its leaf's alone, the only one that shows it.
+pub const REPLICA_FRAME: u32 = 1 << 30;
+/// [`FrameRecord::synced`]: the page was written to while it had replicas. It gets no others.
+pub const WRITTEN_FRAME: u32 = 1 << 29;
 
 pool_struct! {
     /// A thread's place in one wait queue. Linked and unlinked under the queue's lock.

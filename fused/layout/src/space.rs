@@ -53,7 +53,16 @@ pool_struct! {
         192 pub granted: [Cell64; 16],
         /// Several kernels keep it alike: its [`KeptRecord`](crate::KeptRecord) (pool address). 0: this one has it alone.
         320 pub kept: AtomicU64,
-        328 _pad1: [Cell64; 23],
+        /// How many of its pages have a replica, counted for each island. Under the lock.
+        328 pub replicas: Cell32,
+        332 _pad1: Cell32,
+        /// Address of the region that is looked at next, to learn which island uses it. Under the lock.
+        336 pub sampled: Cell64,
+        /// How many ends of slices pass between two such looks. Under the lock.
+        344 pub pause: Cell32,
+        /// How many until the next one.
+        348 pub pause_left: Cell32,
+        352 _pad2: [Cell64; 20],
     }
 }
 

@@ -378,9 +378,29 @@ impl<S: Stage> Table<'_, S> {
                 if leaf.attr.is_active() {
                     withdrawal.narrowed();
                 }
+                if leaf.is_borrowed() {
+                    withdrawal.give_up_borrowed(leaf.frame);
+                }
             }
         }));
         pages
+    }
+
+    /// The first table of pages that translates addresses from `from` on, or around it: the first address that it translates, and its frame.
+    ///
+    /// # Panics
+    /// When the table is corrupt.
+    pub fn next_table_of_pages(&self, from: u64) -> Option<(u64, Frame)> {
+        with_encoding!(S, self.format, F => {
+            let mut va = from & !(span(1) - 1);
+            while va < F::END {
+                match self.leaf_page::<F>(va) {
+                    Ok(page) => return Some((va, self.pool.addr_of(page).frame())),
+                    Err((page, level)) => va = skip_empty(page, level, va, F::END),
+                }
+            }
+            None
+        })
     }
 
     /// Takes the pages in `range` out of this table, which is the home's: makes them inactive, and leaves it to the

@@ -53,6 +53,9 @@ pub trait Withdrawal {
 
     /// This page was replaced in the home's table.
     fn take_page(&mut self, page: Mapped);
+
+    /// A [borrowed](crate::Leaf::is_borrowed) leaf that shows this page is gone. The frame may have been the leaf's alone.
+    fn give_up_borrowed(&mut self, _page: Mapped) {}
 }
 
 /// Proof that no core and no walker uses the tables that are given with it, now or later. There is one outside of tests,

@@ -34,6 +34,7 @@ pub mod ranges;
 pub mod ready;
 pub mod recover;
 pub mod rejoin;
+pub mod replicas;
 pub mod residency;
 pub mod ring;
 pub mod run_queue;

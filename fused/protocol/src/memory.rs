@@ -116,6 +116,17 @@ pub fn distance(near: u32, island: usize) -> usize {
     }
 }
 
+/// How far a frame is from an island (an index), as [`distance`] says it.
+pub fn distance_to(pool: Pool, frame: Frame, island: usize) -> usize {
+    distance(block(pool, frame.0 / pool.header().memory.block_frames.get()).near.get(), island)
+}
+
+/// Whether there is memory that is not near to an island (an index).
+pub fn has_farther(pool: Pool, island: usize) -> bool {
+    let blocks = pool.header().memory.block_count.get();
+    (0..blocks).any(|index| distance(block(pool, index).near.get(), island) != NEAR)
+}
+
 /// Allocates a frame with one reference, contents undefined; near to this island if possible.
 #[inline]
 pub fn alloc_frame(context: &impl Context) -> Option<Frame> {

@@ -92,6 +92,7 @@ use crate::{
     count,
     leaf::holds_reference,
     memory::{frame_record, release_frame},
+    replicas::{self, is_replica},
     run_queue::{collect, may_run_user},
 };
 
@@ -115,6 +116,8 @@ pub struct Stale<'a> {
     range: Range<u64>,
     /// A page that was replaced.
     page: Option<Mapped>,
+    /// Replicas that no table shows any more, chained by [`FrameRecord::next`](motet_layout::FrameRecord), which pages have no other use for.
+    replicas: Frame,
 }
 
 /// Table frames, chained by [`FrameRecord::synced`](motet_layout::FrameRecord), which tables have no other use for.
@@ -143,6 +146,7 @@ pub fn edit<R>(
         tables_of_pages: Chain::default(),
         range: 0..0,
         page: None,
+        replicas: Frame::NONE,
     };
     let result = edits(&mut stale);
     if stale.narrowed {
@@ -229,6 +233,13 @@ impl Stale<'_> {
         if let Some(page) = self.page {
             release_frame(context, page.named());
         }
+        let mut replica = self.replicas;
+        while !replica.is_none() {
+            let next = Frame(frame_record(context.pool(), replica).next.get());
+            replicas::end(context, space, replica);
+            context.spend_locked(PAGE_COST);
+            replica = next;
+        }
         if pages != 0 {
             space.resident.fetch_sub(pages, Ordering::Relaxed);
         }
@@ -258,6 +269,14 @@ impl Withdrawal for Stale<'_> {
     fn take_page(&mut self, page: Mapped) {
         assert!(self.page.is_none(), "replacing two pages in one edit");
         self.page = Some(page);
+    }
+
+    fn give_up_borrowed(&mut self, page: Mapped) {
+        let (pool, frame) = (self.home.pool, page.named());
+        if is_replica(pool, frame) {
+            frame_record(pool, frame).next.set(self.replicas.0);
+            self.replicas = frame;
+        }
     }
 }
 

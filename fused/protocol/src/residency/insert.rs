@@ -6,7 +6,7 @@ use motet_layout::{Frame, IslandId, PAGE_SIZE, SpaceRecord, sync::Ordering};
 use motet_paging::{Attr, Leaf, Mapped, OutOfFrames, Table};
 
 use super::{
-    Home, Kind, Mmu, table,
+    Home, Kind, Mmu, replica, table,
     tables::{alloc_table, caches},
 };
 use crate::{
@@ -57,6 +57,9 @@ pub fn fill(
     leaf: Leaf,
     executes: bool,
 ) -> Result<(), OutOfFrames> {
+    if space.replicas.get() != 0 {
+        replica::give_way(context, space, home, page, leaf.attr.contains(Attr::WRITE));
+    }
     let island = context.core().island();
     let Some(own) = table(context, space, island) else { return fill_home_alone(context, space, home, page, leaf) };
     if executes {

@@ -14,6 +14,8 @@
 //! | `walk` | [`readable`], [`writable`], [`find`]: the one part that needs no lock |
 //! | `insert` | [`insert()`], [`fill`], [`break_copy`], [`show`], [`synchronise`] |
 //! | `granted` | [`grant`], [`granted()`], [`allow_stores`]: pages that may be stored to at once |
+//! | `region` | [`next_region`], [`region_at`]: what is known of 2 MiB |
+//! | `replica` | [`replicate`], [`original`]: copies near islands that only read |
 //! | `withdraw` | [`unmap`], [`drop_pages`], [`protect`], [`freeze`], [`hide`], [`move_pages`] |
 //! | `fork` | [`copy`] |
 //! | `reverse` | [`forget_file`], [`write_protect_file`]: from pages of a file to where they are mapped |
@@ -21,6 +23,7 @@
 //! Invariants:
 //! - A leaf in a cache is in the home's table, too, with the same frame and at least the same access, but for
 //!   [`Kind::Borrowed`] ones.
+//! - Of a page that has a replica, the home's leaf does not allow stores.
 //! - A leaf allows execution only if its island has synchronised its fetches with the frame (`FrameRecord::synced`).
 //! - `SpaceRecord::resident` counts the leaves of the home's table.
 //!
@@ -29,6 +32,8 @@
 mod fork;
 mod granted;
 mod insert;
+mod region;
+mod replica;
 mod reverse;
 mod tables;
 mod walk;
@@ -40,13 +45,15 @@ use motet_paging::{Format, PhysMap};
 pub use fork::{Copying, copy};
 pub use granted::{allow_stores, entry_of, forget_granted_to, grant, granted};
 pub use insert::{break_copy, fill, insert, show, synchronise};
+pub use region::{REGION_LEN, Region, next_region, region_at};
+pub use replica::{may_replicate, original, reads_replica, replicate};
 pub use reverse::{forget_file, mapped, write_protect_file};
 pub use tables::{Home, dismantle, ensure_root, ensure_table, make_root, prepare, table};
 pub use walk::{find, readable, writable};
-pub use withdraw::{Part, drop_pages, freeze, hide, move_pages, protect, unmap};
+pub use withdraw::{Part, drop_pages, freeze, freeze_those, hide, move_pages, protect, unmap};
 
 use crate::Context;
-pub use crate::leaf::Kind;
+pub use crate::{leaf::Kind, replicas::is_replica};
 
 /// An actor with a memory-management unit: a core of an island that has tables.
 pub trait Mmu: Context {

@@ -8,7 +8,8 @@ use motet_paging::{Format, Leaf, OutOfFrames, PhysMap, Table};
 use super::Mmu;
 use crate::{
     leaf::holds_reference,
-    memory::{alloc_zeroed_frame_on, release_frame},
+    memory::{alloc_zeroed_frame_on, frame_record, release_frame},
+    replicas::{self, is_replica},
     shootdown::{self, Stale},
 };
 
@@ -162,6 +163,10 @@ fn alloc_table_on(context: &impl Mmu, island: IslandId, is_shared: bool) -> Opti
     let is_common = context.is_uncached() && is_shared;
     let table = alloc_zeroed_frame_on(context, if is_common { context.common_index() } else { island.index() });
     context.spend_locked(TABLE_COST);
+    if let Some(table) = table {
+        // Nothing is known of its region.
+        frame_record(context.pool(), table).next.set(0);
+    }
     table
 }
 
@@ -169,6 +174,7 @@ fn alloc_table_on(context: &impl Mmu, island: IslandId, is_shared: bool) -> Opti
 /// where pages may be, in ascending order, once per table.
 pub fn dismantle<R: Iterator<Item = Range<u64>>>(context: &impl Mmu, space: &SpaceRecord, ranges: impl Fn() -> R) {
     let home = Home::of(context, space).island;
+    let has_replicas = space.replicas.get() != 0;
     let mut released = 0;
     shootdown::end(
         context,
@@ -180,6 +186,9 @@ pub fn dismantle<R: Iterator<Item = Range<u64>>>(context: &impl Mmu, space: &Spa
                     if island == home && holds_reference(leaf) {
                         release_frame(context, leaf.frame.named());
                         released += 1;
+                        context.spend_locked(PAGE_COST);
+                    } else if has_replicas && leaf.is_borrowed() && is_replica(context.pool(), leaf.frame.named()) {
+                        replicas::end(context, space, leaf.frame.named());
                         context.spend_locked(PAGE_COST);
                     }
                 };

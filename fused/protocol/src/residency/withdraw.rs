@@ -12,7 +12,7 @@ use super::{
     insert::forget_elsewhere,
     tables::{alloc_table, caches, edit, tables},
 };
-use crate::memory::frame_record;
+use crate::{add, memory::frame_record};
 
 /// Bytes that one table of pages translates.
 const TABLE_SPAN: u64 = PAGE_SIZE * motet_paging::ENTRIES as u64;
@@ -24,6 +24,10 @@ pub fn unmap(context: &impl Mmu, space: &SpaceRecord, range: Range<u64>) {
     // Also of pages outside of the range: their table goes, too, if nothing is mapped by it now.
     forget_granted(space);
     let home = Home::of(context, space);
+    if space.replicas.get() != 0 {
+        // Before tables are unlinked that show them.
+        edit(context, space, &home, |stale| forget_elsewhere(context, space, &home, range.clone(), stale));
+    }
     edit(context, space, &home, |stale| {
         for (_, table) in caches(context, space, &home) {
             table.unlink(range.clone(), stale);
@@ -75,11 +79,32 @@ pub fn protect(context: &impl Mmu, space: &SpaceRecord, parts: impl Iterator<Ite
 /// returns, no core uses it, nor can any begin to until the space's lock is given back; those that were just lending it have counted their reference. A page that stays is given its rights again by
 /// [`fill`](super::fill).
 pub fn freeze(context: &impl Mmu, space: &SpaceRecord, page: u64) {
+    freeze_those(context, space, core::iter::once(page..page + PAGE_SIZE), |_| true);
+}
+
+/// As [`freeze`], of all pages of some ranges that `which` chooses by the home's leaf; with one shoot-down.
+pub fn freeze_those(
+    context: &impl Mmu,
+    space: &SpaceRecord,
+    ranges: impl Iterator<Item = Range<u64>>,
+    which: impl Fn(Leaf) -> bool,
+) {
     let home = Home::of(context, space);
-    let range = page..page + PAGE_SIZE;
     edit(context, space, &home, |stale| {
-        forget_elsewhere(context, space, &home, range.clone(), stale);
-        home.table.narrow(range, stale, |_, leaf| leaf.attr.without(Attr::ALL_ACCESS));
+        for range in ranges {
+            for (_, table) in caches(context, space, &home) {
+                // What shows another frame than the home's may belong to a page that is chosen.
+                let edits = table.forget(range.clone(), stale, |leaf| leaf.is_borrowed() || which(leaf));
+                add(&context.counters().remote_pte_edits, edits);
+            }
+            home.table.narrow(
+                range,
+                stale,
+                |_, leaf| {
+                    if which(leaf) { leaf.attr.without(Attr::ALL_ACCESS) } else { leaf.attr }
+                },
+            );
+        }
     });
 }
 

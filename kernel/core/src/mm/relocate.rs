@@ -9,10 +9,13 @@ use motet_layout::{Frame, PAGE_SIZE, SpaceRecord, VMA_EXECUTE, VMA_STORE, VMA_VI
 use motet_paging::Leaf;
 use motet_protocol::{
     memory::{alloc_frame_on, frame_refs, island_near, release_frame},
-    residency::{self, Home, Kind},
+    residency::{self, Home},
 };
 
-use super::{entry::copy_into, vma};
+use super::{
+    frames::{copy_into, is_alone},
+    vma,
+};
 use crate::cpu::Cpu;
 
 /// Puts the page at an address (page-aligned) into memory near an island (an index), if it is not there. Returns whether it has moved. The space's lock is
@@ -31,17 +34,25 @@ pub fn relocate<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, island
     }
     check_movable(cpu, space, vma, leaf)?;
     let to = alloc_near(cpu, island)?;
-    residency::freeze(cpu, space, page);
     let executes = vma.flags.get() & VMA_EXECUTE != 0;
-    if frame_refs(cpu.pool, from) != 1 {
-        // Meanwhile a core has lent it to a device, which goes on with this frame.
-        release_frame(cpu, to);
+    if !copy_alone(cpu, space, page, from, to) {
         residency::fill(cpu, space, &home, page, leaf, executes).map_err(|_| Errno::ENOMEM)?;
         return Err(Errno::EBUSY);
     }
-    copy_into(cpu, from, to, PAGE_SIZE as usize);
     residency::break_copy(cpu, space, &home, page, (to, leaf.attr), executes).map_err(|_| Errno::ENOMEM)?;
     Ok(true)
+}
+
+/// Takes all rights to a page away and copies it to another frame. `false`: others have got it meanwhile; the frame is released, and the page is without rights. The space's lock is held.
+pub fn copy_alone<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, page: u64, from: Frame, to: Frame) -> bool {
+    residency::freeze(cpu, space, page);
+    if frame_refs(cpu.pool, from) != 1 {
+        // Meanwhile a core has lent it to a device, which goes on with this frame.
+        release_frame(cpu, to);
+        return false;
+    }
+    copy_into(cpu, from, to, PAGE_SIZE as usize);
+    true
 }
 
 /// Registers, files and what a fork has shared lie where they do for all who have them. Text is shown at other addresses. On machines whose caches keep private
@@ -51,11 +62,7 @@ fn check_movable<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord,
     if is_text || cpu.islands.are_uncached() || space.kept.load(Ordering::Relaxed) != 0 {
         return Err(Errno::EBUSY);
     }
-    let is_alone = match Kind::of(leaf.attr) {
-        Kind::Owned | Kind::CopyOnWrite => frame_refs(cpu.pool, leaf.frame.named()) == 1,
-        Kind::Shared | Kind::Borrowed => false,
-    };
-    if is_alone { Ok(()) } else { Err(Errno::EACCES) }
+    if is_alone(cpu, leaf) { Ok(()) } else { Err(Errno::EACCES) }
 }
 
 /// A frame near an island, and not merely out of its share.

@@ -4,6 +4,7 @@
 //! value, wherever the page is; stores and fetches happen only as long as they are allowed. A frame's content is lost as soon as
 //! it has no reference. In the end each frame has as many references as owners, and nothing is left when the spaces are.
 
+mod follow;
 mod spec;
 mod twins;
 
@@ -53,6 +54,10 @@ enum Step {
     /// Puts a page that the space has alone into another frame.
     Relocate(usize),
     Lend(usize),
+    /// Looks who uses a page.
+    Sample(usize),
+    /// Reads a page by a copy of its own.
+    Replicate(usize),
 }
 
 /// A core: its MMU's cache of translations, and what it does wrongly.
@@ -179,16 +184,12 @@ impl Island {
             return false;
         }
         let home = Home::of(self, record);
-        let executes = access.contains(EXECUTE);
         let served = match early.unwrap_or_else(|| home.leaf(address)) {
             None => self.first_use(space, &home, page, access),
             Some(leaf) if need == WRITE && !leaf.attr.contains(WRITE) => {
                 self.first_store(space, &home, page, leaf, access)
             }
-            Some(leaf) => {
-                let attr = if executes { leaf.attr.union(EXECUTE) } else { leaf.attr };
-                self.fill(space, &home, address, Leaf { frame: leaf.frame, attr }, executes)
-            }
+            Some(leaf) => self.enter_resident(space, &home, (page, leaf), need, access),
         };
         served.is_ok()
     }
@@ -287,6 +288,9 @@ impl Island {
 
     fn remap(&self, space: &Space, page: usize) {
         let _guard = lock(self, &space.record.lock);
+        if self.bug == Bug::ReplicaUnlinked {
+            space.record.replicas.set(0);
+        }
         residency::unmap(self, space.record, PAGES[page]..PAGES[page] + PAGE_SIZE);
         space.spec(|spec| spec.pages[page].content = 0);
     }
@@ -380,6 +384,8 @@ impl Island {
             Step::Fork => self.fork(space),
             Step::Relocate(page) => self.relocate(space, page),
             Step::Lend(page) => self.lend(space, page),
+            Step::Sample(page) => self.sample(space, page),
+            Step::Replicate(page) => self.replicate(space, page),
         }
     }
 

@@ -185,19 +185,31 @@ impl World {
         let table = |island| residency::table(judge, record, island);
         let mut resident = BTreeMap::new();
         table(home).expect("a space has its home's table").visit(0..u64::MAX, |at, leaf| {
-            assert!(Kind::of(leaf.attr).holds_reference() && leaf.attr.is_active(), "a leaf {leaf:?} is left at home");
+            assert!(Kind::of(leaf.attr).holds_reference(), "a leaf {leaf:?} is left at home");
             *owners.entry(leaf.frame.named()).or_default() += 1;
             resident.insert(at, leaf);
         });
         assert_eq!(record.resident.load(Ordering::Relaxed) as usize, resident.len(), "resident pages");
+        let mut replicas = 0;
         for cache in (0..3).map(IslandId).filter(|&island| island != home).filter_map(table) {
             cache.visit(0..u64::MAX, |at, leaf| {
                 let authority = resident.get(&at).unwrap_or_else(|| panic!("the home has no page at {at:#x}"));
                 let data = Attr::READ.union(Attr::WRITE);
                 let excess = leaf.attr.without(authority.attr);
+                if residency::is_replica(self.pool, leaf.frame.named()) {
+                    assert!(
+                        !authority.attr.contains(Attr::WRITE),
+                        "a page with a replica may be stored to: {authority:?}"
+                    );
+                    assert_eq!(leaf.attr, Kind::Borrowed.allowing(Attr::READ));
+                    *owners.entry(leaf.frame.named()).or_default() += 1;
+                    replicas += 1;
+                    return;
+                }
                 assert!(leaf.frame == authority.frame, "another frame than the home's is at {at:#x}");
                 assert!(!data.bits() & excess.bits() == excess.bits(), "more is allowed than at home: {leaf:?}");
             });
         }
+        assert_eq!(record.replicas.get(), replicas, "replicas");
     }
 }

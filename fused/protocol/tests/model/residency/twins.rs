@@ -43,6 +43,10 @@ pub enum Bug {
     FrozenAtHomeAlone,
     /// Does not look whether a device has got it meanwhile.
     NotLookedAgain,
+    /// Allows stores to a page that has replicas.
+    StoresBesideReplica,
+    /// Unlinks tables that show replicas.
+    ReplicaUnlinked,
     /// Uses a root as another island has made it.
     RootNotPrepared,
 }
@@ -87,6 +91,7 @@ impl Island {
                 self.map(space, self.id(), page, leaf)?;
                 self.map(space, home.island(), page, leaf)
             }
+            Bug::StoresBesideReplica if self.id() == home.island() => self.map(space, home.island(), page, leaf),
             Bug::NotSynchronised => {
                 let without = Leaf { frame: leaf.frame, attr: leaf.attr.without(EXECUTE) };
                 residency::fill(self, space.record, home, page, without, false)?;
