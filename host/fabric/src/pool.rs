@@ -23,7 +23,9 @@ use motet_protocol::{Context, format::format, memory::set_near, peer::bell_of, t
 
 use crate::{fpga, service, trace};
 use motet_error::{Context as _, Error, ErrorKind, Result};
-use motet_machine::{IslandSpec, LocalRange, MachineSpec, MultikernelSpec, Queue, TREE_SIZE, TextPlace, local_ranges};
+use motet_machine::{
+    IslandSpec, LocalRange, MachineSpec, MultikernelSpec, Policy, Queue, TREE_SIZE, TextPlace, local_ranges,
+};
 use motet_timing::Records;
 
 /// Bytes each console stream can hold.
@@ -205,6 +207,7 @@ impl HostPool {
         header.host_peer.set(host_peer);
         header.crossing.set(machine.crossing.code());
         header.calls_by.set(machine.calls.code());
+        header.adapts.set((machine.policy == Policy::Adaptive).into());
         header.verbose.set(u32::from(verbose));
         let realtime = realtime.duration_since(UNIX_EPOCH).unwrap_or_default();
         header.realtime_at_zero_ns.set(u64::try_from(realtime.as_nanos()).unwrap_or(0));

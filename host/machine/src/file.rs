@@ -7,7 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    BLOCK_SIZE_DEFAULT, Calls, Crossing, IslandSpec, MachineSpec, POOL_SIZE_MAX, POOL_SIZE_MIN, PoolSpec,
+    BLOCK_SIZE_DEFAULT, Calls, Crossing, IslandSpec, MachineSpec, POOL_SIZE_MAX, POOL_SIZE_MIN, Policy, PoolSpec,
     fault::{fault, misfit, span_of},
     fpga, hardware,
     island::IslandTable,
@@ -33,6 +33,7 @@ struct MachineFile {
     calls: Option<Spanned<String>>,
     migration: Option<Spanned<String>>,
     os: Option<Spanned<String>>,
+    policy: Option<Spanned<String>>,
     messages: Option<Spanned<multikernel::MessagesTable>>,
     pool: Spanned<PoolTable>,
     island: Spanned<Vec<IslandTable>>,
@@ -108,6 +109,7 @@ impl MachineFile {
             hardware,
             fpga,
             multikernel: None,
+            policy: check_policy(text, self.policy.as_ref())?,
             model: self.model,
             text: text.into(),
         };
@@ -117,7 +119,23 @@ impl MachineFile {
             machine.check_calls(&config).map_err(|why| fault(text, span_of(self.calls.as_ref()), &why))?;
         }
         machine.multikernel = multikernel::check(text, self.os.as_ref(), self.messages, &machine)?;
+        if machine.policy == Policy::Adaptive
+            && let Some(why) = machine.why_not_adaptive(&config)
+        {
+            return Err(fault(text, span_of(self.policy.as_ref()), why));
+        }
         Ok(machine)
+    }
+}
+
+fn check_policy(text: &str, name: Option<&Spanned<String>>) -> Result<Policy> {
+    match name.map(|name| name.get_ref().as_str()) {
+        None | Some("first-touch") => Ok(Policy::FirstTouch),
+        Some("adaptive") => Ok(Policy::Adaptive),
+        Some(other) => {
+            let message = format!("policy: unknown policy \"{other}\"; known: first-touch, adaptive");
+            Err(fault(text, span_of(name), &message))
+        }
     }
 }
 

@@ -57,6 +57,8 @@ pub struct MachineSpec {
     pub fpga: Option<FpgaSpec>,
     /// `os = "multikernel"`: each island has a kernel of its own.
     pub multikernel: Option<MultikernelSpec>,
+    /// Where pages of programs lie.
+    pub policy: Policy,
     /// `[model]`: caches and latencies of timed runs.
     pub model: ModelTable,
     /// The description as it was written.
@@ -103,6 +105,16 @@ impl Calls {
             Self::Dma => motet_layout::CALLS_BY_DMA,
         }
     }
+}
+
+/// Where pages of programs lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Policy {
+    /// Near the island that first touches them.
+    #[default]
+    FirstTouch,
+    /// They follow the islands that use them (docs/protocols/residency.md).
+    Adaptive,
 }
 
 /// The shared memory of a machine.

@@ -58,6 +58,17 @@ impl MachineSpec {
         self.multikernel.map_or((0, island), |spec| (spec.start(island), 0))
     }
 
+    /// Why no page can follow its users here.
+    pub(super) fn why_not_adaptive(&self, config: &Config) -> Option<&'static str> {
+        if self.multikernel.is_some() {
+            Some("policy: kernels with memory of their own copy each page that moves; leave it out")
+        } else if config.has_uncached_links() {
+            Some("policy: pages do not move between islands that do not cache each other's memory; leave it out")
+        } else {
+            None
+        }
+    }
+
     /// That there are calls over links to choose a way for.
     pub(super) fn check_calls(&self, config: &Config) -> std::result::Result<(), String> {
         if self.crossing == Crossing::Flick {

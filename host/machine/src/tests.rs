@@ -103,6 +103,7 @@ fn semantic_errors_name_key_and_position() {
             &*format!("cores = 1\n[[service]]\n{}", "[[hardware_thread]]\nname = \"s\"\ndoes = \"sort\"\n".repeat(17)),
             "56:1: hardware_thread: 17 devices, a machine has at most 16",
         ),
+        ("[pool]", "policy = \"best\"\n[pool]", "1:10: policy: unknown policy \"best\"; known: first-touch, adaptive"),
         ("[pool]", "calls = \"bus\"\n[pool]", "1:9: calls: unknown way \"bus\"; known: fastest, stores, dma"),
         (
             "[pool]",

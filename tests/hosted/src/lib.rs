@@ -23,7 +23,7 @@ use motet_layout::{
     MOUNT_SYS, Pool,
 };
 use motet_protocol::stream::{self, Part, Side};
-use motet_protocol::{Context, engine, fs};
+use motet_protocol::{Context, engine, fs, memory::set_near};
 
 const STREAM_LEN: u64 = 64 << 10;
 const BLOCK_FRAMES: u32 = 256;
@@ -52,6 +52,8 @@ pub struct Scenario {
     pub is_terminal: bool,
     /// Calls cross instruction sets by Flick's protocol.
     pub migrates: bool,
+    /// Pages follow the islands that use them. Each part of the memory is near to another island.
+    pub adapts: bool,
     /// The folder in the root directory that has `proc`; empty: the root itself.
     pub proc_in: &'static str,
     /// Thread ids are below this; 0: as usual.
@@ -223,6 +225,11 @@ fn prepare(pool: Pool, scenario: &Scenario) {
     let mut at = motet_protocol::format::format(pool, BLOCK_FRAMES, extra).expect("the pool is large enough");
     // Programs are where they always are: what a seed has found, it finds again.
     header.random_places.store(1, Ordering::Relaxed);
+    if scenario.adapts {
+        header.adapts.set(1);
+        let blocks = header.memory.block_count.get();
+        (0..blocks).for_each(|block| set_near(pool, block, 1 << (block % header.island_count.get())));
+    }
     if scenario.tids != 0 {
         header.threads_len.set(scenario.tids);
     }

@@ -8,6 +8,7 @@ use rustix::process::{Signal, kill_process};
 use crate::{
     bad_input::seed,
     crossing::{Lonely, compiled, source},
+    placement::shipped,
     process::{self, Ended, Motet, expect_gone, pid, started},
     trial::{Trial, of_long, trial},
 };
@@ -16,9 +17,10 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 14] = [
+    let tests: [(&str, Test); 15] = [
         ("crossing::data_lies_near_the_island_asked_for", near),
         ("crossing::pages_move_to_other_islands_while_all_store_to_them", moved),
+        ("crossing::pages_follow_the_island_that_uses_them", followed),
         ("crossing::calls_of_a_busy_island_do_what_the_policy_says", busy),
         ("crossing::a_thread_in_a_local_call_goes_on_when_another_leaves", together),
         ("crossing::calls_of_a_missing_island_can_end_the_process", missing),
@@ -65,6 +67,15 @@ fn near() -> Result<(), String> {
 
 fn moved() -> Result<(), String> {
     compiled("moved", &["-O2"])?.run("moved", None).expect_code(0)?.expect_output("moved\n").map(drop)
+}
+
+/// On the machine of Stramash's Separated model, whose islands have near memory of their own.
+fn followed() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let machine = folder.path().join("machine.toml");
+    let text = fs::read_to_string(shipped("stramash-separated")).map_err(|error| error.to_string())?;
+    fs::write(&machine, format!("policy = \"adaptive\"\n{text}")).map_err(|error| error.to_string())?;
+    compiled("follow", &["-O2"])?.run("follow", Some(&machine)).expect_code(0)?.expect_output("followed\n").map(drop)
 }
 
 fn busy() -> Result<(), String> {

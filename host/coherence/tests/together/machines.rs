@@ -55,7 +55,7 @@ fn first_loads(name: &str) -> [[u64; 3]; 2] {
 #[test]
 fn memory_models_are_what_they_say() {
     assert_eq!(first_loads("stramash-separated"), [[142, 142, 304], [150, 310, 150]]);
-    assert_eq!(first_loads("stramash-shared"), [[142, 304, 304], [150, 310, 310]]);
+    assert_eq!(first_loads("stramash-shared"), [[142, 142, 304], [150, 310, 310]]);
     assert_eq!(first_loads("stramash-fully-shared"), [[142, 142, 142], [150, 150, 150]]);
     assert_eq!(first_loads("flick"), [[125, 125, 825], [267, 825, 267]]);
     assert_eq!(first_loads("ftm"), [[0; 3], [0; 3]]);

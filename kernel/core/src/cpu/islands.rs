@@ -6,7 +6,7 @@ use motet_hal::Machine;
 use motet_layout::{
     CORE_IDLE, CORE_POLLING, CORES_PER_ISLAND_MAX, CoreId, ISLAND_JOINED, ISLANDS_MAX, Isa, IslandId, Pool,
 };
-use motet_protocol::memory::{caches_privately, common_share};
+use motet_protocol::memory::{caches_privately, common_share, has_farther};
 
 use super::Cpu;
 
@@ -22,6 +22,8 @@ pub struct Islands {
     are_uncached: bool,
     caches_privately: bool,
     has_isa_alone: bool,
+    adapts: bool,
+    samples: bool,
     common: usize,
 }
 
@@ -31,6 +33,7 @@ impl Islands {
         let header = pool.header();
         let (islands, record) = (&header.islands, &header.islands[own.index()]);
         let are_uncached = header.uncached.get() != 0;
+        let adapts = header.adapts.get() != 0 && !are_uncached;
         let polls = |index: usize| u32::from(islands[index].poll_ns.get() != 0) << index;
         Self {
             count: (header.island_count.get() as usize).min(ISLANDS_MAX),
@@ -41,6 +44,8 @@ impl Islands {
             are_uncached,
             caches_privately: are_uncached && caches_privately(pool, own.index()),
             has_isa_alone: islands.iter().filter(|island| island.isa.get() == record.isa.get()).count() == 1,
+            adapts,
+            samples: adapts && has_farther(pool, own.index()),
             common: if are_uncached { common_share(pool) } else { own.index() },
         }
     }
@@ -49,6 +54,18 @@ impl Islands {
     #[inline(always)]
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// Whether pages follow the islands that use them.
+    #[inline(always)]
+    pub fn adapts(&self) -> bool {
+        self.adapts
+    }
+
+    /// Whether this island looks which pages it uses from afar: there is memory that is not near to it.
+    #[inline(always)]
+    pub fn samples(&self) -> bool {
+        self.samples
     }
 
     /// Whether there are islands that do not cache each other's memory.

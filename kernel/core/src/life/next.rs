@@ -24,6 +24,7 @@ use crate::{
     crossing::migration,
     extension::hidden,
     handover,
+    mm::placement,
     realtime::{self, Tick},
     tree::limits,
     vm::{is_timer_alone, may_go_on},
@@ -127,6 +128,7 @@ fn after_program<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, proces
 /// The timer has interrupted the running thread: its slice is over if others wait. Otherwise it goes on, and the timer is set. `true`: it no longer belongs to this
 /// core, or is among the ready ones.
 pub fn end_slice<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> bool {
+    placement::sample(cpu, thread);
     if !run_queue::has_ready(cpu.own) || cpu.own.first_come.get() != 0 {
         program_timer(cpu, cpu.now_ns());
         return false;

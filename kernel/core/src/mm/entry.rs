@@ -16,7 +16,9 @@ use motet_protocol::{
 };
 
 use super::{
+    frames::copy_into,
     limits,
+    placement::{self, Asked},
     policy::Policy,
     view,
     vma::{self, attr_of, island_for},
@@ -53,7 +55,16 @@ pub fn enter<M: Machine>(
         return Ok(give_registers(cpu, space, &home, (vma, page), access, interface)?);
     }
     let executes = vma.flags.get() & VMA_EXECUTE != 0;
-    let leaf = match home.leaf(page) {
+    let mut found = home.leaf(page);
+    if cpu.islands.adapts()
+        && let Some(leaf) = found
+    {
+        found = placement::serve(cpu, space, &home, &Asked { vma, page, access }, leaf);
+        if found.is_none() {
+            return Ok(());
+        }
+    }
+    let leaf = match found {
         None => {
             let found = first_use(cpu, space, &home, vma, page, access)?;
             residency::insert(cpu, space, &home, page, found, executes).map_err(no_memory)?;
@@ -262,16 +273,6 @@ fn private_copy<M: Machine>(
     cpu.pool.zero(frame.addr().add(len as u64), PAGE_SIZE as usize - len);
     due::spend_locked(cpu, cost::bytes((PAGE_SIZE as usize - len) as u64));
     Ok(frame)
-}
-
-/// Copies the first `len` bytes of a frame. The space's lock is held.
-pub(super) fn copy_into<M: Machine>(cpu: &Cpu<M>, from: Frame, to: Frame, len: usize) {
-    let piece = cpu.due.piece_bytes();
-    for at in (0..len).step_by(piece) {
-        let here = (len - at).min(piece);
-        cpu.pool.copy(from.addr().add(at as u64), to.addr().add(at as u64), here);
-        due::spend_locked(cpu, cost::bytes(here as u64));
-    }
 }
 
 /// A store to a page that the space may write but has mapped without write permission.

@@ -8,16 +8,19 @@ pub mod calls;
 mod entry;
 mod epoch;
 mod fault;
+mod frames;
 pub mod kept;
 mod limits;
 pub mod mremap;
 mod pieces;
 pub mod place;
+pub mod placement;
 mod policy;
 mod range;
 mod recall;
 mod relocate;
 mod space;
+mod use_of_region;
 mod user;
 mod view;
 mod vma;
@@ -119,13 +122,20 @@ pub fn with_resolved<M: Machine>(
 ) -> Result<(), Errno> {
     loop {
         let guard = lock(cpu, &space.lock);
-        if let Some(addr) = find_resolved(cpu, space, address, access) {
+        if let Some(addr) =
+            find_resolved(cpu, space, address, access).and_then(|addr| original(cpu, space, address, addr))
+        {
             with(addr);
             return Ok(());
         }
         drop(guard);
         serve_for_kernel(cpu, space, address, access).map_err(Stop::unless_waiting)?;
     }
+}
+
+/// What is found at an address, and that of the page itself where this island reads a replica of it: whoever keeps it is to see what is stored there later. `None`: it faults there.
+fn original<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64, found: PoolAddr) -> Option<PoolAddr> {
+    if space.replicas.get() == 0 { Some(found) } else { residency::original(cpu, space, address) }
 }
 
 /// Reads an aligned word of a thread that runs on this core.
@@ -181,7 +191,8 @@ fn find_word<M: Machine>(
 /// Whether the page at `address`, which this island has mapped, belongs to a shared mapping.
 pub fn is_shared<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> bool {
     residency::find(cpu, space, address).is_some_and(|leaf| match Kind::of(leaf.attr) {
-        Kind::Shared | Kind::Borrowed => true,
+        Kind::Shared => true,
+        Kind::Borrowed => !residency::is_replica(cpu.pool, leaf.frame.named()),
         Kind::Owned | Kind::CopyOnWrite => false,
     })
 }

@@ -3,6 +3,7 @@
 mod calls;
 mod crowd;
 mod deaths;
+mod follow;
 mod jumps;
 mod migration;
 mod withdrawn;

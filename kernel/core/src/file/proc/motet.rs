@@ -5,7 +5,7 @@ use core::fmt::{Result, Write};
 use motet_layout::sync::{AtomicU64, Ordering};
 
 use motet_hal::Machine;
-use motet_layout::{CoreId, CoreRecord, Isa, IslandCounters, IslandMemory, Peers};
+use motet_layout::{CoreId, CoreRecord, Isa, IslandCounters, IslandMemory, IslandRecord, Peers};
 use motet_protocol::{
     memory::{FAR, NEAR, NEUTRAL},
     peer::MessageKind,
@@ -37,6 +37,15 @@ const COUNTERS: [(&str, Counter); 15] = [
     ("icache_syncs", |counters| &counters.icache_syncs),
     ("clock_steps", |counters| &counters.clock_steps),
     ("clock_step_ns_max", |counters| &counters.clock_step_ns_max),
+];
+
+type OfIsland = fn(&IslandRecord) -> &AtomicU64;
+
+/// What follows its users, where pages do.
+const FOLLOWED: [(&str, OfIsland); 3] = [
+    ("regions_followed", |island| &island.regions_followed),
+    ("pages_moved", |island| &island.pages_moved),
+    ("pages_replicated", |island| &island.pages_replicated),
 ];
 
 type OfCore = fn(&CoreRecord) -> u64;
@@ -85,6 +94,12 @@ pub fn counters<M: Machine>(cpu: &Cpu<M>, out: &mut Text<M>) -> Result {
         write!(out, "\n{name:<20}")?;
         for (_, record) in islands(cpu) {
             write!(out, " {:>12}", counter(&record.counters).load(Ordering::Relaxed))?;
+        }
+    }
+    for (name, of_island) in FOLLOWED {
+        write!(out, "\n{name:<20}")?;
+        for (_, record) in islands(cpu) {
+            write!(out, " {:>12}", of_island(record).load(Ordering::Relaxed))?;
         }
     }
     for (name, of_core) in OF_CORES {
