@@ -237,7 +237,10 @@ pub fn of(machine: &str) -> Result<Parameters> {
             &[STRAMASH, STRAMASH_LINKED],
             &[STRAMASH_PUBLISHED, STRAMASH_LINKED_PUBLISHED, &["range.of-x86.end"]],
         )),
-        "stramash-shared" => Ok(lists(&[STRAMASH, STRAMASH_LINKED], &[STRAMASH_PUBLISHED, STRAMASH_LINKED_PUBLISHED])),
+        "stramash-shared" => Ok(lists(
+            &[STRAMASH, STRAMASH_LINKED],
+            &[STRAMASH_PUBLISHED, STRAMASH_LINKED_PUBLISHED, &["range.of-x86.end", "range.of-arm.end"]],
+        )),
         "stramash-fully-shared" => {
             Ok(lists(&[STRAMASH, STRAMASH_JOINED], &[STRAMASH_PUBLISHED, STRAMASH_JOINED_PUBLISHED]))
         }

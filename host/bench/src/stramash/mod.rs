@@ -7,6 +7,7 @@ mod page;
 mod pages;
 mod paper;
 mod runs;
+mod threads;
 
 use clap::{Args, ValueEnum};
 use motet_error::Result;
@@ -64,6 +65,8 @@ enum Part {
     Npb,
     /// Pages that another island uses, and lines of them (Figure 12)
     Pages,
+    /// A thread on each of three islands
+    Threads,
 }
 
 /// What was named, or everything, in the usual order.
@@ -106,6 +109,9 @@ pub fn run(options: &Options) -> Result<()> {
         }
         collected.add(Ok(npb::measurements(options.class, &results.pairs)));
     }
+    if wanted(Part::Threads) {
+        threads::measure(&mut runs)?.into_iter().for_each(|measured| collected.add(measured));
+    }
     options.output.page("Motet beside Stramash", || page::body(&results, &collected.measurements))?;
     let outcome = collected.finish(options.output.json());
     motet_error::print(&results.tables())?;
@@ -136,7 +142,7 @@ mod tests {
             ("--benchmark ep", "[possible values: is, cg, mg, ft]"),
             ("--level o3", "[possible values: o0, o2]"),
             ("--model private", "[possible values: separated, shared, fully-shared]"),
-            ("--only futex", "[possible values: npb, pages]"),
+            ("--only futex", "[possible values: npb, pages, threads]"),
             ("is", "unexpected argument 'is'"),
         ] {
             let error = parse(words).unwrap_err();

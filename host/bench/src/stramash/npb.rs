@@ -151,8 +151,8 @@ pub struct Pair {
     pub level: Level,
     /// Where.
     pub model: Model,
-    /// Of [`System::BOTH`].
-    pub systems: [Timed; 2],
+    /// Of [`System::ALL`].
+    pub systems: [Timed; 4],
     /// Seconds of the program that stays at home, in memory of its own island.
     pub home_s: f64,
     /// What it was measured on.
@@ -162,19 +162,29 @@ pub struct Pair {
 impl Pair {
     /// So many times as long as the fused kernels take the others.
     pub fn ratio(&self) -> f64 {
-        let [fused, multikernel] = &self.systems;
+        let [fused, multikernel, ..] = &self.systems;
         multikernel.seconds / fused.seconds
     }
 
-    /// The same if each exchange of two messages took so much longer.
+    /// So many times as long as the fused kernels another system takes.
+    pub fn over_fused(&self, system: System) -> f64 {
+        self.systems[system as usize].seconds / self.systems[System::Fused as usize].seconds
+    }
+
+    /// So many times as long as where pages follow their users another system takes.
+    pub fn over_adaptive(&self, system: System) -> f64 {
+        self.systems[system as usize].seconds / self.systems[System::Adaptive as usize].seconds
+    }
+
+    /// [`ratio`](Self::ratio), if each exchange of two messages took so much longer.
     pub fn ratio_with(&self, added_us: f64) -> f64 {
-        let [fused, multikernel] = &self.systems;
+        let [fused, multikernel, ..] = &self.systems;
         (multikernel.seconds + multikernel.exchanges() * added_us / 1e6) / fused.seconds
     }
 
     /// How much longer each would have to take for a ratio; negative: it is passed already.
     pub fn added_us_for(&self, ratio: f64) -> f64 {
-        let [fused, multikernel] = &self.systems;
+        let [fused, multikernel, ..] = &self.systems;
         (ratio * fused.seconds - multikernel.seconds) * 1e6 / multikernel.exchanges()
     }
 }
@@ -186,7 +196,7 @@ struct Planned {
     /// At home.
     home: Case,
     /// By model.
-    models: Vec<(Model, [Case; 2])>,
+    models: Vec<(Model, [Case; 4])>,
 }
 
 fn planned(runs: &Runs, plan: &Plan) -> Result<Vec<Planned>> {
@@ -208,7 +218,8 @@ fn planned(runs: &Runs, plan: &Plan) -> Result<Vec<Planned>> {
             };
             let schedule = benchmark.schedule();
             let of_model = |&model: &Model| {
-                Ok((model, [case(System::Fused, model, schedule)?, case(System::Multikernel, model, schedule)?]))
+                let [fused, multikernel, adaptive, tcp] = System::ALL.map(|system| case(system, model, schedule));
+                Ok((model, [fused?, multikernel?, adaptive?, tcp?]))
             };
             all.push(Planned {
                 benchmark,
@@ -238,13 +249,13 @@ pub fn measure(runs: &mut Runs, plan: &Plan) -> Result<Vec<Result<Pair>>> {
         let home = runs.run(&one.home).and_then(|kept| timed(&kept, one.benchmark, plan.class));
         for (model, cases) in &one.models {
             let mut system = |case| runs.run(case).and_then(|kept| timed(&kept, one.benchmark, plan.class));
-            let [fused, multikernel] = cases.each_ref().map(&mut system);
+            let [fused, multikernel, adaptive, tcp] = cases.each_ref().map(&mut system);
             let pair = || -> Result<Pair> {
                 Ok(Pair {
                     benchmark: one.benchmark,
                     level: one.level,
                     model: *model,
-                    systems: [fused?, multikernel?],
+                    systems: [fused?, multikernel?, adaptive?, tcp?],
                     home_s: home.as_ref().map_err(Clone::clone)?.seconds,
                     machine: project::describe(&cases[0].machine.machine)?,
                 })
@@ -290,12 +301,38 @@ pub fn measurements(class: Class, pairs: &[Pair]) -> Vec<Measurement> {
         all.extend(furthest.into_iter().flat_map(|pair| of_messages(class, pair)));
     }
     if !pairs.is_empty() {
-        let fused: u64 = pairs.iter().map(|pair| pair.systems[0].messages + pair.systems[0].calls).sum();
+        let sent = |system: &Timed| system.messages + system.calls;
+        let fused: u64 = pairs.iter().map(|pair| sent(&pair.systems[0]) + sent(&pair.systems[2])).sum();
         let machine = pairs[0].machine.clone();
         let source = "of all runs on fused kernels; they have no messages. What they have instead is doorbells_fused_…";
         all.push(measurement("messages_fused".into(), fused as f64, "messages", machine, source.into()));
+        for (system, name) in [(System::Multikernel, "best_rival"), (System::Fused, "fused")] {
+            all.extend(worst_of_adaptive(class, pairs, system, name));
+        }
     }
     all
+}
+
+/// The pair in which pages that follow their users gain least over another system.
+fn worst_of_adaptive(class: Class, pairs: &[Pair], system: System, name: &str) -> Option<Measurement> {
+    let worst = pairs.iter().min_by(|a, b| a.over_adaptive(system).total_cmp(&b.over_adaptive(system)))?;
+    let source = format!(
+        "class {}: the smallest of all such ratios: {} {} on {}",
+        class.letter(),
+        worst.benchmark.name(),
+        worst.level.option(),
+        worst.model.name()
+    );
+    Some(Measurement {
+        target: Some(1.0),
+        ..measurement(
+            format!("adaptive_over_{name}_min"),
+            worst.over_adaptive(system),
+            "ratio",
+            worst.machine.clone(),
+            source,
+        )
+    })
 }
 
 fn measurement(metric: String, value: f64, unit: &'static str, machine: String, source: String) -> Measurement {
@@ -320,10 +357,29 @@ fn of_pair(class: Class, pair: &Pair) -> Vec<Measurement> {
         )
     };
     let mut all = vec![ratio];
-    for (system, timed) in System::BOTH.into_iter().zip(&pair.systems) {
+    all.push(measurement(
+        format!("{}_over_popcorn_tcp_{end}", benchmark.metric()),
+        pair.over_fused(System::Tcp),
+        "ratio",
+        pair.machine.clone(),
+        format!("{what}: the same with messages that take as long as over TCP"),
+    ));
+    all.push(measurement(
+        format!("{}_adaptive_over_popcorn_shm_{end}", benchmark.metric()),
+        pair.over_adaptive(System::Multikernel),
+        "ratio",
+        pair.machine.clone(),
+        format!("{what}: time with a kernel for each island over time with fused kernels and policy = \"adaptive\""),
+    ));
+    for (system, timed) in System::ALL.into_iter().zip(&pair.systems) {
         let file = system.machine(*model);
         let name = format!("{}_{}_ms_{end}", benchmark.metric(), system.metric());
-        let source = format!("{what}: the timed part, on machines/{file}.toml");
+        let with = match system {
+            System::Fused | System::Multikernel => "",
+            System::Adaptive => " with policy = \"adaptive\"",
+            System::Tcp => " with transport = \"tcp\"",
+        };
+        let source = format!("{what}: the timed part, on machines/{file}.toml{with}");
         all.push(measurement(name, 1e3 * timed.seconds, "ms", pair.machine.clone(), source));
     }
     if *benchmark == Benchmark::Is {
@@ -347,7 +403,7 @@ fn of_pair(class: Class, pair: &Pair) -> Vec<Measurement> {
 }
 
 fn of_messages(class: Class, pair: &Pair) -> Vec<Measurement> {
-    let (benchmark, [fused, multikernel]) = (pair.benchmark, &pair.systems);
+    let (benchmark, [fused, multikernel, ..]) = (pair.benchmark, &pair.systems);
     let (name, index) = (benchmark.metric(), benchmark as usize);
     let of = |metric: String, value: f64, unit, source: &str| {
         let source = format!("class {}, {}, {}: {source}", class.letter(), benchmark.schedule(), pair.level.option());
@@ -398,7 +454,7 @@ mod tests {
     }
 
     fn pair(benchmark: Benchmark, model: Model, level: Level, messages: u64) -> Pair {
-        let systems = [timed(0.5, 0), timed(1.0, messages)];
+        let systems = [timed(0.5, 0), timed(1.0, messages), timed(0.25, 0), timed(1.5, messages)];
         Pair { benchmark, level, model, systems, home_s: 0.4, machine: "m".into() }
     }
 
@@ -418,6 +474,9 @@ mod tests {
                 "the paper's programs were not optimised"
             );
             assert_eq!(find("cg_over_popcorn_shm_fully_shared_o0").reference, None);
+            assert_eq!(find("cg_over_popcorn_tcp_shared_o0").value, 3.0);
+            assert_eq!(find("cg_adaptive_over_popcorn_shm_shared_o0").value, 4.0);
+            assert_eq!((find("adaptive_over_best_rival_min").value, find("adaptive_over_fused_min").value), (4.0, 2.0));
             assert_eq!((find("cg_home_ms_o2").value, find("messages_fused").value), (400.0, 0.0));
             assert_eq!(all.iter().any(|measured| measured.metric == "messages_over_paper_cg"), class == Class::A);
             crate::report::assert_each_once(&all);

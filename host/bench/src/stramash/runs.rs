@@ -36,6 +36,10 @@ const LARGE: [(&str, &str); 4] = [
     ("end = \"444MiB\"", "end = \"956MiB\""),
     ("end = \"888MiB\"", "end = \"1912MiB\""),
 ];
+/// What makes pages follow the islands that use them.
+const ADAPTIVE: (&str, &str) = ("[pool]", "policy = \"adaptive\"\n\n[pool]");
+/// What makes messages take longer.
+const TCP: (&str, &str) = ("coalesce = false", "coalesce = false\ntransport = \"tcp\"");
 /// Changes when what is kept is another thing, so that no older one is taken for it.
 const VERSION: u32 = 1;
 
@@ -80,25 +84,33 @@ pub enum System {
     Fused,
     /// Popcorn's way: a kernel for each island, and messages over shared memory.
     Multikernel,
+    /// Motet's, where pages follow the islands that use them.
+    Adaptive,
+    /// As `Multikernel`, with messages that take as long as over TCP.
+    Tcp,
 }
 
 impl System {
     /// The one that is judged first.
     pub const BOTH: [Self; 2] = [Self::Fused, Self::Multikernel];
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Fused, Self::Multikernel, Self::Adaptive, Self::Tcp];
 
     /// Its name in metrics.
     pub const fn metric(self) -> &'static str {
         match self {
             Self::Fused => "fused",
             Self::Multikernel => "popcorn_shm",
+            Self::Adaptive => "adaptive",
+            Self::Tcp => "popcorn_tcp",
         }
     }
 
-    /// The machine file of a model.
+    /// The machine file of a model, less its policy.
     pub fn machine(self, model: Model) -> String {
         let start = match self {
-            Self::Fused => "stramash",
-            Self::Multikernel => "multikernel",
+            Self::Fused | Self::Adaptive => "stramash",
+            Self::Multikernel | Self::Tcp => "multikernel",
         };
         format!("{start}-{}", model.metric().replace('_', "-"))
     }
@@ -213,7 +225,12 @@ impl Runs {
     /// # Errors
     /// Its file cannot be read, or the larger one not written.
     pub fn machine(&self, system: System, model: Model, large: bool) -> Result<Described> {
-        let machine = self.machines.machine(&system.machine(model))?;
+        let shipped = self.machines.machine(&system.machine(model))?;
+        let machine = match system {
+            System::Fused | System::Multikernel => shipped,
+            System::Adaptive => self.machines.changed(&shipped, "adaptive", &[ADAPTIVE])?,
+            System::Tcp => self.machines.changed(&shipped, "tcp", &[TCP])?,
+        };
         if !large {
             return Ok(machine);
         }
