@@ -29,7 +29,8 @@ pub const IMPLEMENTED: &[Syscall] = &[
     S::Sendfile, S::Sendmmsg, S::Sendmsg, S::Sendto, S::SetMempolicy, S::SetRobustList, S::SetTidAddress, S::Setfsgid, S::Setfsuid, S::Setgid, S::Setgroups, S::Setitimer,
     S::Setpgid, S::Setpriority, S::Setregid, S::Setresgid, S::Setresuid, S::Setreuid, S::Setrlimit, S::Setsid,
     S::Setsockopt, S::Setuid, S::Shutdown, S::Sigaltstack, S::Signalfd, S::Signalfd4, S::Socket, S::Socketpair, S::Splice, S::Stat, S::Statfs,
-    S::Statx, S::Symlink, S::Symlinkat, S::Sync, S::SyncFileRange, S::Syncfs, S::Sysinfo, S::Tee, S::Tgkill, S::Time, S::TimerfdCreate,
+    S::Statx, S::Symlink, S::Symlinkat, S::Sync, S::SyncFileRange, S::Syncfs, S::Sysinfo, S::Tee, S::Tgkill, S::Time, S::TimerCreate, S::TimerDelete, S::TimerGetoverrun,
+    S::TimerGettime, S::TimerSettime, S::TimerfdCreate,
     S::TimerfdGettime, S::TimerfdSettime, S::Times, S::Tkill, S::Truncate, S::Umask, S::Umount2, S::Uname, S::Unlink,
     S::Unlinkat, S::Unshare, S::Utime, S::Utimensat, S::Utimes, S::Vfork, S::Wait4, S::Waitid, S::Write, S::Writev,
 ];

@@ -290,6 +290,14 @@ pub const SI_QUEUE: i32 = -1;
 pub const SI_TIMER: i32 = -2;
 /// `si_code`: `tkill`, `tgkill`.
 pub const SI_TKILL: i32 = -6;
+/// `sigev_notify`: a signal to the process.
+pub const SIGEV_SIGNAL: u32 = 0;
+/// `sigev_notify`: nothing.
+pub const SIGEV_NONE: u32 = 1;
+/// `sigev_notify`: a thread that the library makes, which asks for [`SIGEV_THREAD_ID`]; to the kernel as [`SIGEV_SIGNAL`].
+pub const SIGEV_THREAD: u32 = 2;
+/// `sigev_notify`: a signal to a thread.
+pub const SIGEV_THREAD_ID: u32 = 4;
 /// SIGCHLD: the first code ([`WaitStatus::cld_code`](crate::process::WaitStatus::cld_code)).
 pub const CLD_EXITED: i32 = 1;
 /// SIGCHLD: the last code.

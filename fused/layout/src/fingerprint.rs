@@ -20,6 +20,7 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     OutgoingRecord,
     AwayRecord,
     KeptRecord,
+    PosixTimerRecord,
     WaitQueue,
     MemoryState,
     IslandMemory,

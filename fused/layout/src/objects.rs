@@ -129,6 +129,8 @@ pool_struct! {
 pub const TIMER_WAIT: u32 = 1;
 /// [`TimerNode::kind`]: a process's real-time interval timer fires.
 pub const TIMER_ALARM: u32 = 2;
+/// [`TimerNode::kind`]: a [`PosixTimerRecord`] expires, which owns it.
+pub const TIMER_POSIX: u32 = 5;
 /// [`TimerNode::kind`]: the first core looks for messages of other kernels without being rung.
 pub const TIMER_MESSAGES: u32 = 3;
 /// [`TimerNode::kind`]: the first core looks whether the other kernels live.
@@ -306,7 +308,10 @@ pool_struct! {
         /// Which islands its new memory should be near to, as [`VmaRecord::policy`](crate::VmaRecord::policy); 0: the one that it runs on.
         3224 pub memory_policy: Cell32,
         3228 _pad4: Cell32,
-        3232 _pad2: [Cell64; 108],
+        /// Timers of its processor time: the tops of two trees of [`TimerNode`]s (pool addresses), by all of it, and by its time in user mode. Under the
+        /// tree lock.
+        3232 pub cpu_timers: [Cell64; 2],
+        3248 _pad2: [Cell64; 106],
     }
 }
 
@@ -471,7 +476,18 @@ pool_struct! {
         728 pub signal_count: Cell32,
         /// 1: it has given up its session's terminal (`TIOCNOTTY`), and does not lead the session.
         732 pub left_terminal: Cell32,
-        736 _pad1: [Cell64; 11],
+        /// Timers of its processor time, as [`ThreadRecord::cpu_timers`]. Under the tree lock, as the next three.
+        736 pub cpu_timers: [Cell64; 2],
+        /// Its interval timers of processor time (`ITIMER_VIRTUAL`, `ITIMER_PROF`): of each, the time at which it expires (0: it does not), and its interval.
+        752 pub intervals: [Cell64; 4],
+        /// Its POSIX timers: the top [`PosixTimerRecord`] of a tree by id (pool address), 0: it has none.
+        784 pub timers: Cell64,
+        /// The id of its next one, if that is free.
+        792 pub next_timer: Cell32,
+        /// 1: its processor time is looked at when a timer interrupts its threads: it is limited, or timers are set by it. Set under the tree lock, or before
+        /// the process is in the tree.
+        796 pub watches_time: AtomicU32,
+        800 _pad1: [Cell64; 3],
         /// By whose rights it acts. Written under the process-tree lock by its own threads.
         824 pub credentials: CredentialsRecord,
     }
@@ -531,6 +547,67 @@ pool_struct! {
 }
 
 pool_struct! {
+    /// A timer that a process has made (`timer_create`). Under the tree lock, all of it.
+    pub struct PosixTimerRecord: size 192, align 64 {
+        /// The word that comes with its signal (`sigev_value`).
+        0 pub value: Cell64,
+        /// The process that has made it (pool address). Not 0 from before it is in that one's tree until it is out.
+        8 pub process: Cell64,
+        /// Its place among a core's deadlines, or, by processor time, among those of a thread or process.
+        16 pub node: TimerNode,
+        /// Among those of its process, by id.
+        64 pub links: TreeLinks,
+        /// Its id, from 0 up.
+        88 pub id: Cell32,
+        /// By which time it goes: `BY_*`.
+        92 pub clock: Cell32,
+        /// The signal that it sends; 0: none (`SIGEV_NONE`).
+        96 pub signal: Cell32,
+        /// `POSIX_*`.
+        100 pub state: Cell32,
+        /// The thread that gets the signal (`SIGEV_THREAD_ID`); 0: its process does.
+        104 pub receiver: Cell32,
+        /// The thread or process by whose processor time it goes.
+        108 pub target: Cell32,
+        /// When the receiver was created: no later thread with its id is it.
+        112 pub receiver_started_ns: Cell64,
+        /// When the target was created.
+        120 pub target_started_ns: Cell64,
+        /// When it expires, or has expired: a time as `clock` says.
+        128 pub expires_ns: Cell64,
+        /// Nanoseconds between expirations; 0: there is one only.
+        136 pub interval_ns: Cell64,
+        /// Its signal while that is pending ([`QueuedSignal`], pool address); 0: it is not.
+        144 pub queued: Cell64,
+        /// How often it has expired since its last signal was taken, as far as that was counted.
+        152 pub expired: Cell64,
+        /// Expirations beyond the one that the last signal told of.
+        160 pub overrun: Cell64,
+        /// The [`UserRecord`] that counts it (pool address); 0: none does.
+        168 pub user: Cell64,
+        176 _pad: [Cell64; 2],
+    }
+}
+
+/// [`PosixTimerRecord::clock`]: machine time.
+pub const BY_MACHINE: u32 = 0;
+/// [`PosixTimerRecord::clock`]: machine time; absolute times that programs say are of the real-time clock.
+pub const BY_REAL_TIME: u32 = 1;
+/// [`PosixTimerRecord::clock`]: processor time of a process; one more: its time in user mode.
+pub const BY_PROCESS: u32 = 2;
+/// [`PosixTimerRecord::clock`]: processor time of a thread; one more: its time in user mode.
+pub const BY_THREAD: u32 = 4;
+
+/// [`PosixTimerRecord::state`]: it does not expire.
+pub const POSIX_OFF: u32 = 0;
+/// [`PosixTimerRecord::state`]: it will expire. If it sends a signal, it is among the deadlines of its clock.
+pub const POSIX_ARMED: u32 = 1;
+/// [`PosixTimerRecord::state`]: its signal is pending. If it has an interval, it is armed again when that is taken.
+pub const POSIX_PENDING: u32 = 2;
+/// [`PosixTimerRecord::state`]: it has an interval and has expired, and its signal is ignored, or nobody is there to get it: armed again when that changes.
+pub const POSIX_IGNORED: u32 = 3;
+
+pool_struct! {
     /// What a user has, over all processes of which it is the real one. There is one as long as there is such a process.
     pub struct UserRecord: size 64, align 64 {
         /// The next one (pool address). Under the tree lock, as all of it.
@@ -541,7 +618,8 @@ pool_struct! {
         12 pub tasks: AtomicU32,
         /// Open files that are in packets which wait. Changed without the lock; the lock is held when the record goes.
         16 pub in_flight: AtomicU32,
-        20 _pad0: Cell32,
+        /// POSIX timers that its processes have made. Under the tree lock. The record stays as long as there are any.
+        20 pub timers: Cell32,
         24 _pad: [Cell64; 5],
     }
 }

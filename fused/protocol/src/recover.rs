@@ -14,7 +14,7 @@ use core::mem::offset_of;
 
 use motet_layout::{
     CORES_MAX, CoreId, CoreRecord, InodeRecord, IslandMemory, LockClass, MemoryState, PipeRecord, PoolAddr, PoolHeader,
-    SlabCache, WaitQueue,
+    PosixTimerRecord, SlabCache, WaitQueue,
 };
 
 use crate::{Context, bound, fs, memory, pipe, queue, slab, timer};
@@ -39,7 +39,10 @@ pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool
         LockClass::Timers => {
             let offset = object(lock, offset_of!(CoreRecord, timer_lock)).0 - offset_of!(PoolHeader, cores) as u64;
             match CoreId::from_raw((offset / size_of::<CoreRecord>() as u64).min(CORES_MAX as u64) as u32) {
-                Some(core) => timer::recover(context, core),
+                // One that is free says that it is on no core.
+                Some(core) => {
+                    timer::recover(context, core, || slab::all::<PosixTimerRecord>(context).map(|timer| &timer.node))
+                }
                 None => return false,
             }
         }

@@ -11,9 +11,9 @@
 use motet_layout::{
     AwayRecord, Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram,
     FileRecord, FilesRecord, Frame, InodeRecord, KeptRecord, MoreNodes, OutgoingRecord, PAGE_SIZE, PacketRecord,
-    PipeRecord, Pool, PoolSafe, ProcessRecord, PtyRecord, QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME,
-    SignalActions, SlabCache, SocketRecord, SpaceRecord, ThreadRecord, UserRecord, VcpuRecord, VmRecord, VmaRecord,
-    WatchRecord, handshake::then_look, in_order, sync::Ordering,
+    PipeRecord, Pool, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord, QueuedSignal, RangeNode, RangeRecord,
+    SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord, ThreadRecord, UserRecord, VcpuRecord, VmRecord,
+    VmaRecord, WatchRecord, handshake::then_look, in_order, sync::Ordering,
 };
 
 use crate::{
@@ -82,6 +82,7 @@ classes! {
     27 AwayRecord;
     28 KeptRecord;
     29 PtyRecord;
+    30 PosixTimerRecord;
 }
 
 /// What the record of a frame that is cut into objects says of these.

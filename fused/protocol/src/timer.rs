@@ -4,7 +4,7 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_layout::{CoreId, CoreRecord, ProcessRecord, TimerNode, TreeLinks, in_order};
+use motet_layout::{CoreId, CoreRecord, PosixTimerRecord, ProcessRecord, TimerNode, TreeLinks, in_order};
 
 use crate::{
     Context,
@@ -118,6 +118,21 @@ impl TreeNode for TimerNode {
     }
 }
 
+impl TreeNode for PosixTimerRecord {
+    fn links(&self) -> &TreeLinks {
+        &self.links
+    }
+
+    fn is_before(&self, other: &Self) -> bool {
+        self.id.get() < other.id.get()
+    }
+}
+
+/// The timers that a process has made, by id. The tree lock is held.
+pub fn of_process<'a, C: Context>(context: &'a C, process: &'a ProcessRecord) -> Tree<'a, C, PosixTimerRecord> {
+    Tree::new(context, &process.timers)
+}
+
 /// The timers of a core, whose lock is held.
 fn tree<'a, C: Context>(context: &'a C, record: &'static CoreRecord) -> Tree<'a, C, TimerNode> {
     Tree::new(context, &record.timer_root)
@@ -145,8 +160,12 @@ fn publish_first(context: &impl Context, record: &'static CoreRecord) {
 }
 
 /// Repairs a core's timers whose lock a dead core held and this one has now. Which timers are there they say themselves, and the tree is made anew of them. One
-/// that was just put in, or taken out, is in it again; equal ones may have another order.
-pub(crate) fn recover(context: &impl Context, core: CoreId) {
+/// that was just put in, or taken out, is in it again; equal ones may have another order. `more`: timers besides those of threads and processes.
+pub(crate) fn recover<I: Iterator<Item = &'static TimerNode>>(
+    context: &impl Context,
+    core: CoreId,
+    more: impl Fn() -> I,
+) {
     let record = core_record(context, core);
     let of_this_core = |act: &dyn Fn(&'static TimerNode)| {
         let look = |node: &'static TimerNode| {
@@ -160,6 +179,7 @@ pub(crate) fn recover(context: &impl Context, core: CoreId) {
                 look(&process.alarm); // once for each of its threads
             }
         }
+        more().for_each(look);
     };
     record.timer_root.set(0);
     // One that is above itself is not in the tree yet.

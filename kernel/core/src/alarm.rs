@@ -4,7 +4,8 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
-    CoreId, PoolAddr, TIMER_ALARM, TIMER_MESSAGES, TIMER_PEERS, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT,
+    CoreId, PoolAddr, TIMER_ALARM, TIMER_MESSAGES, TIMER_PEERS, TIMER_POSIX, TIMER_WAIT, ThreadRecord, TimerNode,
+    WAKE_TIMEOUT,
 };
 use motet_protocol::{Context, timer, wait};
 
@@ -22,11 +23,17 @@ pub fn with_alarm<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts, now_ns: u64)
 /// Wakes threads whose time has come by `now_ns`. `true`: the next timer is a process's, and has expired, too.
 pub fn expire_waits<M: Machine>(cpu: &Cpu<M>, now_ns: u64) -> bool {
     while let Some(node) = timer::expire_first(cpu, now_ns, |node| expire_wait(cpu, node)) {
-        if node.kind.get() == TIMER_ALARM {
+        if wants_tree(node) {
             return true;
         }
     }
     false
+}
+
+/// Whether a timer sends a signal when it expires, which wants the process tree.
+#[inline(always)]
+pub fn wants_tree(node: &TimerNode) -> bool {
+    matches!(node.kind.get(), TIMER_ALARM | TIMER_POSIX)
 }
 
 /// The timer of a wait wakes its thread. `false`: it is no such timer, and stays armed.
@@ -38,7 +45,7 @@ pub fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
             }
             true
         }
-        TIMER_ALARM => false,
+        TIMER_ALARM | TIMER_POSIX => false,
         // Rung, and not only noted: who ends a slice drops what is noted beside the timer.
         TIMER_MESSAGES | TIMER_PEERS => {
             cpu.ring(CoreId::new(cpu.island(), 0));

@@ -209,6 +209,7 @@ fn take_alarms<M: Machine>(cpu: &Cpu<M>) {
             timer::arm(cpu, &process.alarm, process.alarm.deadline_ns.get());
         }
     });
+    signal::timers::take(cpu);
 }
 
 /// What dead cores have changed they may not have told to those who wait for it: all that wait look again.

@@ -6,7 +6,7 @@
 use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_hal::{Interrupts, Machine};
-use motet_layout::{InodeRecord, TIMER_ALARM, ThreadRecord, marks};
+use motet_layout::{InodeRecord, ThreadRecord, marks};
 use motet_protocol::{Context, fs, timer};
 
 use crate::{
@@ -78,7 +78,7 @@ fn wake_expired<M: Machine>(cpu: &Cpu<M>, below: Below, now_ns: u64) {
     let has_expired = Cell::new(true);
     while has_expired.take() {
         timer::expire_first(cpu, now_ns, |node| {
-            let is_wait = node.kind.get() != TIMER_ALARM;
+            let is_wait = !alarm::wants_tree(node);
             has_expired.set(is_wait);
             is_wait && alarm::expire_wait(cpu, node)
         });

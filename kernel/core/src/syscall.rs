@@ -239,6 +239,11 @@ table! {
     Alarm => time::alarm(call);
     Setitimer => time::setitimer(call);
     Getitimer => time::getitimer(call);
+    TimerCreate => time::timer_create(call);
+    TimerSettime => time::timer_settime(call);
+    TimerGettime => time::timer_gettime(call);
+    TimerGetoverrun => time::timer_getoverrun(call);
+    TimerDelete => time::timer_delete(call);
     Times => time::times(call);
     Read => file::read(call);
     Write => file::write(call);

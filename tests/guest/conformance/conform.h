@@ -136,6 +136,7 @@ void memory(void);
 void processes(void);
 void signals(void);
 void times_and_timers(void);
+void posix_timers(void);
 void sockets(void);
 void packets(void);
 void inet(void);

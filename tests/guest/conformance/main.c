@@ -386,6 +386,7 @@ int main(int argc, char **argv) {
     processes();
     signals();
     times_and_timers();
+    posix_timers();
     sockets();
     packets();
     inet();

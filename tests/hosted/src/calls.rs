@@ -47,6 +47,22 @@ calls! {
     EpollCtl 233 21;
     /// `epoll_pwait`
     EpollPwait 281 22;
+    /// `timer_create`
+    TimerCreate 222 107;
+    /// `timer_settime`
+    TimerSettime 223 110;
+    /// `timer_gettime`
+    TimerGettime 224 108;
+    /// `timer_getoverrun`
+    TimerGetoverrun 225 109;
+    /// `timer_delete`
+    TimerDelete 226 111;
+    /// `setitimer`
+    Setitimer 38 103;
+    /// `rt_sigprocmask`
+    RtSigprocmask 14 135;
+    /// `rt_sigtimedwait`
+    RtSigtimedwait 128 137;
     /// `timerfd_create`
     TimerfdCreate 283 85;
     /// `timerfd_settime`

@@ -5,16 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use motet_layout::sync::Ordering;
 use motet_layout::{
-    BLOCK_RESERVED, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILE_DMA, FILE_EPOLL, FILE_PIPE_BOTH,
-    FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PTY, FILE_PTY_MASTER, FILES_CLOEXEC, FileRecord, FilesRecord, Frame,
-    InodeRecord, Lock, MoreNodes, PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY, PTY_MASTER, PacketRecord,
-    PipeRecord, Pool, PoolAddr, PoolSafe, ProcessRecord, PtyRecord, QueuedSignal, SOCKET_LISTENING, SocketRecord,
-    SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
+    BLOCK_RESERVED, BY_PROCESS, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILE_DMA, FILE_EPOLL,
+    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PTY, FILE_PTY_MASTER, FILES_CLOEXEC, FileRecord, FilesRecord,
+    Frame, InodeRecord, Lock, MoreNodes, PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY, POSIX_ARMED,
+    PTY_MASTER, PacketRecord, PipeRecord, Pool, PoolAddr, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord,
+    QueuedSignal, SOCKET_LISTENING, SocketRecord, SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode,
+    UserRecord, WaitNode, WaitQueue, WatchRecord,
 };
 use motet_protocol::{
     Context, hand, lock,
     memory::{block, frame_record},
     pipe, rejoin, slab, threads,
+    timer::of_process,
     treap::TreeNode,
 };
 
@@ -163,7 +165,8 @@ fn timers(look: &Look, found: &mut Vec<String>) {
         }
         let process = |thread: &ThreadRecord| pool.get(PoolAddr(thread.process.load(Ordering::Relaxed)));
         let of_processes = threads::all(look).filter_map(process).map(|process: &ProcessRecord| &process.alarm);
-        let nodes = threads::all(look).map(|thread| &thread.timer).chain(of_processes);
+        let posix = slab::all::<PosixTimerRecord>(look).map(|timer| &timer.node);
+        let nodes = threads::all(look).map(|thread| &thread.timer).chain(of_processes).chain(posix);
         for node in nodes.filter(|node| node.core.load(Ordering::Relaxed) == index as u32 + 1) {
             let is_listed = list.iter().any(|listed| std::ptr::eq(*listed, node));
             same(found, || format!("whether {:#x} is on core {index}", look.raw(node)), is_listed, true);
@@ -248,6 +251,21 @@ fn processes(look: &Look, found: &mut Vec<String>) {
     let users = chain::<UserRecord>(pool, header.users.get(), |user| user.next.get());
     let counted: u32 = users.iter().map(|user| user.tasks.load(Ordering::Relaxed)).sum();
     same(found, || "tasks of users".into(), counted, tasks);
+    let timers: Vec<_> = slab::all::<PosixTimerRecord>(look).filter(|timer| timer.process.get() != 0).collect();
+    let in_trees: usize =
+        all.iter().map(|process| of_process(look, process)).map(|own| own.from(own.first()).count()).sum();
+    same(found, || "timers of processes".into(), in_trees, timers.len());
+    let counted: u32 = users.iter().map(|user| user.timers.get()).sum();
+    same(found, || "timers of users".into(), counted as usize, timers.len());
+    let is_by_time = |timer: &&&PosixTimerRecord| {
+        timer.clock.get() >= BY_PROCESS && timer.state.get() == POSIX_ARMED && timer.signal.get() != 0
+    };
+    let by_time = timers.iter().filter(is_by_time).count();
+    let tops = threads::all(look).flat_map(|thread| &thread.cpu_timers);
+    let tops = tops.chain(all.iter().flat_map(|process| &process.cpu_timers)).map(Cell64::get).filter(|&top| top != 0);
+    let listed: usize = tops.map(|top| tree::<TimerNode>(look, found, "timers by processor time", top).len()).sum();
+    // Whose time has ended has none.
+    same(found, || "whether there are more timers by processor time in trees".into(), listed > by_time, false);
 }
 
 fn wait_queues(look: &Look, found: &mut Vec<String>) {

@@ -51,6 +51,60 @@ fn fork_and_wait(program: &mut Program) {
     program.asm.bind(behind);
 }
 
+/// Timers are made, set by the machine's time and by processor time, and deleted, and send signals. In the end, one that is made sends its signal.
+fn timers() -> Scenario {
+    const SIGNAL: u64 = 10;
+    const SET: u64 = DATA + 0x300;
+    const EVENT: u64 = DATA + 0x310;
+    const ID: u64 = DATA + 0x360;
+    const SETTING: u64 = DATA + 0x380;
+    const INFO: u64 = DATA + 0x400;
+    const MOMENT: u64 = DATA + 0x480;
+    fn make(program: &mut Program, clock: u64) {
+        for (at, word) in
+            [(SET, 1 << (SIGNAL - 1)), (EVENT, 77), (EVENT + 8, SIGNAL), (MOMENT, 0), (MOMENT + 8, 50_000)]
+        {
+            program.store_at(at, word);
+        }
+        program.call(Sys::RtSigprocmask, &[0, SET, 0, 8]);
+        program.call(Sys::TimerCreate, &[clock, EVENT, ID]);
+    }
+    fn set(program: &mut Program, id: u64, [interval_ns, value_ns]: [u64; 2]) {
+        for (at, word) in [(0, 0), (8, interval_ns), (16, 0), (24, value_ns)] {
+            program.store_at(SETTING + at, word);
+        }
+        program.call(Sys::TimerSettime, &[id, 0, SETTING, 0]);
+    }
+    together(
+        |_| {},
+        |program, _| {
+            // The machine's time, and the process's and the thread's own.
+            for (id, clock) in (0..).zip([1, 2, 3]) {
+                make(program, clock);
+                set(program, id, [5_000, 5_000]);
+            }
+            for _ in 0..3 {
+                program.call(Sys::RtSigtimedwait, &[SET, INFO, MOMENT, 8]);
+                set(program, 0, [5_000, 5_000]);
+            }
+            program.call(Sys::TimerDelete, &[1]);
+        },
+        |program| {
+            program.call(Sys::TimerDelete, &[0]);
+            program.or_exit(101);
+            program.call(Sys::TimerDelete, &[2]);
+            program.or_exit(102);
+            make(program, 1);
+            program.or_exit(103);
+            set(program, 3, [0, 5_000]);
+            program.or_exit(104);
+            program.store_at(MOMENT, 5);
+            program.call(Sys::RtSigtimedwait, &[SET, INFO, MOMENT, 8]);
+            program.or_exit_unless(SIGNAL, 105);
+        },
+    )
+}
+
 /// Two strings, to two arguments.
 fn names(program: &mut Program, at: [usize; 2], names: [&str; 2]) {
     for (at, name) in at.into_iter().zip(names) {
@@ -455,6 +509,16 @@ fn die(first: u64, class: LockClass, make: Make, is_seen_missing: bool) -> Strin
 #[test]
 fn the_process_tree_is_repaired() {
     repaired(LockClass::Tree, forks);
+}
+
+#[test]
+fn timers_of_processes_are_repaired() {
+    repaired(LockClass::Tree, timers);
+}
+
+#[test]
+fn deadlines_of_timers_of_processes_are_repaired() {
+    repaired(LockClass::Timers, timers);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::{
     due, peers, permission,
     signal::{
         Origin, action_of, begin_temporary_mask, discard_everywhere, hold_no_longer, is_pending, send_locked,
-        send_to_member, send_to_thread_locked, set_mask, take_pending,
+        send_to_member, send_to_thread_locked, set_mask, take_pending, timers,
     },
     time,
     tree::{self, lock_tree},
@@ -62,6 +62,10 @@ pub fn rt_sigaction<M: Machine>(call: &Call<M>) -> SysResult {
             discard_everywhere(call.cpu, call.process, abi::bit(signal));
         } else if new.handler == abi::SIG_DFL && peers::are_there(call.cpu) {
             hold_no_longer(call.cpu, call.process, signal);
+        }
+        if !ignores && call.process.timers.get() != 0 {
+            let _tree = lock_tree(call.cpu);
+            timers::resume(call.cpu, call.process, signal);
         }
     }
     if old_at != 0 {

@@ -67,13 +67,20 @@ pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
     }
 }
 
+/// So many timers of processes expire at once: a process may have many that are due at the same time.
+const EXPIRED_AT_ONCE: usize = 16;
+
 #[inline(never)]
 fn expire_timers<M: Machine>(cpu: &Cpu<M>) {
     // One moment for all, so that a short interval armed again does not keep the core here.
     let now_ns = cpu.now_ns();
-    while alarm::expire_waits(cpu, now_ns) {
+    for _ in 0..EXPIRED_AT_ONCE {
+        if !alarm::expire_waits(cpu, now_ns) {
+            return;
+        }
         time::alarm_expired(cpu);
     }
+    // The rest comes with the next interrupt of the timer: that is set for the first deadline, which is over.
 }
 
 #[inline(never)]

@@ -7,9 +7,7 @@
 use core::{cell::Cell, sync::atomic::Ordering};
 
 use motet_hal::{Interrupts, Machine, Trap};
-use motet_layout::{
-    CORE_AWAKE, CoreId, Stage, THREAD_DEAD, THREAD_READY, TIMER_ALARM, TIMER_WAIT, ThreadRecord, WAKE_NONE,
-};
+use motet_layout::{CORE_AWAKE, CoreId, Stage, THREAD_DEAD, THREAD_READY, TIMER_WAIT, ThreadRecord, WAKE_NONE};
 use motet_protocol::{
     Context, count,
     ready::{self, Position},
@@ -84,7 +82,7 @@ fn take_more_urgent<M: Machine>(cpu: &Cpu<M>, lower: &ThreadRecord, now_ns: u64)
             if found.is_some() {
                 taken.set(found);
             }
-            let is_done = found.is_some() || node.kind.get() != TIMER_ALARM && alarm::expire_wait(cpu, node);
+            let is_done = found.is_some() || !alarm::wants_tree(node) && alarm::expire_wait(cpu, node);
             goes_on.set(is_done);
             is_done
         });

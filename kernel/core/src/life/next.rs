@@ -10,7 +10,6 @@
 
 use core::{cell::Cell, sync::atomic::Ordering};
 
-use motet_abi::time::RLIMIT_CPU;
 use motet_hal::{Interrupts, Machine, Trap};
 use motet_layout::{PoolAddr, ProcessRecord, TIMER_WAIT, ThreadRecord, TimerNode, WAKE_TIMEOUT};
 use motet_protocol::{Context, count, ready, run_queue, schedule, timer, wait};
@@ -26,7 +25,6 @@ use crate::{
     handover,
     mm::placement,
     realtime::{self, Tick},
-    tree::limits,
     vm::{is_timer_alone, may_go_on},
 };
 
@@ -236,10 +234,10 @@ pub fn is_wanted(thread: &ThreadRecord, process: &ProcessRecord) -> bool {
     thread.attention.load(Ordering::Relaxed) != 0 || is_limited(process)
 }
 
-/// Whether the process's time is limited, which the general way looks at.
+/// Whether the process's time is limited, or timers go by it, which the general way looks at.
 #[inline(always)]
 fn is_limited(process: &ProcessRecord) -> bool {
-    limits::limit_of(process, RLIMIT_CPU) != u64::MAX
+    process.watches_time.load(Ordering::Relaxed) != 0
 }
 
 /// The timer's interrupt is served, as when it is taken otherwise.

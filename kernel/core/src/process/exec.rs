@@ -30,7 +30,7 @@ use crate::{
     kinds::service,
     mm::{self, Policy},
     permission::{self, FileRights, Identity, Owned},
-    signal,
+    signal, time,
     tree::{self, lock_tree},
 };
 
@@ -347,6 +347,7 @@ fn commit<M: Machine>(
     file::set_executable(cpu, process, inode);
     due::spend_locked(cpu, cost::STEP);
     signal::reset_for_exec(cpu, process);
+    time::end_timers(cpu, process);
     due::spend_locked(cpu, cost::STEP);
     for word in &thread.altstack {
         word.set(0);

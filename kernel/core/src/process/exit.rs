@@ -146,6 +146,7 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
         process.exit_status.store(thread.scratch[0].get() as u32, Ordering::Relaxed);
     }
     time::end_alarm(cpu, process);
+    time::end_timers(cpu, process);
     let is_due = || due::is_anything_due(cpu, thread);
     if !file::release_files(cpu, process, is_due) {
         return false;
@@ -182,6 +183,7 @@ pub fn finish<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
         return;
     }
     time::end_alarm(cpu, process);
+    time::end_timers(cpu, process);
     file::release_files(cpu, process, || false);
     console::pty::session_ended(cpu, process);
     if process.space.load(Ordering::Relaxed) != 0 {

@@ -302,6 +302,7 @@ fn inherit<M: Machine>(cpu: &Cpu<M>, parent: &ProcessRecord, child: &ProcessReco
     for (to, from) in child.limits.iter().zip(&parent.limits) {
         to.set(from.get());
     }
+    child.watches_time.store(u32::from(limits::is_limited(child)), Ordering::Relaxed);
     for (to, from) in child.name.iter().zip(&parent.name) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }

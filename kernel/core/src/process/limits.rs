@@ -6,10 +6,11 @@ use motet_abi::{
     time::{RLIMIT_CPU, RLIMIT_NPROC},
 };
 use motet_hal::Machine;
-use motet_layout::{FILES_MAX, ProcessRecord, ThreadRecord};
+use motet_layout::{FILES_MAX, ProcessRecord, ThreadRecord, sync::Ordering};
 
 use super::ids::with_process;
 use crate::{
+    alarm::{self, SLICE_NS},
     call::{Call, SysResult},
     cpu::Cpu,
     cputime,
@@ -58,6 +59,9 @@ fn limit<M: Machine>(call: &Call<M>, pid: u64, resource: u64, new_at: u64, old_a
             }
             pair[0].set(soft);
             pair[1].set(hard);
+            if resource as usize == RLIMIT_CPU && soft != u64::MAX {
+                process.watches_time.store(1, Ordering::Release);
+            }
         }
         if old_at != 0 {
             call.write_user(old_at, &old[0].to_le_bytes())?;
@@ -83,21 +87,46 @@ pub fn set_default_limits(process: &ProcessRecord, pool_len: u64) {
     }
 }
 
-/// Checks after a timer interrupt whether the running thread's process has used up its processor time (`RLIMIT_CPU`).
+/// Looks after a timer interrupt whether the running thread's process has used up its processor time (`RLIMIT_CPU`), or as much as its timers wait for.
 #[inline]
 pub fn check_cpu_time<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
     let process = process_of(cpu, thread);
-    if limit_of(process, RLIMIT_CPU) != u64::MAX {
-        limit_cpu_time(cpu, thread, process);
+    if process.watches_time.load(Ordering::Relaxed) != 0 {
+        look_at_time(cpu, thread, process);
     }
 }
 
-/// `SIGXCPU` at the soft limit and every second from then on, `SIGKILL` at the hard one.
+/// Looks what the processor time of the process is watched for: its limit, and timers. The next look comes when the next timer may be due, or at a later tick.
 #[cold]
-fn limit_cpu_time<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
-    cputime::charge(cpu, thread);
+fn look_at_time<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
+    let now_ns = cputime::charge(cpu, thread);
     let _tree = lock_tree(cpu);
-    let (user_ns, system_ns) = times_ns(cpu, process);
+    let times_ns = times_ns(cpu, process);
+    limit_cpu_time(cpu, process, times_ns);
+    match signal::expire_by_time(cpu, thread, process, times_ns) {
+        // The end of a slice comes anyway.
+        Some(left_ns) if left_ns < SLICE_NS => alarm::set_timer(cpu, now_ns + left_ns),
+        Some(_) => {}
+        None => {
+            // Whoever limits it now says so afterwards.
+            process.watches_time.swap(0, Ordering::AcqRel);
+            if is_limited(process) {
+                process.watches_time.store(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Whether the processor time of a process is limited.
+pub fn is_limited(process: &ProcessRecord) -> bool {
+    limit_of(process, RLIMIT_CPU) != u64::MAX
+}
+
+/// `SIGXCPU` at the soft limit and every second from then on, `SIGKILL` at the hard one.
+fn limit_cpu_time<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, (user_ns, system_ns): (u64, u64)) {
+    if !is_limited(process) {
+        return;
+    }
     let seconds = (user_ns + system_ns) / 1_000_000_000;
     let [soft, hard] = [&process.limits[2 * RLIMIT_CPU], &process.limits[2 * RLIMIT_CPU + 1]];
     if seconds >= hard.get() {

@@ -2,7 +2,7 @@
 //!
 //! The truth is in a few words: which threads are in the table, each one's process and state, each process's id (which it has from when it is in the tree), its
 //! parent and its state. The rest is derived from them: the lists of children, the tree of groups, and the counts of threads, of users' tasks and of known
-//! signals are made anew. Changes that were begun are made once more: a thread that was leaving its process, a process that was ending.
+//! signals are made anew, and so are the trees of timers. Changes that were begun are made once more: a thread that was leaving its process, a process that was ending.
 
 use core::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use motet_protocol::{Context, groups, slab, threads};
 use super::exit;
 use crate::{
     cpu::Cpu,
-    signal::Pending,
+    signal::{self, Pending},
     tree::{adopt, for_each, for_each_thread, is_listed, link_thread, parent_of, process_of, repair_threads},
 };
 
@@ -25,7 +25,9 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>) {
         repair_thread(cpu, thread);
     }
     repair_children(cpu);
+    signal::timers::repair_trees(cpu);
     repair_signals(cpu);
+    signal::repair_timers(cpu);
     count_users(cpu);
     for_each(cpu, |process| {
         let has_ended = process.state.load(Ordering::Relaxed) == PROCESS_ALIVE && process.threads.get() == 0;
@@ -96,6 +98,7 @@ fn count_users<M: Machine>(cpu: &Cpu<M>) {
     let mut at = cpu.object::<UserRecord>(cpu.pool.header().users.get());
     while let Some(user) = at {
         user.tasks.store(0, Ordering::Relaxed);
+        user.timers.set(0);
         at = cpu.object(user.next.get());
     }
     for_each(cpu, |process| {
@@ -103,4 +106,9 @@ fn count_users<M: Machine>(cpu: &Cpu<M>) {
             user.tasks.fetch_add(process.thread_count.load(Ordering::Relaxed).max(1), Ordering::Relaxed);
         }
     });
+    for timer in signal::timers::all(cpu) {
+        if let Some(user) = cpu.object::<UserRecord>(timer.user.get()) {
+            user.timers.set(user.timers.get() + 1);
+        }
+    }
 }

@@ -4,9 +4,11 @@
 //! word and a wake-up (or a doorbell, if the thread runs). Sending happens under the process-tree lock, which keeps
 //! the target alive.
 
+mod expiry;
 mod mask;
 mod queue;
 pub mod stopping;
+pub mod timers;
 
 use core::sync::atomic::Ordering;
 
@@ -19,11 +21,12 @@ use motet_abi::{
 };
 use motet_hal::{Machine, Trap};
 use motet_layout::{
-    PROCESS_ALIVE, PoolAddr, ProcessRecord, SignalAction, SignalActions, THREAD_DEAD, THREAD_ENDING, THREAD_STOPPED,
-    ThreadRecord, WAKE_SIGNAL, ones,
+    PROCESS_ALIVE, PoolAddr, PosixTimerRecord, ProcessRecord, SignalAction, SignalActions, THREAD_DEAD, THREAD_ENDING,
+    THREAD_STOPPED, ThreadRecord, WAKE_SIGNAL, ones,
 };
 use motet_protocol::{Context, groups, run_queue, slab, threads, wait};
 
+pub use expiry::{expire_by_time, expired, repair_timers, withdraw};
 pub use mask::{
     begin_temporary_mask, end_temporary_mask, first_of, hold_handlers, hold_no_longer, is_pending, mask_has_changed,
     release_handlers, set_mask, take_pending,
@@ -181,6 +184,47 @@ pub fn send_to_thread_locked<M: Machine>(
         notify(cpu, thread, signal);
     }
     kept
+}
+
+/// What became of the signal of a timer.
+pub enum SentOfTimer {
+    /// It is pending.
+    Sent,
+    /// It is ignored, or there is nobody who could take it.
+    Ignored,
+    /// There is no room to keep what is known of it.
+    NoRoom,
+}
+
+/// Sends the signal of a timer that has expired to its process, or to a thread of that. The tree lock is held.
+pub fn send_of_timer<M: Machine>(
+    cpu: &Cpu<M>,
+    process: &'static ProcessRecord,
+    thread: Option<&'static ThreadRecord>,
+    timer: &PosixTimerRecord,
+    origin: Origin,
+) -> SentOfTimer {
+    if process.state.load(Ordering::Acquire) != PROCESS_ALIVE {
+        return SentOfTimer::Ignored;
+    }
+    let signal = timer.signal.get();
+    let mut target = thread;
+    if target.is_none() {
+        for_each_thread(cpu, process, |oldest| target = Some(oldest));
+    }
+    if !prepare_target(cpu, process, target, signal) {
+        return SentOfTimer::Ignored;
+    }
+    if !thread.map_or_else(|| Pending::of_process(process), Pending::of_thread).add_of_timer(cpu, timer, origin) {
+        return SentOfTimer::NoRoom;
+    }
+    wait::wake(cpu, &cpu.pool.header().signal_waiters);
+    match thread {
+        _ if signal == SIGKILL => kill_threads(cpu, process),
+        Some(thread) => notify(cpu, thread, signal),
+        None => notify_one(cpu, process, signal),
+    }
+    SentOfTimer::Sent
 }
 
 /// Frees what is known of pending signals of a thread that has ended, and with `process` of its process. The tree lock is

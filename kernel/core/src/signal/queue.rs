@@ -12,14 +12,20 @@ use motet_layout::sync::{AtomicU64, Ordering};
 
 use motet_abi::{
     process::WaitStatus,
-    signal::{SI_KERNEL, SI_USER, SIGRTMIN, SigCause, SigFields, SigInfo, bit},
+    signal::{SI_KERNEL, SI_TIMER, SI_USER, SIGRTMIN, SigCause, SigFields, SigInfo, bit},
     time::USER_HZ,
 };
 use motet_hal::Machine;
-use motet_layout::{Cell32, Cell64, ProcessRecord, QueuedSignal, ThreadRecord, in_order};
+use motet_layout::{
+    Cell32, Cell64, POSIX_PENDING, PosixTimerRecord, ProcessRecord, QueuedSignal, ThreadRecord, in_order,
+};
 use motet_protocol::{Context, slab};
 
-use crate::{cpu::Cpu, tree::lock_tree};
+use super::timers;
+use crate::{
+    cpu::Cpu,
+    tree::{self, lock_tree},
+};
 
 /// Most entries of a list: who sends more fails.
 const QUEUED_MAX: u64 = 1024;
@@ -68,17 +74,35 @@ pub struct Pending<'a> {
     queue: &'a Cell64,
     /// Entries.
     count: &'a Cell32,
+    owner: Owner<'a>,
+}
+
+/// Whose signals are pending.
+#[derive(Clone, Copy)]
+enum Owner<'a> {
+    Thread(&'a ThreadRecord),
+    Process(&'a ProcessRecord),
 }
 
 impl<'a> Pending<'a> {
     /// Those sent to a thread.
     pub fn of_thread(thread: &'a ThreadRecord) -> Self {
-        Self { set: &thread.pending, queue: &thread.signal_queue, count: &thread.signal_count }
+        Self {
+            set: &thread.pending,
+            queue: &thread.signal_queue,
+            count: &thread.signal_count,
+            owner: Owner::Thread(thread),
+        }
     }
 
     /// Those sent to a process.
     pub fn of_process(process: &'a ProcessRecord) -> Self {
-        Self { set: &process.pending, queue: &process.signal_queue, count: &process.signal_count }
+        Self {
+            set: &process.pending,
+            queue: &process.signal_queue,
+            count: &process.signal_count,
+            owner: Owner::Process(process),
+        }
     }
 
     /// Makes a signal pending, of which at most `limit` may be known. The tree lock is held. `false`: there is no room to keep
@@ -118,12 +142,82 @@ impl<'a> Pending<'a> {
         self.set.fetch_or(bit(signal), Ordering::SeqCst);
     }
 
+    /// Makes the signal of a timer pending, beside any others of its number. The tree lock is held. `false`: there is no room now.
+    pub fn add_of_timer<M: Machine>(&self, cpu: &Cpu<M>, timer: &PosixTimerRecord, origin: Origin) -> bool {
+        let signal = timer.signal.get();
+        if u64::from(self.count.get()) >= QUEUED_MAX {
+            return false;
+        }
+        let (_, first) = self.find(cpu, signal);
+        if first.is_none() && self.set.load(Ordering::SeqCst) & bit(signal) != 0 {
+            // One is pending of which nothing is known: it is taken before this one.
+            self.push(cpu, signal, Origin::KERNEL, QUEUED_MAX);
+        }
+        let Some(entry) = new_entry(cpu, signal, origin) else { return false };
+        // First: should this core die, the signal's entry is looked for by this word.
+        timer.queued.set(cpu.raw(entry));
+        timer.state.set(POSIX_PENDING);
+        in_order();
+        self.link(cpu, signal, entry);
+        self.set.fetch_or(bit(signal), Ordering::SeqCst);
+        true
+    }
+
+    /// The signal of a timer is not pending any more, if it was. The tree lock is held.
+    pub fn remove_of_timer<M: Machine>(&self, cpu: &Cpu<M>, timer: &PosixTimerRecord) {
+        let (signal, raw) = (timer.signal.get(), timer.queued.get());
+        let (slot, Some(first)) = self.find(cpu, signal) else { return };
+        if cpu.raw(first) == raw {
+            self.unlink_first(cpu, slot, first);
+            if first.same.get() == 0 {
+                self.set.fetch_and(!bit(signal), Ordering::SeqCst);
+            }
+            return self.forget(cpu, timer, first);
+        }
+        let mut before = first;
+        while let Some(entry) = cpu.object::<QueuedSignal>(before.same.get()) {
+            if cpu.raw(entry) == raw {
+                before.same.set(entry.same.get());
+                in_order();
+                if entry.same.get() == 0 {
+                    first.last.set(cpu.raw(before));
+                }
+                return self.forget(cpu, timer, entry);
+            }
+            before = entry;
+        }
+    }
+
+    fn forget<M: Machine>(&self, cpu: &Cpu<M>, timer: &PosixTimerRecord, entry: &'static QueuedSignal) {
+        timer.queued.set(0);
+        self.count.set(self.count.get() - 1);
+        slab::free(cpu, entry);
+    }
+
+    /// Whether what is known of a signal is in this list. The tree lock is held.
+    pub fn has<M: Machine>(&self, cpu: &Cpu<M>, signal: u32, raw: u64) -> bool {
+        let (_, mut at) = self.find(cpu, signal);
+        while let Some(entry) = at {
+            if cpu.raw(entry) == raw {
+                return true;
+            }
+            at = cpu.object(entry.same.get());
+        }
+        false
+    }
+
     fn push<M: Machine>(&self, cpu: &Cpu<M>, signal: u32, origin: Origin, limit: u64) -> Option<()> {
         // As on Linux, the limit is for what programs queue: what they are told of others is not lost to it.
         let is_queued = signal >= SIGRTMIN || origin.code < 0;
         let most = if is_queued { limit.min(QUEUED_MAX) } else { QUEUED_MAX };
         let room = u64::from(self.count.get()) < most;
         let entry = room.then(|| new_entry(cpu, signal, origin)).flatten()?;
+        self.link(cpu, signal, entry);
+        Some(())
+    }
+
+    /// Puts an entry behind those of its signal.
+    fn link<M: Machine>(&self, cpu: &Cpu<M>, signal: u32, entry: &'static QueuedSignal) {
         let raw = cpu.raw(entry);
         match self.find(cpu, signal) {
             (_, Some(first)) => {
@@ -139,7 +233,6 @@ impl<'a> Pending<'a> {
             }
         }
         self.count.set(self.count.get() + 1);
-        Some(())
     }
 
     /// The first entry of a signal, and the word that names it; without one, the word that would.
@@ -162,9 +255,26 @@ impl<'a> Pending<'a> {
         }
         let _tree = (!is_locked).then(|| lock_tree(cpu));
         let (slot, Some(first)) = self.find(cpu, signal) else { return Origin::KERNEL };
+        if first.same.get() != 0 {
+            self.set.fetch_or(bit(signal), Ordering::SeqCst);
+        }
+        self.unlink_first(cpu, slot, first);
+        self.count.set(self.count.get() - 1);
+        let mut fields: SigFields = core::array::from_fn(|index| first.fields[index].get());
+        let code = first.code.get().cast_signed();
+        if code == SI_TIMER
+            && let Some(overrun) = timers::taken(cpu, self.process(cpu), fields[0] as u32, cpu.raw(first))
+        {
+            fields[0] = fields[0] as u32 as u64 | u64::from(overrun) << 32;
+        }
+        slab::free(cpu, first);
+        Origin { code, fields }
+    }
+
+    /// Takes the first entry of a signal out, which the word `slot` names.
+    fn unlink_first<M: Machine>(&self, cpu: &Cpu<M>, slot: &Cell64, first: &QueuedSignal) {
         match cpu.object::<QueuedSignal>(first.same.get()) {
             Some(second) => {
-                self.set.fetch_or(bit(signal), Ordering::SeqCst);
                 second.next.set(first.next.get());
                 second.last.set(first.last.get());
                 in_order();
@@ -172,11 +282,14 @@ impl<'a> Pending<'a> {
             }
             None => slot.set(first.next.get()),
         }
-        self.count.set(self.count.get() - 1);
-        let fields = core::array::from_fn(|index| first.fields[index].get());
-        let origin = Origin { code: first.code.get().cast_signed(), fields };
-        slab::free(cpu, first);
-        origin
+    }
+
+    /// The process whose signals these are, or of whose thread.
+    fn process<M: Machine>(&self, cpu: &Cpu<M>) -> &'a ProcessRecord {
+        match self.owner {
+            Owner::Thread(thread) => tree::process_of(cpu, thread),
+            Owner::Process(process) => process,
+        }
     }
 
     /// The signals of `signals` are no longer pending. The tree lock is held.
@@ -193,6 +306,9 @@ impl<'a> Pending<'a> {
             while let Some(entry) = at {
                 at = cpu.object(entry.same.get());
                 self.count.set(self.count.get() - 1);
+                if entry.code.get().cast_signed() == SI_TIMER {
+                    timers::dropped(cpu, self.process(cpu), entry.fields[0].get() as u32, cpu.raw(entry));
+                }
                 slab::free(cpu, entry);
             }
         }

@@ -111,9 +111,28 @@ pub fn take_files<M: Machine>(cpu: &Cpu<M>, user: u64, count: u32) {
     }
 }
 
-/// Forgets a user who has no process any more, and nothing in flight, unless that was done. The tree lock is held.
+/// Counts a POSIX timer that a process makes, of which its user may have `limit`; whose it is (0: it is counted nowhere). The tree lock is held. `None`: the user
+/// has that many.
+pub fn add_timer<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord, limit: u64) -> Option<u64> {
+    let Some(user) = user_of(cpu, process) else { return Some(0) };
+    if u64::from(user.timers.get()) >= limit {
+        return None;
+    }
+    user.timers.set(user.timers.get() + 1);
+    Some(cpu.raw(user))
+}
+
+/// Uncounts a POSIX timer. The tree lock is held.
+pub fn remove_timer<M: Machine>(cpu: &Cpu<M>, user: u64) {
+    let Some(user) = cpu.object::<UserRecord>(user) else { return };
+    user.timers.set(user.timers.get().saturating_sub(1));
+    forget_unused(cpu, user);
+}
+
+/// Forgets a user who has no process any more, no timer, and nothing in flight, unless that was done. The tree lock is held.
 fn forget_unused<M: Machine>(cpu: &Cpu<M>, user: &'static UserRecord) {
-    if user.tasks.load(Ordering::Relaxed) != 0 || user.in_flight.load(Ordering::Relaxed) != 0 {
+    let in_use = [user.tasks.load(Ordering::Relaxed), user.in_flight.load(Ordering::Relaxed), user.timers.get()];
+    if in_use != [0; 3] {
         return;
     }
     let mut slot = &cpu.pool.header().users;

@@ -8,7 +8,7 @@ use core::fmt::{self, Write};
 use motet_abi::{
     Errno,
     file::{O_CLOEXEC, O_NONBLOCK, O_RDWR},
-    signal::{CLD_CONTINUED, CLD_EXITED, SIGCHLD, SIGSET_SIZE, UNBLOCKABLE},
+    signal::{CLD_CONTINUED, CLD_EXITED, SI_TIMER, SIGCHLD, SIGSET_SIZE, UNBLOCKABLE},
 };
 use motet_hal::Machine;
 use motet_layout::{FILE_SIGNAL, FileRecord, WaitQueue};
@@ -113,7 +113,10 @@ impl Kind for Signals {
 fn signalfd_info(signal: u32, origin: &Origin) -> [u8; INFO_LEN as usize] {
     let [first, second, third, fourth] = origin.fields;
     let mut info = [0; INFO_LEN as usize];
-    let words = [(0, signal), (8, origin.code.cast_unsigned()), (12, first as u32), (16, (first >> 32) as u32)];
+    // A timer's signal has its id and overrun where others have the sender.
+    let places = if origin.code == SI_TIMER { [24, 32] } else { [12, 16] };
+    let words =
+        [(0, signal), (8, origin.code.cast_unsigned()), (places[0], first as u32), (places[1], (first >> 32) as u32)];
     for (at, word) in words {
         info[at..at + 4].copy_from_slice(&word.to_le_bytes());
     }

@@ -1,14 +1,17 @@
-//! Clocks, sleeping, interval timers.
+//! Clocks, sleeping, timers.
 
-use core::sync::atomic::Ordering;
+mod intervals;
+mod posix;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
-use motet_layout::{PoolAddr, ProcessRecord, TIMER_ALARM, ThreadRecord};
-use motet_protocol::{Context, timer, wait};
+use motet_layout::ThreadRecord;
+use motet_protocol::wait;
+
+pub use intervals::{alarm, alarm_expired, end_alarm, getitimer, setitimer};
+pub use posix::{end_timers, timer_create, timer_delete, timer_getoverrun, timer_gettime, timer_settime};
 
 use crate::{
-    alarm,
     call::{Call, Stop, SysResult},
     cpu::Cpu,
     cputime, mm, signal,
@@ -34,8 +37,6 @@ const COARSE_NS: u64 = 4_000_000;
 const TIMER_ABSTIME: u64 = 1;
 /// Clock ticks per second that user programs see (`times`, `/proc/<pid>/stat`).
 pub const TICKS_PER_SECOND: u64 = 100;
-/// Shortest interval of a repeated alarm: a shorter one would leave its process no time to run.
-const ALARM_INTERVAL_NS_MIN: u64 = 50_000;
 /// Longest wait, about 146 years: larger values mean "for ever".
 const WAIT_NS_MAX: u64 = u64::MAX / 4;
 
@@ -147,49 +148,6 @@ pub fn pause<M: Machine>(call: &Call<M>) -> SysResult {
     Err(Stop::Block)
 }
 
-/// `alarm(seconds)`: returns the seconds that were left.
-pub fn alarm<M: Machine>(call: &Call<M>) -> SysResult {
-    let (left, _) = set_alarm(call, (call.args[0] & 0xffff_ffff) * NS, 0);
-    // To the nearest second, but an armed timer never counts as none.
-    Ok((left.saturating_add(NS / 2) / NS).max(u64::from(left != 0)))
-}
-
-/// `setitimer(which, new, old)`: the real-time timer.
-pub fn setitimer<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[0] as u32 != 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    let timeval = |at: u64| -> Result<u64, Stop> {
-        let (seconds, micros) = (call.read_user_u64(at)?, call.read_user_u64(at + 8)?);
-        if seconds >> 63 != 0 || micros >= 1_000_000 {
-            Err(Errno::EINVAL.into())
-        } else {
-            Ok(seconds.saturating_mul(NS).saturating_add(micros * 1000))
-        }
-    };
-    // No new value stops the timer, as on Linux, which calls that a misfeature.
-    let (interval, value) = match call.args[1] {
-        0 => (0, 0),
-        new => (timeval(new)?, timeval(new.wrapping_add(16))?),
-    };
-    if call.args[2] != 0 {
-        call.await_pages(call.args[2], 32)?;
-    }
-    let (left, old_interval) = set_alarm(call, value.min(WAIT_NS_MAX), interval.min(WAIT_NS_MAX));
-    write_itimer(call, call.args[2], left, old_interval)?;
-    Ok(0)
-}
-
-/// `getitimer(which, value)`.
-pub fn getitimer<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[0] as u32 > 2 {
-        return Err(Errno::EINVAL.into());
-    }
-    let (left, interval) = if call.args[0] as u32 == 0 { alarm_left(call.cpu, call.process) } else { (0, 0) };
-    write_itimer(call, call.args[1], left, interval)?;
-    Ok(0)
-}
-
 /// `times(buffer)`: ticks of this process and its children.
 pub fn times<M: Machine>(call: &Call<M>) -> SysResult {
     let tick_ns = NS / TICKS_PER_SECOND;
@@ -201,36 +159,6 @@ pub fn times<M: Machine>(call: &Call<M>) -> SysResult {
         }
     }
     Ok(call.cpu.reading_ns() / tick_ns)
-}
-
-/// This core's first timer is a process's real-time timer, and has expired.
-///
-/// Alarms are armed, disarmed and taken under the tree lock only: the process is alive, and nobody else arms it again.
-pub fn alarm_expired<M: Machine>(cpu: &Cpu<M>) {
-    let _tree = lock_tree(cpu);
-    // Who gets the signal reads no earlier time than that it was set for.
-    let now_ns = cpu.reading_ns();
-    let mut taken = None;
-    timer::expire_first(cpu, now_ns, |node| {
-        let is_alarm = node.kind.get() == TIMER_ALARM;
-        taken = is_alarm.then_some(node);
-        is_alarm
-    });
-    let Some(node) = taken else { return };
-    let process = cpu.pool.at::<ProcessRecord>(PoolAddr(node.owner.get()));
-    let interval = process.alarm_interval_ns.get();
-    if interval != 0 {
-        timer::arm(cpu, &process.alarm, now_ns + interval.max(ALARM_INTERVAL_NS_MIN));
-    }
-    signal::send_locked(cpu, process, signal::SIGALRM, signal::Origin::KERNEL);
-}
-
-/// Disarms the timer of a process that ends.
-pub fn end_alarm<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
-    if process.alarm.kind.get() != 0 {
-        let _tree = lock_tree(cpu);
-        timer::disarm(cpu, &process.alarm);
-    }
 }
 
 fn sleep<M: Machine>(call: &Call<M>, request: u64, remaining: u64, absolute: bool, realtime: bool) -> SysResult {
@@ -304,35 +232,6 @@ fn read_clock_of<M: Machine>(call: &Call<M>, clock: i32) -> Result<u64, Errno> {
         TIME_OF_USER => Ok(user_ns),
         _ => Ok(user_ns + system_ns),
     }
-}
-
-fn set_alarm<M: Machine>(call: &Call<M>, value_ns: u64, interval_ns: u64) -> (u64, u64) {
-    let process = call.process;
-    let _tree = lock_tree(call.cpu);
-    let old = alarm_left(call.cpu, process);
-    timer::disarm(call.cpu, &process.alarm);
-    process.alarm_interval_ns.set(interval_ns);
-    if value_ns != 0 {
-        process.alarm.kind.set(TIMER_ALARM);
-        process.alarm.owner.set(call.cpu.raw(process));
-        timer::arm(call.cpu, &process.alarm, call.cpu.reading_ns() + value_ns);
-        alarm::reprogram_timer(call.cpu);
-    }
-    old
-}
-
-fn alarm_left<M: Machine>(cpu: &Cpu<M>, process: &ProcessRecord) -> (u64, u64) {
-    let armed = process.alarm.core.load(Ordering::Relaxed) != 0;
-    let left = if armed { process.alarm.deadline_ns.get().saturating_sub(cpu.reading_ns()).max(1) } else { 0 };
-    (left, process.alarm_interval_ns.get())
-}
-
-fn write_itimer<M: Machine>(call: &Call<M>, address: u64, left_ns: u64, interval_ns: u64) -> Result<(), Stop> {
-    if address == 0 {
-        return Ok(());
-    }
-    write_timeval(call, address, interval_ns)?;
-    write_timeval(call, address + 16, left_ns)
 }
 
 fn write_pair<M: Machine>(call: &Call<M>, address: u64, first: u64, second: u64) -> Result<(), Stop> {
