@@ -512,6 +512,8 @@ pub const PROC_SUPER_MAGIC: i64 = 0x9fa0;
 pub const SYSFS_MAGIC: i64 = 0x6265_6572;
 /// [`Statfs::f_type`] of pipes.
 pub const PIPEFS_MAGIC: i64 = 0x5049_5045;
+/// [`Statfs::f_type`] of descriptors of processes.
+pub const PID_FS_MAGIC: i64 = 0x5049_4446;
 /// `openat2`: stays in the file system where it begins.
 pub const RESOLVE_NO_XDEV: u32 = 1;
 /// `openat2`: follows no link of procfs that leads somewhere without a path.

@@ -19,7 +19,7 @@ pub const IMPLEMENTED: &[Syscall] = &[
     S::Lseek, S::Lstat, S::Madvise, S::Mbind, S::Membarrier, S::MemfdCreate, S::MigratePages, S::Mincore, S::Mkdir, S::Mkdirat,
     S::Mknod, S::Mknodat, S::Mlock, S::Mlock2, S::Mlockall, S::Mmap, S::Mount, S::MovePages, S::Mprotect, S::Mremap,
     S::Msync, S::Munlock, S::Munlockall, S::Munmap, S::Nanosleep, S::Newfstatat, S::Open, S::Openat, S::Openat2,
-    S::Pause, S::Personality, S::Pipe, S::Pipe2, S::Poll, S::Ppoll, S::Prctl, S::Pread64, S::Preadv, S::Preadv2, S::Prlimit64,
+    S::Pause, S::Personality, S::PidfdGetfd, S::PidfdOpen, S::PidfdSendSignal, S::Pipe, S::Pipe2, S::Poll, S::Ppoll, S::Prctl, S::Pread64, S::Preadv, S::Preadv2, S::Prlimit64,
     S::Pselect6, S::Pwrite64, S::Pwritev, S::Pwritev2, S::Read, S::Readahead, S::Readlink, S::Readlinkat, S::Readv,
     S::Recvfrom, S::Recvmmsg, S::Recvmsg, S::Rename, S::Renameat, S::Renameat2, S::RiscvFlushIcache, S::RiscvHwprobe, S::Rmdir,
     S::RtSigaction, S::RtSigpending, S::RtSigprocmask, S::RtSigqueueinfo, S::RtSigreturn, S::RtSigsuspend,

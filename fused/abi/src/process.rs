@@ -54,6 +54,8 @@ pub struct CloneArgs {
     pub child_tid: u64,
     /// Thread pointer of the child.
     pub tls: u64,
+    /// Where the child's descriptor goes (`CLONE_PIDFD`).
+    pub pidfd: u64,
 }
 
 /// The arguments of a `clone` call: x86-64 has child_tid before tls, the others (`CONFIG_CLONE_BACKWARDS`) behind.
@@ -63,7 +65,9 @@ pub const fn clone_args(isa: Isa, args: [u64; 6]) -> CloneArgs {
         Isa::X86_64 => (fourth, fifth),
         Isa::AArch64 | Isa::RiscV64 | Isa::Hosted => (fifth, fourth),
     };
-    CloneArgs { flags: flags & !CSIGNAL, exit_signal: (flags & CSIGNAL) as u32, stack, parent_tid, child_tid, tls }
+    let exit_signal = (flags & CSIGNAL) as u32;
+    // Of the two, `clone` has one.
+    CloneArgs { flags: flags & !CSIGNAL, exit_signal, stack, parent_tid, child_tid, tls, pidfd: parent_tid }
 }
 
 wire_struct! {
@@ -107,6 +111,7 @@ impl Clone3 {
             parent_tid: self.parent_tid,
             child_tid: self.child_tid,
             tls: self.tls,
+            pidfd: self.pidfd,
         }
     }
 }
@@ -199,6 +204,12 @@ pub const P_ALL: u32 = 0;
 pub const P_PID: u32 = 1;
 /// `waitid`: a process group.
 pub const P_PGID: u32 = 2;
+/// `pidfd_send_signal`: to the thread.
+pub const PIDFD_SIGNAL_THREAD: u32 = 1;
+/// `pidfd_send_signal`: to the process, which is the default.
+pub const PIDFD_SIGNAL_THREAD_GROUP: u32 = 2;
+/// `pidfd_send_signal`: to the process's group, which it leads.
+pub const PIDFD_SIGNAL_PROCESS_GROUP: u32 = 4;
 /// `waitid`: what a pidfd stands for.
 pub const P_PIDFD: u32 = 3;
 

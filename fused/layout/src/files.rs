@@ -187,6 +187,8 @@ pub const FILE_LATE: u32 = 16;
 pub const FILE_PTY: u32 = 17;
 /// [`FileRecord::kind`]: the master of a pseudo-terminal; `object` is its [`PtyRecord`](crate::PtyRecord).
 pub const FILE_PTY_MASTER: u32 = 18;
+/// [`FileRecord::kind`]: a process (`pidfd`); `object` is its id.
+pub const FILE_PIDFD: u32 = 19;
 
 pool_struct! {
     /// An open file description.
@@ -228,7 +230,8 @@ pool_struct! {
         108 pub gid: Cell32,
         /// Nanoseconds since 1970 of when it was made.
         112 pub made_ns: Cell64,
-        120 _pad2: Cell64,
+        /// Of a process: when that was created ([`ProcessRecord::started_ns`](crate::ProcessRecord)).
+        120 pub process_started_ns: Cell64,
     }
 }
 

@@ -188,7 +188,9 @@ pool_struct! {
         /// How many sockets are in packets that wait.
         11768 pub sockets_in_flight: AtomicU32,
         11772 _pad3: Cell32,
-        11776 _pad2: [Cell64; 64],
+        /// Threads that wait for the end of a process (`pidfd`), of any.
+        11776 pub process_waiters: WaitQueue,
+        11808 _pad2: [Cell64; 60],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are sixteen pages, in memory

@@ -340,6 +340,9 @@ table! {
     EpollPwait2 => file::epoll_pwait2(call);
     TimerfdCreate => file::timerfd_create(call);
     TimerfdSettime => file::timerfd_settime(call);
+    PidfdOpen => file::pidfd_open(call);
+    PidfdGetfd => file::pidfd_getfd(call);
+    PidfdSendSignal => signals::pidfd_send_signal(call);
     Signalfd => file::signalfd(call);
     Signalfd4 => file::signalfd4(call);
     Socket => file::socket(call);

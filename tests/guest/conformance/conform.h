@@ -137,6 +137,7 @@ void processes(void);
 void signals(void);
 void times_and_timers(void);
 void posix_timers(void);
+void pidfds(void);
 void sockets(void);
 void packets(void);
 void inet(void);

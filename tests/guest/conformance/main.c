@@ -387,6 +387,7 @@ int main(int argc, char **argv) {
     signals();
     times_and_timers();
     posix_timers();
+    pidfds();
     sockets();
     packets();
     inet();

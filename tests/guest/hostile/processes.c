@@ -74,6 +74,16 @@ static long raise_limit(int resource) {
     return setrlimit(resource, &limit);
 }
 
+static long by_descriptor(pid_t pid, int signal) {
+    int fd = syscall(SYS_pidfd_open, pid, 0);
+    return fd < 0 ? -1 : syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0);
+}
+
+static long take_file(pid_t pid) {
+    int fd = syscall(SYS_pidfd_open, pid, 0);
+    return fd < 0 ? -1 : syscall(SYS_pidfd_getfd, fd, 0, 0);
+}
+
 void attack_processes(void) {
     attack(1);
     attack(of_root);
@@ -90,7 +100,9 @@ void attack_processes(void) {
     REFUSED(EPERM, robust_list(opaque));
     ABSENT_OR(EPERM, copy_memory(opaque, 0));
     ABSENT_OR(EPERM, ptrace(PTRACE_ATTACH, opaque, NULL, NULL));
+    REFUSED(EPERM, take_file(opaque));
     ALLOWED(kill(opaque, 0));
+    ALLOWED(by_descriptor(opaque, 0));
     ALLOWED(limit(opaque, 1));
     ALLOWED(setpriority(PRIO_PROCESS, 0, 5));
     ALLOWED(pin(0));

@@ -37,6 +37,8 @@ static void attack(pid_t victim) {
     REFUSED(EACCES, chdir(of(victim, "cwd")));
     REFUSED(EACCES, open(of(victim, "root/etc/passwd"), O_RDONLY));
     REFUSED(EACCES, open(of(victim, "fd"), O_RDONLY | O_DIRECTORY));
+    REFUSED(EACCES, open(of(victim, "fdinfo"), O_RDONLY | O_DIRECTORY));
+    REFUSED(EACCES, read_of(victim, "fdinfo/0"));
     REFUSED(EACCES, execl(of(victim, "exe"), "exe", NULL));
     ABSENT_OR(EACCES, open(of(victim, "mem"), O_RDONLY));
     ABSENT_OR(EACCES, open(of(victim, "mem"), O_RDWR));
@@ -66,6 +68,7 @@ void attack_procfs(void) {
     REFUSED(EACCES, read_of(opaque, "maps"));
     REFUSED(EACCES, link_of(opaque, "exe"));
     REFUSED(EACCES, open(of(opaque, "fd"), O_RDONLY));
+    REFUSED(EACCES, open(of(opaque, "fdinfo"), O_RDONLY));
     REFUSED(EACCES, rename_own_thread_of(opaque));
     REFUSED(EACCES, open("/proc/sys/kernel/hostname", O_WRONLY));
     ABSENT_OR(EACCES, open("/proc/motet", O_WRONLY));

@@ -47,6 +47,14 @@ calls! {
     EpollCtl 233 21;
     /// `epoll_pwait`
     EpollPwait 281 22;
+    /// `pidfd_send_signal`
+    PidfdSendSignal 424 424;
+    /// `pidfd_open`
+    PidfdOpen 434 434;
+    /// `pidfd_getfd`
+    PidfdGetfd 438 438;
+    /// `waitid`
+    Waitid 247 95;
     /// `timer_create`
     TimerCreate 222 107;
     /// `timer_settime`

@@ -61,6 +61,8 @@ mod orders;
 #[cfg(not(motet_model))]
 mod packets;
 #[cfg(not(motet_model))]
+mod pidfds;
+#[cfg(not(motet_model))]
 mod posix_timers;
 #[cfg(not(motet_model))]
 mod rejoin;

@@ -50,8 +50,8 @@ const OPTIONS_IN: [&str; 5] = ["file.rs", "process.rs", "signal.rs", "terminal.r
 /// Constants there that are no options: sizes, masks, what is told and not asked, and modes of a terminal, of which the
 /// machine has only its console and the program none.
 #[rustfmt::skip]
-const NO_OPTIONS: [&str; 76] = [
-    "PATH_MAX", "NAME_MAX", "IOV_MAX", "DIRENT_MAX", "TMPFS_MAGIC", "PROC_SUPER_MAGIC", "SYSFS_MAGIC", "PIPEFS_MAGIC", "SOCKFS_MAGIC", "ANON_INODE_FS_MAGIC", "CSIGNAL",
+const NO_OPTIONS: [&str; 77] = [
+    "PATH_MAX", "NAME_MAX", "IOV_MAX", "DIRENT_MAX", "TMPFS_MAGIC", "PROC_SUPER_MAGIC", "SYSFS_MAGIC", "PIPEFS_MAGIC", "SOCKFS_MAGIC", "PID_FS_MAGIC", "ANON_INODE_FS_MAGIC", "CSIGNAL",
     "CLONE_ARGS_SIZE_VER0", "FUTEX_CMD_MASK", "SIGSET_SIZE", "SIGINFO_SIZE", "NSIG", "SIGRTMIN", "UNBLOCKABLE", "SA_KNOWN", "NONE",
     "SI_KERNEL", "SI_TIMER", "SI_TKILL", "CLD_EXITED", "CLD_CONTINUED", "SEGV_MAPERR", "SEGV_ACCERR", "BUS_ADRALN",
     "BUS_ADRERR", "ILL_ILLOPC", "ILL_ILLOPN", "FPE_INTDIV", "TRAP_BRKPT", "USER_HZ", "RLIM_NLIMITS", "BRKINT", "IGNCR", "ICRNL", "INLCR",

@@ -3,7 +3,9 @@
 use core::sync::atomic::Ordering;
 
 use motet_abi::{
-    Errno, registers,
+    Errno,
+    process::{PIDFD_SIGNAL_PROCESS_GROUP, PIDFD_SIGNAL_THREAD, PIDFD_SIGNAL_THREAD_GROUP},
+    registers,
     signal::{self as abi, NSIG, SIGINFO_SIZE, SIGSET_SIZE, SS_DISABLE, SS_ONSTACK, SigAction, SigStack, UNBLOCKABLE},
     wire::Wire,
 };
@@ -14,7 +16,7 @@ use motet_protocol::{groups, threads, wait};
 use super::deliver;
 use crate::{
     call::{Call, Stop, SysResult, cost, deliverable},
-    due, peers, permission,
+    due, file, peers, permission,
     signal::{
         Origin, action_of, begin_temporary_mask, discard_everywhere, hold_no_longer, is_pending, send_locked,
         send_to_member, send_to_thread_locked, set_mask, take_pending, timers,
@@ -304,6 +306,44 @@ pub fn rt_tgsigqueueinfo<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let origin = read_origin(call, info, tid as u32)?;
     send_to_one(call, Some(pid as u32), tid as u32, signal, origin)
+}
+
+/// `pidfd_send_signal(pidfd, signal, info, flags)`.
+///
+/// # Errors
+/// As [`rt_sigqueueinfo`]; `EBADF`: that is no descriptor of a process; `ESRCH`: the process was reaped.
+pub fn pidfd_send_signal<M: Machine>(call: &Call<M>) -> SysResult {
+    let [fd, signal, info, flags, ..] = call.args;
+    let flags = flags as u32;
+    if !matches!(flags, 0 | PIDFD_SIGNAL_THREAD | PIDFD_SIGNAL_THREAD_GROUP | PIDFD_SIGNAL_PROCESS_GROUP) {
+        return Err(Errno::EINVAL.into());
+    }
+    let (pidfd, _) = file::pidfd::of_descriptor(call, fd as i32)?;
+    let origin = if info == 0 {
+        let code = if flags == PIDFD_SIGNAL_THREAD { abi::SI_TKILL } else { abi::SI_USER };
+        Origin::sent_by(code, call.process)
+    } else {
+        let mut number = [0; 4];
+        call.read_user(info, &mut number)?;
+        if u32::from_le_bytes(number) != signal as u32 {
+            return Err(Errno::EINVAL.into());
+        }
+        read_origin(call, info, pidfd.pid)?
+    };
+    let _tree = lock_tree(call.cpu);
+    let process = pidfd.process(call.cpu).ok_or(Errno::ESRCH)?;
+    let signal = signal_or_none(u64::from(signal as u32))?;
+    if flags == PIDFD_SIGNAL_PROCESS_GROUP {
+        return kill_several(call, signal.unwrap_or(0), |each| groups::for_each(call.cpu, pidfd.pid, each));
+    }
+    permission::may_signal(call.process, process, signal.unwrap_or(0))?;
+    let Some(signal) = signal else { return Ok(0) };
+    let kept = match threads::lookup(call.cpu, pidfd.pid).filter(|_| flags == PIDFD_SIGNAL_THREAD) {
+        Some(thread) if thread.state.load(Ordering::Relaxed) == THREAD_DEAD => true,
+        Some(thread) => send_to_thread_locked(call.cpu, thread, signal, origin),
+        None => send_locked(call.cpu, process, signal, origin),
+    };
+    if kept { Ok(0) } else { Err(Errno::EAGAIN.into()) }
 }
 
 /// What a `siginfo_t` of a program says. Only to itself a thread may say that it comes from the kernel, `kill` or `tgkill`.

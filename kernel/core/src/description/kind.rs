@@ -167,6 +167,14 @@ pub trait Kind: Copy {
     /// There is no room for it.
     fn write_name(self, number: u64, into: &mut impl fmt::Write) -> fmt::Result;
 
+    /// Writes what `/proc/PID/fdinfo` says of it beside what it says of all.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    fn write_info<M: Machine>(self, _cpu: &Cpu<M>, _into: &mut impl fmt::Write) -> fmt::Result {
+        Ok(())
+    }
+
     /// Reads.
     ///
     /// # Errors

@@ -46,6 +46,7 @@ pub use fcntl::{dup, dup2, dup3, fcntl, ioctl, lseek};
 pub use kinds::{
     ends::{pipe, pipe2},
     event::{eventfd, eventfd2},
+    pidfd::{self, pidfd_getfd, pidfd_open},
     signal_fd::{signalfd, signalfd4},
     timer::{timerfd_create, timerfd_gettime, timerfd_settime},
 };

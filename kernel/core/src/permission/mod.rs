@@ -16,4 +16,6 @@ pub use credentials::{
     has_new_privileges_barred, inherit, is_opaque, keeps_capabilities, set_flag, start_as_superuser, start_program,
 };
 pub use file::{FileRights, loses_privileges};
-pub use process::{may_change, may_inspect, may_limit, may_lower_nice, may_schedule, may_send_as, may_signal};
+pub use process::{
+    may_change, may_control, may_inspect, may_limit, may_lower_nice, may_schedule, may_send_as, may_signal,
+};

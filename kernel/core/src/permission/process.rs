@@ -47,6 +47,12 @@ pub fn may_inspect(inspector: &ProcessRecord, target: &ProcessRecord, real: bool
     if may { Ok(()) } else { Err(Errno::EPERM) }
 }
 
+/// Fails with `EPERM` unless `controller` may have what `target` has, as a debugger that is attached to it (pidfd_getfd(2); ptrace(2),
+/// `PTRACE_MODE_ATTACH_REALCREDS`).
+pub fn may_control(controller: &ProcessRecord, target: &ProcessRecord) -> Result<(), Errno> {
+    may_inspect(controller, target, true)
+}
+
 /// Fails with `EPERM` unless `changer` may read and set limits of `target` (prlimit(2)).
 pub fn may_limit(changer: &ProcessRecord, target: &ProcessRecord) -> Result<(), Errno> {
     if core::ptr::eq(changer, target) || has(changer, Capability::Limits) {

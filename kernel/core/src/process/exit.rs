@@ -239,6 +239,8 @@ pub fn reap<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
         slab::free(cpu, leader);
     }
     slab::free(cpu, process);
+    // It has hung up.
+    wait::wake(cpu, &cpu.pool.header().process_waiters);
 }
 
 /// Senders look at the actions of a living process, under the tree lock: they go when it is a zombie, or was never born.
@@ -334,6 +336,7 @@ fn become_zombie<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
 fn tell_of_end<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
     release_actions(cpu, process);
     wait::wake(cpu, &process.vfork_waiters);
+    wait::wake(cpu, &cpu.pool.header().process_waiters);
     if process.pid.get() == 1 {
         end_run(cpu, process.exit_status.load(Ordering::Relaxed));
         return;

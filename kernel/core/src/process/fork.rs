@@ -62,6 +62,9 @@ pub fn clone<M: Machine>(call: &Call<M>) -> SysResult {
     if args.exit_signal > NSIG {
         args.exit_signal = 0;
     }
+    if args.flags & CLONE_PIDFD != 0 && args.flags & (CLONE_DETACHED | CLONE_PARENT_SETTID) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
     start(call, &args)
 }
 
@@ -79,7 +82,7 @@ pub fn clone3<M: Machine>(call: &Call<M>) -> SysResult {
     for (index, word) in words.iter_mut().enumerate().take((size / 8) as usize) {
         *word = call.read_user_u64(at.wrapping_add(8 * index as u64))?;
     }
-    let [flags, _pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, _cgroup] =
+    let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, _cgroup] =
         words;
     let both_signals = flags & CLONE_SIGHAND != 0 && flags & CLONE_CLEAR_SIGHAND != 0;
     let no_signal = flags & (CLONE_THREAD | CLONE_PARENT) != 0 && exit_signal != 0;
@@ -91,11 +94,12 @@ pub fn clone3<M: Machine>(call: &Call<M>) -> SysResult {
         // Ids cannot be chosen.
         || set_tid != 0
         || set_tid_size != 0
+        || flags & CLONE_PIDFD != 0 && flags & CLONE_PARENT_SETTID != 0 && pidfd == parent_tid
     {
         return Err(Errno::EINVAL.into());
     }
     let stack = if stack == 0 { 0 } else { stack.wrapping_add(stack_size) };
-    start(call, &CloneArgs { flags, exit_signal: exit_signal as u32, stack, parent_tid, child_tid, tls })
+    start(call, &CloneArgs { flags, exit_signal: exit_signal as u32, stack, parent_tid, child_tid, tls, pidfd })
 }
 
 fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
@@ -111,7 +115,9 @@ fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
     }
     // Working directories are shared by the threads of a process only.
     let shares_directory = flags & CLONE_FS != 0 && flags & CLONE_THREAD == 0;
-    let refused = flags & (CLONE_NEW | CLONE_NEWUSER | CLONE_NEWTIME | CLONE_INTO_CGROUP | CLONE_PIDFD) != 0;
+    let refused = flags & (CLONE_NEW | CLONE_NEWUSER | CLONE_NEWTIME | CLONE_INTO_CGROUP) != 0
+        // Descriptors are of processes.
+        || flags & CLONE_PIDFD != 0 && flags & CLONE_THREAD != 0;
     let thread_without_signals = flags & CLONE_THREAD != 0 && flags & CLONE_SIGHAND == 0;
     let signals_without_memory = flags & CLONE_SIGHAND != 0 && flags & CLONE_VM == 0;
     if refused || shares_directory || thread_without_signals || signals_without_memory {
@@ -122,6 +128,9 @@ fn start<M: Machine>(call: &Call<M>, spec: &CloneArgs) -> SysResult {
     }
     if flags & CLONE_PARENT_SETTID != 0 {
         call.await_pages(spec.parent_tid, 4)?;
+    }
+    if flags & CLONE_PIDFD != 0 {
+        call.await_pages(spec.pidfd, 4)?;
     }
     if flags & CLONE_CHILD_SETTID != 0 {
         call.await_pages(spec.child_tid, 4)?;
@@ -350,6 +359,15 @@ fn enter<M: Machine>(
         }
         return Err(Errno::EAGAIN);
     };
+    let pidfd = match child.filter(|_| spec.flags & CLONE_PIDFD != 0).map(|child| open_pidfd(call, spec, child, tid)) {
+        None => None,
+        Some(Ok(fd)) => Some(fd),
+        Some(Err(errno)) => {
+            threads::unregister(cpu, tid);
+            child.into_iter().for_each(|child| super::exit::discard(cpu, child));
+            return Err(errno);
+        }
+    };
     let tid_bytes = tid.to_le_bytes();
     if spec.flags & CLONE_PARENT_SETTID != 0 {
         // As on Linux, a bad address does not undo the clone.
@@ -368,6 +386,9 @@ fn enter<M: Machine>(
         threads::unregister(cpu, tid);
         drop(tree);
         super::exit::discard(cpu, child);
+        if let Some(fd) = pidfd {
+            let _ = file::table::close(cpu, file::table::of(cpu, call.process), fd);
+        }
         return Err(Errno::EAGAIN);
     }
     let process = child.unwrap_or(call.process);
@@ -403,6 +424,19 @@ fn enter<M: Machine>(
         }
     }
     Ok(tid)
+}
+
+/// A descriptor of the child, which is about to enter the tree, for the caller. The child has none.
+///
+/// # Errors
+/// `EFAULT`, `ENFILE`, `EMFILE`.
+fn open_pidfd<M: Machine>(call: &Call<M>, spec: &CloneArgs, child: &ProcessRecord, tid: u32) -> Result<i32, Errno> {
+    let fd = file::pidfd::open(call, tid, child.started_ns.get(), 0)? as i32;
+    if let Err(stop) = call.write_user(spec.pidfd, &fd.to_le_bytes()) {
+        let _ = file::table::close(call.cpu, file::table::of(call.cpu, call.process), fd);
+        return Err(stop.unless_waiting());
+    }
+    Ok(fd)
 }
 
 fn start_child<M: Machine>(call: &Call<M>, thread: &'static ThreadRecord) {

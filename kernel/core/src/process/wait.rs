@@ -18,6 +18,7 @@ use super::exit::reap;
 use super::usage::{RUSAGE_LEN, write_rusage};
 use crate::{
     call::{Call, Stop, SysResult},
+    file::pidfd::{self, Pidfd},
     mm,
     signal::stopping,
     tree::{children, lock_tree, lookup, parent_of, times_ns},
@@ -32,6 +33,8 @@ enum Which {
     Any,
     Pid(u32),
     Group(u32),
+    /// That with this id that was created then.
+    Same(Pidfd),
 }
 
 /// A change of state of a child.
@@ -67,7 +70,7 @@ pub fn wait4<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(u64::from(change.pid))
 }
 
-/// `waitid(kind, id, info, options, rusage)`. There are no pidfds, so none names a child (`EBADF`).
+/// `waitid(kind, id, info, options, rusage)`.
 pub fn waitid<M: Machine>(call: &Call<M>) -> SysResult {
     let [kind, id, info_at, options, rusage_at, _] = call.args;
     let (options, id) = (options as u32, id as i32);
@@ -75,16 +78,24 @@ pub fn waitid<M: Machine>(call: &Call<M>) -> SysResult {
     if options & !known != 0 || options & (WEXITED | WSTOPPED | WCONTINUED) == 0 {
         return Err(Errno::EINVAL.into());
     }
+    let mut waits = true;
     let which = match kind as u32 {
         P_ALL => Which::Any,
         P_PID if id > 0 => Which::Pid(id as u32),
         P_PGID if id == 0 => Which::Group(call.process.pgid.load(Ordering::Relaxed)),
         P_PGID if id > 0 => Which::Group(id as u32),
-        P_PIDFD if id >= 0 => return Err(Errno::EBADF.into()),
+        P_PIDFD if id >= 0 => {
+            let (pidfd, nonblocking) = named(call, id)?;
+            waits = !nonblocking;
+            Which::Same(pidfd)
+        }
         _ => return Err(Errno::EINVAL.into()),
     };
     await_room(call, [(info_at, INFO_LEN), (rusage_at, RUSAGE_LEN)])?;
-    let change = wait_for(call, which, options)?;
+    let change = wait_for(call, which, if waits { options } else { options | WNOHANG })?;
+    if change.is_none() && options & WNOHANG == 0 {
+        return Err(Errno::EAGAIN.into());
+    }
     if let Some(change) = &change
         && rusage_at != 0
     {
@@ -103,6 +114,18 @@ pub fn waitid<M: Machine>(call: &Call<M>) -> SysResult {
         }
     }
     Ok(0)
+}
+
+/// The process that a descriptor is of, and whether its calls do not wait. A call that has waited keeps it, whatever has become of the descriptor.
+fn named<M: Machine>(call: &Call<M>, fd: i32) -> Result<(Pidfd, bool), Errno> {
+    let [pid, started_ns, ..] = &call.thread.scratch;
+    if call.has_waited() {
+        return Ok((Pidfd { pid: pid.get() as u32, started_ns: started_ns.get() }, false));
+    }
+    let (pidfd, nonblocking) = pidfd::of_descriptor(call, fd)?;
+    pid.set(pidfd.pid.into());
+    started_ns.set(pidfd.started_ns);
+    Ok((pidfd, nonblocking))
 }
 
 const STATUS_LEN: u64 = 4;
@@ -145,6 +168,7 @@ fn look<M: Machine>(call: &Call<M>, which: Which, options: u32) -> Result<Option
     let found = match which {
         Which::Any => children(cpu, call.process).find_map(change),
         Which::Pid(pid) => lookup(cpu, pid).filter(is_own).and_then(change),
+        Which::Same(pidfd) => pidfd.process(cpu).filter(is_own).and_then(change),
         Which::Group(group) => {
             let in_group = |child: &&ProcessRecord| child.pgid.load(Ordering::Relaxed) == group;
             children(cpu, call.process).filter(in_group).find_map(change)

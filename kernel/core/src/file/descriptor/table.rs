@@ -362,6 +362,11 @@ pub fn closes_on_exec<M: Machine>(call: &Call<M>, fd: i32) -> Result<bool, Errno
     if word == 0 { Err(Errno::EBADF) } else { Ok(word & FILES_CLOEXEC != 0) }
 }
 
+/// Whether a descriptor of any table is closed by exec.
+pub fn is_closed_on_exec<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> bool {
+    slot(cpu, files, fd).is_some_and(|slot| slot.load(Ordering::Relaxed) & FILES_CLOEXEC != 0)
+}
+
 /// Sets whether a descriptor is closed by exec.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "each operation concerns a few of the many kinds of node")]
 
 mod cores;
+mod descriptors;
 mod loopback;
 mod machine;
 mod motet;
@@ -21,8 +22,8 @@ use motet_layout::sync::Ordering;
 
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
-use motet_layout::{CORES_MAX, FileRecord, FilesRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, ThreadRecord};
-use motet_protocol::{Context, hand, threads};
+use motet_layout::{CORES_MAX, FileRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, ThreadRecord};
+use motet_protocol::{Context, threads};
 
 use super::{
     descriptor::table,
@@ -42,6 +43,7 @@ use crate::{
     permission::{self, FileRights, Identity},
     random, realtime, tree as processes, vm,
 };
+use descriptors::FilesOf;
 pub use open::open;
 use text::{LineStart, Text};
 use tree::{DIRECTORY, Entry, Entry as E, TABLE};
@@ -51,6 +53,7 @@ pub use tree::{ProcNode, ROOT, SYSFS_ROOT};
 pub fn mode(node: ProcNode) -> u32 {
     match node.entry {
         E::ProcessFdLink => S_IFLNK | 0o700,
+        E::ProcessFdinfoOf => S_IFREG | 0o444,
         entry => TABLE.iter().find(|row| row.2 == entry).map_or(DIRECTORY, |row| row.3),
     }
 }
@@ -70,6 +73,9 @@ pub fn owner<M: Machine>(cpu: &Cpu<M>, node: ProcNode) -> (u32, u32) {
 
 /// Fails with `EACCES` unless those rights allow all of `mask` with a node.
 pub fn check<M: Machine>(call: &Call<M>, node: ProcNode, rights: &FileRights, mask: u32) -> Result<(), Errno> {
+    if node.entry == E::ProcessFdinfo {
+        return check_inspection(call, node);
+    }
     let mode = mode(node);
     // What everybody may: most.
     if mask & !mode & 7 == 0 {
@@ -86,7 +92,12 @@ pub fn check<M: Machine>(call: &Call<M>, node: ProcNode, rights: &FileRights, ma
 /// Fails with `EACCES` unless the caller may open a file: what shows a process's memory is for those who may look into it.
 pub fn check_inspected<M: Machine>(call: &Call<M>, node: ProcNode) -> Result<(), Errno> {
     match node.entry {
-        E::ProcessMaps | E::ProcessEnviron | E::ProcessCrossings | E::ProcessVectors => check_inspection(call, node),
+        E::ProcessMaps
+        | E::ProcessEnviron
+        | E::ProcessCrossings
+        | E::ProcessVectors
+        | E::ProcessFdinfo
+        | E::ProcessFdinfoOf => check_inspection(call, node),
         _ => Ok(()),
     }
 }
@@ -128,6 +139,7 @@ pub fn parent(node: ProcNode) -> Option<ProcNode> {
         E::Process if node.tasks_of != 0 => Some(ProcNode::process(node.tasks_of).of(E::ProcessTask)),
         E::Process => Some(ROOT),
         E::ProcessFdLink => Some(node.of(E::ProcessFd)),
+        E::ProcessFdinfoOf => Some(node.of(E::ProcessFdinfo)),
         entry => TABLE.iter().find(|row| row.2 == entry).map(|row| node.of(row.0)),
     }
 }
@@ -151,10 +163,10 @@ pub fn lookup<M: Machine>(call: &Call<M>, dir: ProcNode, name: &[u8]) -> Option<
             let of_thread = with_thread(call.cpu, number, |_, process| call.cpu.raw(process))?;
             (process == of_thread).then_some(ProcNode::task(dir.id, number))
         }
-        E::ProcessFd => {
+        E::ProcessFd | E::ProcessFdinfo => {
             let files = FilesOf::new(call.cpu, dir.id)?;
             let used = table::next_used(call.cpu, files.files, number) == Some(number);
-            used.then_some(ProcNode { entry: E::ProcessFdLink, fd: number, ..dir })
+            used.then_some(ProcNode { entry: descriptors::in_directory(dir), fd: number, ..dir })
         }
         _ => None,
     }
@@ -199,10 +211,10 @@ fn next_numbered<M: Machine>(call: &Call<M>, dir: ProcNode, from: u32) -> Option
             let of = with_thread(cpu, dir.id, |_, process| cpu.raw(process))?;
             next_thread(cpu, from, |_, process| cpu.raw(process) == of).map(|id| (id, ProcNode::task(dir.id, id)))
         }
-        E::ProcessFd => {
+        E::ProcessFd | E::ProcessFdinfo => {
             let files = FilesOf::new(cpu, dir.id)?;
             let fd = table::next_used(cpu, files.files, from)?;
-            Some((fd, ProcNode { entry: E::ProcessFdLink, fd, ..dir }))
+            Some((fd, ProcNode { entry: descriptors::in_directory(dir), fd, ..dir }))
         }
         E::Cores | E::HiddenHarts => cores::next(cpu, cores::Kind::in_directory(dir)?, from),
         E::Nodes => nodes::next(cpu, from),
@@ -398,6 +410,7 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
             let chosen = with_thread(call.cpu, node.id, |_, process| process.start_isa.load(Ordering::Relaxed));
             writeln!(out, "{}", chosen.and_then(Isa::from_raw).map_or("none", Isa::name))
         }
+        E::ProcessFdinfoOf => descriptors::show(call, node, out),
         E::ProcessMounts => mounts::mounts(call, node.id, out),
         E::ProcessMountinfo => mounts::mountinfo(call, node.id, out),
         E::Root | E::SelfLink | E::ThreadSelf | E::MountsLink | E::NetLink => Ok(()),
@@ -495,7 +508,7 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         | E::ClassLoopback => Ok(()),
         E::Sys | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs => Ok(()),
         E::Process | E::ProcessCmdline | E::ProcessEnviron | E::ProcessExe | E::ProcessCwd | E::ProcessRoot => Ok(()),
-        E::ProcessVectors | E::ProcessFd | E::ProcessFdLink | E::ProcessTask => Ok(()),
+        E::ProcessVectors | E::ProcessFd | E::ProcessFdLink | E::ProcessFdinfo | E::ProcessTask => Ok(()),
         E::ProcessNet | E::NetSockstat | E::NetSockstat6 | E::NetSnmp => Ok(()),
     }
 }
@@ -520,29 +533,6 @@ fn next_thread<M: Machine>(
     let _tree = processes::lock_tree(cpu);
     let mut threads = threads::from(cpu, from);
     threads.find(|thread| which(thread, processes::process_of(cpu, thread))).map(|thread| thread.tid.get())
-}
-
-/// The descriptor table of any process, kept for the time of this value.
-struct FilesOf<'c, M: Machine> {
-    cpu: &'c Cpu<M>,
-    files: &'static FilesRecord,
-}
-
-impl<'c, M: Machine> FilesOf<'c, M> {
-    fn new(cpu: &'c Cpu<M>, id: u32) -> Option<Self> {
-        with_thread(cpu, id, |_, process| {
-            // A process that ends gives its table up under the tree lock.
-            let files = cpu.object::<FilesRecord>(process.files.load(Ordering::Relaxed))?;
-            hand::take(cpu, files);
-            Some(Self { cpu, files })
-        })?
-    }
-}
-
-impl<M: Machine> Drop for FilesOf<'_, M> {
-    fn drop(&mut self) {
-        table::release(self.cpu, self.files);
-    }
 }
 
 /// Text in a slice.

@@ -68,6 +68,8 @@ pub(super) enum Entry {
     ProcessRoot,
     ProcessFd,
     ProcessFdLink,
+    ProcessFdinfo,
+    ProcessFdinfoOf,
     ProcessTask,
     ProcessNet,
     NetDev,
@@ -239,6 +241,7 @@ pub(super) const TABLE: &[(Entry, &str, Entry, u32)] = &[
     (E::Process, "cwd", E::ProcessCwd, LINK),
     (E::Process, "root", E::ProcessRoot, LINK),
     (E::Process, "fd", E::ProcessFd, PRIVATE_DIRECTORY),
+    (E::Process, "fdinfo", E::ProcessFdinfo, DIRECTORY),
     (E::Process, "task", E::ProcessTask, DIRECTORY),
     (E::Process, "net", E::ProcessNet, DIRECTORY),
     (E::ProcessNet, "dev", E::NetDev, FILE),
@@ -370,6 +373,7 @@ impl ProcNode {
             E::Root,
             E::Process,
             E::ProcessFdLink,
+            E::ProcessFdinfoOf,
             E::SysfsRoot,
             E::Core,
             E::HiddenHart,
@@ -393,7 +397,7 @@ impl ProcNode {
     pub(super) fn place(self) -> u32 {
         match self.entry {
             E::Core | E::HiddenHart | E::Node => self.tasks_of,
-            E::ProcessFdLink => self.fd,
+            E::ProcessFdLink | E::ProcessFdinfoOf => self.fd,
             _ => self.id,
         }
     }
