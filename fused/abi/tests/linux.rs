@@ -6,7 +6,7 @@ use std::mem::{offset_of, size_of};
 
 use linux_raw_sys::{auxvec, general, ioctl, system};
 use motet_abi::wire::Wire;
-use motet_abi::{Errno, elf, file, process, signal, system as sys, terminal, time};
+use motet_abi::{Errno, elf, file, ipc, process, signal, system as sys, terminal, time};
 use motet_layout::Isa;
 
 /// Our structure has the size of theirs and each named field of it at the same place.
@@ -343,4 +343,72 @@ fn capabilities() {
     assert_eq!(sys::riscv_hwprobe(3, sys::riscv_extensions("rv64imafdc")), Some(1));
     assert_eq!(sys::riscv_hwprobe(4, sys::riscv_extensions("rv64imafdcv_zba_zicsr_zbs")), Some(0b10_1111));
     assert_eq!(sys::riscv_hwprobe(99, sys::riscv_extensions("rv64imafdc")), None);
+}
+
+#[test]
+fn ipc_of_system_v() {
+    same_layout!(
+        ipc::IpcPerm,
+        libc::ipc_perm,
+        key = __key,
+        uid = uid,
+        gid = gid,
+        cuid = cuid,
+        cgid = cgid,
+        mode = mode,
+        seq = __seq
+    );
+    same_layout!(
+        ipc::ShmidDs,
+        libc::shmid_ds,
+        shm_perm = shm_perm,
+        shm_segsz = shm_segsz,
+        shm_atime = shm_atime,
+        shm_dtime = shm_dtime,
+        shm_ctime = shm_ctime,
+        shm_cpid = shm_cpid,
+        shm_lpid = shm_lpid,
+        shm_nattch = shm_nattch
+    );
+    same_layout!(
+        ipc::SemidX86_64,
+        libc::semid_ds,
+        sem_perm = sem_perm,
+        sem_otime = sem_otime,
+        sem_ctime = sem_ctime,
+        sem_nsems = sem_nsems
+    );
+    same_layout!(
+        ipc::MsqidDs,
+        libc::msqid_ds,
+        msg_perm = msg_perm,
+        msg_stime = msg_stime,
+        msg_rtime = msg_rtime,
+        msg_ctime = msg_ctime,
+        msg_cbytes = __msg_cbytes,
+        msg_qnum = msg_qnum,
+        msg_qbytes = msg_qbytes,
+        msg_lspid = msg_lspid,
+        msg_lrpid = msg_lrpid
+    );
+    same_fields!(ipc::Sembuf, libc::sembuf: sem_num sem_op sem_flg);
+    same_fields!(ipc::Seminfo, libc::seminfo: semmap semmni semmns semmnu semmsl semopm semume semusz semvmx semaem);
+    same_fields!(ipc::Msginfo, libc::msginfo: msgpool msgmap msgmax msgmnb msgmni msgssz msgtql msgseg);
+    same_numbers!(ipc, libc: IPC_PRIVATE IPC_CREAT IPC_EXCL IPC_NOWAIT IPC_RMID IPC_SET IPC_STAT IPC_INFO SHM_HUGETLB
+        SHM_NORESERVE SHM_RDONLY SHM_RND SHM_REMAP SHM_EXEC SHM_LOCK SHM_UNLOCK SEM_UNDO GETPID GETVAL GETALL GETNCNT
+        GETZCNT SETVAL SETALL SEM_STAT SEM_INFO SEM_STAT_ANY MSG_STAT MSG_INFO MSG_NOERROR MSG_EXCEPT MSG_COPY);
+    assert_eq!((ipc::MSG_STAT_ANY, ipc::SHM_STAT, ipc::SHM_INFO, ipc::SHM_STAT_ANY), (13, 13, 14, 15)); // which `libc` has not
+}
+
+/// As `linux-libc-dev-arm64-cross` and `-riscv64-cross` have it: the times of a set of semaphores are one word each.
+#[test]
+fn sets_of_semaphores_of_the_generic_isas() {
+    let set = ipc::SemidDs { otime: 1, ctime: 2, nsems: 3, ..Default::default() };
+    for (isa, size, places) in
+        [(Isa::X86_64, 104, [48, 64, 80]), (Isa::AArch64, 88, [48, 56, 64]), (Isa::RiscV64, 88, [48, 56, 64])]
+    {
+        let (bytes, len) = set.encode(isa);
+        assert_eq!(len, size);
+        assert_eq!(places.map(|at: usize| bytes[at]), [1, 2, 3]);
+    }
 }

@@ -100,7 +100,9 @@ pool_struct! {
         /// 1: it was made without a name, and may get one, though it has no links (`O_TMPFILE`).
         392 pub may_be_named: AtomicU32,
         396 _pad3: Cell32,
-        400 _pad2: [Cell64; 14],
+        /// The segment of shared memory whose pages these are ([`IpcObject`](crate::IpcObject), pool address); 0: they are none's.
+        400 pub segment: AtomicU64,
+        408 _pad2: [Cell64; 13],
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::{
     BoundLock, CORES_MAX, Cell32, Cell64, CoreRecord, DmaEngine, GuestsLock, HostStream, ISLANDS_MAX, IdsLock,
-    IslandRecord, MemoryState, PTYS_MAX, Peers, PtysLock, RenameLock, RightsLock, SlabCache, TreeLock, Tty, TtyInput,
-    WaitQueue, WatchesLock, pool_struct,
+    IpcState, IslandRecord, MemoryState, PTYS_MAX, Peers, PtysLock, RenameLock, RightsLock, SlabCache, TreeLock, Tty,
+    TtyInput, WaitQueue, WatchesLock, pool_struct,
     sync::{AtomicU32, AtomicU64},
 };
 
@@ -22,7 +22,7 @@ pub const CONSOLE_TERMINAL: u32 = 1;
 
 pool_struct! {
     /// The beginning of the pool. Host-written before any island starts, except where said.
-    pub struct PoolHeader: size 634880, align 64 {
+    pub struct PoolHeader: size 643072, align 64 {
         /// [`POOL_MAGIC`].
         0 pub magic: Cell64,
         /// [`POOL_VERSION`].
@@ -198,6 +198,8 @@ pool_struct! {
         45056 pub cores: [CoreRecord; 128],
         /// The islands' transfer engines, two pages each, in memory near their islands.
         569344 pub dma: [DmaEngine; 8],
+        /// System V IPC.
+        634880 pub ipc: IpcState,
     }
 }
 

@@ -28,6 +28,7 @@ mod guest;
 pub mod handshake;
 mod header;
 mod ids;
+mod ipc;
 mod island;
 mod lock;
 #[macro_use]
@@ -61,6 +62,7 @@ pub use frame::*;
 pub use guest::*;
 pub use header::*;
 pub use ids::*;
+pub use ipc::*;
 pub use island::*;
 pub use lock::*;
 pub use marker::*;

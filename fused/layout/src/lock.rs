@@ -39,6 +39,8 @@ classes! {
     File FileLock;
     /// An address space.
     Space SpaceLock;
+    /// System V IPC.
+    Ipc IpcLock;
     /// Renames between directories.
     Rename RenameLock;
     /// A file, or a directory; a directory before what is in it.

@@ -487,7 +487,9 @@ pool_struct! {
         /// 1: its processor time is looked at when a timer interrupts its threads: it is limited, or timers are set by it. Set under the tree lock, or before
         /// the process is in the tree.
         796 pub watches_time: AtomicU32,
-        800 _pad1: [Cell64; 3],
+        /// What it has to undo in semaphores ([`IpcUndoList`](crate::IpcUndoList), pool address); 0: nothing. Changed under the lock of IPC.
+        800 pub undo: Cell64,
+        808 _pad1: [Cell64; 2],
         /// By whose rights it acts. Written under the process-tree lock by its own threads.
         824 pub credentials: CredentialsRecord,
     }

@@ -20,6 +20,7 @@ pub mod groups;
 pub mod hand;
 pub mod handed;
 pub mod hotplug;
+pub mod ipc;
 pub mod leaf;
 pub mod lock;
 pub mod memory;

@@ -10,10 +10,11 @@
 
 use motet_layout::{
     AwayRecord, Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram,
-    FileRecord, FilesRecord, Frame, InodeRecord, KeptRecord, MoreNodes, OutgoingRecord, PAGE_SIZE, PacketRecord,
-    PipeRecord, Pool, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord, QueuedSignal, RangeNode, RangeRecord,
-    SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord, ThreadRecord, UserRecord, VcpuRecord, VmRecord,
-    VmaRecord, WatchRecord, handshake::then_look, in_order, sync::Ordering,
+    FileRecord, FilesRecord, Frame, InodeRecord, IpcMessage, IpcObject, IpcUndo, IpcUndoList, IpcUser, KeptRecord,
+    MoreNodes, OutgoingRecord, PAGE_SIZE, PacketRecord, PipeRecord, Pool, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord,
+    QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord,
+    ThreadRecord, UserRecord, VcpuRecord, VmRecord, VmaRecord, WatchRecord, handshake::then_look, in_order,
+    sync::Ordering,
 };
 
 use crate::{
@@ -37,7 +38,7 @@ const LOOKED_AT_ONCE: u64 = 64;
 
 /// A type with a cache of its own.
 pub trait SlabObject: PoolSafe {
-    /// Index of its cache in the header; distinct for each type.
+    /// Index of its cache in the header; distinct for each type, but for those that are told apart by what they say.
     const CLASS: usize;
     /// Bytes, from the start of the object, that need not be zero in a new object.
     const DIRTY_LEN: usize = 0;
@@ -83,6 +84,12 @@ classes! {
     28 KeptRecord;
     29 PtyRecord;
     30 PosixTimerRecord;
+    // Of one size, and with one class: each says itself what it is.
+    31 IpcObject;
+    31 IpcMessage;
+    31 IpcUndo;
+    31 IpcUndoList;
+    31 IpcUser;
 }
 
 /// What the record of a frame that is cut into objects says of these.

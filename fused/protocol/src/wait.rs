@@ -195,6 +195,20 @@ pub fn take_thread(context: &impl Context, thread: &'static ThreadRecord, reason
     is_taken
 }
 
+/// How many threads in a queue are such. The queue's memory is not given back meanwhile.
+pub fn count(context: &impl Context, queue: &'static WaitQueue, is: impl Fn(&ThreadRecord) -> bool) -> u32 {
+    let _guard = lock(context, &queue.lock);
+    let mut counted = 0;
+    let mut at = queue.head.load(Ordering::Relaxed);
+    while let Some(node) = find_from(context, at, 0, u32::MAX) {
+        let thread = context.object::<ThreadRecord>(node.thread.get()).filter(|_| node.kind.get() != NODE_WATCH);
+        counted += u32::from(thread.is_some_and(&is));
+        at = node.next.get();
+        context.spend_locked(MOVED);
+    }
+    counted
+}
+
 /// Moves up to `limit` waiters with `from_key` to another queue and key without waking them (futex requeue).
 pub fn requeue(
     context: &impl Context,

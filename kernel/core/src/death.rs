@@ -17,7 +17,7 @@ use motet_layout::{
 use motet_protocol::{
     Context,
     cores::is_dead,
-    lock,
+    ipc, lock,
     orphans::{
         begin_reclaiming, forget_places, is_orphaned, is_reclaimed, is_stranded, settle_calls, settle_transfers,
         turn_off, wait_for_all,
@@ -81,6 +81,7 @@ fn reclaim_all<M: Machine>(cpu: &Cpu<M>) {
     wait_for_all(cpu);
     forget_places(cpu);
     file::epoll::settle(cpu);
+    ipc::settle(cpu);
     take_threads(cpu);
     finish_threads(cpu);
     take_alarms(cpu);

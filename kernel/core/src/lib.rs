@@ -28,6 +28,7 @@ mod fpga;
 mod futex;
 mod handover;
 mod hotplug;
+mod ipc;
 mod kinds;
 mod life;
 mod mm;

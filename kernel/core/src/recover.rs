@@ -43,6 +43,7 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>, class: LockClass, lock: PoolAddr) -> bo
             None => return false,
         },
         LockClass::Ids
+        | LockClass::Ipc
         | LockClass::File
         | LockClass::Rename
         | LockClass::Inode

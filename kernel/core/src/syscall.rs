@@ -10,7 +10,7 @@ use crate::{
     away,
     call::{Call, Stop, SysResult},
     crossing::{self, Awaited},
-    extension, file, futex,
+    extension, file, futex, ipc,
     mm::{advice, calls as memory, mremap, place},
     peers,
     process::{cores, exec, exit, fork, identity, ids, isa, limits, places, prctl, schedule, system, usage, wait},
@@ -137,6 +137,18 @@ table! {
     Munmap => memory::munmap(call);
     Mprotect => memory::mprotect(call);
     Mremap => mremap::mremap(call);
+    Shmget => ipc::shmget(call);
+    Shmat => ipc::shmat(call);
+    Shmdt => ipc::shmdt(call);
+    Shmctl => ipc::shmctl(call);
+    Semget => ipc::semget(call);
+    Semop => ipc::semop(call);
+    Semtimedop => ipc::semtimedop(call);
+    Semctl => ipc::semctl(call);
+    Msgget => ipc::msgget(call);
+    Msgsnd => ipc::msgsnd(call);
+    Msgrcv => ipc::msgrcv(call);
+    Msgctl => ipc::msgctl(call);
     Madvise => advice::madvise(call);
     Mbind => place::mbind(call);
     SetMempolicy => place::set_mempolicy(call);

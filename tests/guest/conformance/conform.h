@@ -150,4 +150,6 @@ void waiting(void);
 void locks(void);
 void family(void);
 void terminals(void);
+void sysv(void);
+void semaphores(void);
 #endif

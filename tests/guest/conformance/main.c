@@ -326,7 +326,7 @@ const char *errno_name(int error) {
         N(ENODATA), N(EOVERFLOW), N(ENOTSOCK), N(ETOOMANYREFS), N(EDESTADDRREQ), N(EMSGSIZE), N(EPROTOTYPE), N(ENOPROTOOPT),
         N(EPROTONOSUPPORT), N(ESOCKTNOSUPPORT), N(EOPNOTSUPP), N(EPFNOSUPPORT), N(EAFNOSUPPORT), N(EADDRINUSE),
         N(EADDRNOTAVAIL), N(ECONNABORTED), N(ECONNRESET), N(ENOBUFS), N(EISCONN), N(ENOTCONN), N(ETIMEDOUT), N(ENETUNREACH),
-        N(ECONNREFUSED), N(EALREADY), N(EINPROGRESS), N(ESTALE), N(ECANCELED), N(EOWNERDEAD), N(ENOTRECOVERABLE), N(EUCLEAN),
+        N(ECONNREFUSED), N(EALREADY), N(EINPROGRESS), N(ESTALE), N(ECANCELED), N(EOWNERDEAD), N(ENOTRECOVERABLE), N(EUCLEAN), N(EIDRM), N(ENOMSG),
 #undef N
     };
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
@@ -400,5 +400,7 @@ int main(int argc, char **argv) {
     locks();
     family();
     terminals();
+    sysv();
+    semaphores();
     return 0;
 }

@@ -46,18 +46,19 @@ const NEVER_FAIL: [(Syscall, &str); 23] = [
 ];
 
 /// Files of this crate whose constants are arguments of system calls.
-const OPTIONS_IN: [&str; 5] = ["file.rs", "process.rs", "signal.rs", "terminal.rs", "time.rs"];
+const OPTIONS_IN: [&str; 6] = ["file.rs", "ipc.rs", "process.rs", "signal.rs", "terminal.rs", "time.rs"];
 /// Constants there that are no options: sizes, masks, what is told and not asked, and modes of a terminal, of which the
 /// machine has only its console and the program none.
 #[rustfmt::skip]
-const NO_OPTIONS: [&str; 77] = [
-    "PATH_MAX", "NAME_MAX", "IOV_MAX", "DIRENT_MAX", "TMPFS_MAGIC", "PROC_SUPER_MAGIC", "SYSFS_MAGIC", "PIPEFS_MAGIC", "SOCKFS_MAGIC", "PID_FS_MAGIC", "ANON_INODE_FS_MAGIC", "CSIGNAL",
+const NO_OPTIONS: [&str; 81] = [
+    "PATH_MAX", "NAME_MAX", "IOV_MAX", "DIRENT_MAX", "TMPFS_MAGIC", "PROC_SUPER_MAGIC", "SYSFS_MAGIC", "PIPEFS_MAGIC",
+    "SOCKFS_MAGIC", "PID_FS_MAGIC", "ANON_INODE_FS_MAGIC", "CSIGNAL",
     "CLONE_ARGS_SIZE_VER0", "FUTEX_CMD_MASK", "SIGSET_SIZE", "SIGINFO_SIZE", "NSIG", "SIGRTMIN", "UNBLOCKABLE", "SA_KNOWN", "NONE",
     "SI_KERNEL", "SI_TIMER", "SI_TKILL", "CLD_EXITED", "CLD_CONTINUED", "SEGV_MAPERR", "SEGV_ACCERR", "BUS_ADRALN",
     "BUS_ADRERR", "ILL_ILLOPC", "ILL_ILLOPN", "FPE_INTDIV", "TRAP_BRKPT", "USER_HZ", "RLIM_NLIMITS", "BRKINT", "IGNCR", "ICRNL", "INLCR",
     "ISTRIP", "IXON", "IXANY", "IMAXBEL", "IUTF8", "OPOST", "ONLCR", "OCRNL", "B38400", "CS8", "CREAD", "ISIG", "ICANON",
     "ECHO", "ECHOE", "ECHOK", "ECHONL", "NOFLSH", "TOSTOP", "ECHOCTL", "ECHOKE", "IEXTEN", "VINTR", "VQUIT", "VERASE",
-    "VKILL", "VEOF", "VTIME", "VMIN", "VSTART", "VSTOP", "VSUSP", "VEOL", "VREPRINT", "VWERASE", "VLNEXT", "VEOL2",
+    "S_IRUGO", "S_IWUGO", "S_IXUGO", "S_IRWXUGO", "VKILL", "VEOF", "VTIME", "VMIN", "VSTART", "VSTOP", "VSUSP", "VEOL", "VREPRINT", "VWERASE", "VLNEXT", "VEOL2",
 ];
 
 /// What was found about a call.

@@ -325,6 +325,8 @@ fn is_restartable<M: Machine>(kind: Option<Syscall>, call: &Call<M>) -> bool {
                 | S::EpollPwait
                 | S::EpollPwait2
                 | S::IoGetevents
+                | S::Msgrcv
+                | S::Msgsnd
                 | S::Semop
                 | S::Semtimedop
         )

@@ -6,10 +6,10 @@ use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
     InodeRecord, PAGE_SIZE, SpaceRecord, VMA_DONT_FORK, VMA_NEVER_WRITE, VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK,
-    VmaRecord,
+    VmaRecord, sync::Ordering,
 };
 use motet_protocol::{
-    Context, fs,
+    Context, fs, ipc,
     lock::lock,
     memory::release_frame,
     residency::{self, Home},
@@ -180,6 +180,11 @@ fn remove_in_pieces<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, sta
         let until = if left.get() == 0 { offset + (stop.end - stop.start) } else { left.get() };
         let piece = fs::punch_some(call.cpu, inode.inode(), offset, until, BUDGET)?;
         forget_pages(call.cpu, inode.inode(), piece.mapped, false);
+        let segment = inode.segment.load(Ordering::Relaxed);
+        drop(inode);
+        if segment != 0 {
+            ipc::left(call.cpu, segment); // which may have been detached meanwhile
+        }
         left.set(piece.left.unwrap_or(0));
         at = if piece.left.is_some() { stop.start } else { stop.end };
         if at < end {

@@ -4,6 +4,7 @@
 //! islands, are edited by [`residency`] alone.
 
 pub mod advice;
+mod attach;
 pub mod calls;
 mod entry;
 mod epoch;
@@ -36,10 +37,11 @@ use motet_protocol::{
     residency::{self, Kind, Mmu},
 };
 
+pub use attach::{Attachment, attach, detach};
 pub use calls::{Mappable, forget_pages, is_sealed, protect_file_pages};
 pub use epoch::epoch;
 pub use fault::{ToRegisters, lacks_page, serve as serve_fault, serve_store_to_registers, store_to_registers};
-pub use limits::may_write_file;
+pub use limits::{check_locked, may_write_file};
 pub use pieces::{give_up, sync};
 pub use policy::Policy;
 pub use range::{LOWEST, protect, unmap_locked as unmap};

@@ -118,6 +118,16 @@ pub fn unmap<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, start: u64
     of(call, space, start, end, |start, end| range::unmap_locked(call.cpu, space, start, end))
 }
 
+/// Unmaps the first piece of a range; where that ends. The space's lock is held.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn unmap_first<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, start: u64, end: u64) -> Result<u64, Errno> {
+    let stop = end_of_piece(cpu, space, start, end);
+    range::unmap_locked(cpu, space, start, stop)?;
+    Ok(stop)
+}
+
 /// Makes what is left to unmap of a range one piece, without making any of it free.
 ///
 /// # Errors

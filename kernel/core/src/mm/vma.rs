@@ -8,19 +8,19 @@ use core::{ops::Range, sync::atomic::Ordering};
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, Isa, PAGE_SIZE, PoolAddr, SpaceRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_STACK, VMA_STORE,
-    VMA_VIEW, VMA_WRITE, VmaRecord, handshake::then_look, in_order,
+    InodeRecord, Isa, PAGE_SIZE, PoolAddr, SpaceRecord, ThreadRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_STACK,
+    VMA_STORE, VMA_VIEW, VMA_WRITE, VmaRecord, handshake::then_look, in_order,
 };
 use motet_paging::Attr;
 use motet_protocol::{
-    Context, fs,
+    Context, fs, ipc,
     lock::lock,
     range_tree::{self, Entry},
     slab,
 };
 
 use super::{epoch::changed, policy::Policy};
-use crate::{call::cost, cpu::Cpu, due, registers::fpga};
+use crate::{call::cost, cpu::Cpu, due, registers::fpga, tree::process_of};
 
 /// What a new VMA is.
 #[derive(Clone, Copy)]
@@ -469,7 +469,23 @@ pub fn give_up<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
 fn free<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord) {
     if let Some(inode) = cpu.object::<InodeRecord>(vma.inode.get()) {
         fpga::forget_grant(space, inode);
+        let segment = inode.segment.load(Ordering::Relaxed);
+        if segment != 0 {
+            detached(cpu, inode);
+        }
         fs::put(cpu, inode);
+        if segment != 0 {
+            ipc::left(cpu, segment);
+        }
     }
     slab::free(cpu, vma);
+}
+
+/// A mapping of a segment goes (`attach`).
+#[cold]
+fn detached<M: Machine>(cpu: &Cpu<M>, inode: &InodeRecord) {
+    const NS_PER_SECOND: u64 = 1_000_000_000;
+    let thread = cpu.object::<ThreadRecord>(cpu.own.current_thread.load(Ordering::Relaxed));
+    let pid = thread.map_or(0, |thread| process_of(cpu, thread).pid.get());
+    ipc::detached(cpu, inode, pid, cpu.realtime_ns() / NS_PER_SECOND);
 }

@@ -51,6 +51,8 @@ pub enum Capability {
     ConfigureNetwork = 12,
     /// Lock memory.
     LockMemory = 14,
+    /// Use what others have made for sharing.
+    IpcOwner = 15,
     /// Change the root directory.
     ChangeRoot = 18,
     /// Look into any process.

@@ -16,7 +16,7 @@ use crate::{
     chain::{self, stack},
     console,
     cpu::Cpu,
-    cputime, due, file, futex, handover,
+    cputime, due, file, futex, handover, ipc,
     kinds::service,
     mm,
     signal::{self, Origin, stopping},
@@ -158,6 +158,9 @@ fn give_back<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &
         }
         mm::release(cpu, super::replace_space(cpu, process, 0));
     }
+    if !ipc::leave(cpu, process, is_due) {
+        return false;
+    }
     due::free_garbage(cpu, thread) && give_children_away(cpu, process, is_due) && {
         let _tree = lock_tree(cpu);
         leave(cpu, thread, process, true);
@@ -189,6 +192,7 @@ pub fn finish<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: 
     if process.space.load(Ordering::Relaxed) != 0 {
         mm::release(cpu, super::replace_space(cpu, process, 0));
     }
+    ipc::leave(cpu, process, || false);
     let _tree = lock_tree(cpu);
     leave(cpu, thread, process, true);
 }
@@ -224,6 +228,7 @@ pub fn discard<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
     if process.space.load(Ordering::Relaxed) != 0 {
         mm::release(cpu, super::replace_space(cpu, process, 0));
     }
+    ipc::leave(cpu, process, || false);
     release_actions(cpu, process);
     slab::free(cpu, process);
 }

@@ -25,7 +25,7 @@ use crate::{
     call::{Call, Stop, SysResult, cost},
     chain,
     cpu::Cpu,
-    due, file, handover, mm,
+    due, file, handover, ipc, mm,
     permission::{self, Capability},
     signal::{self, begin_temporary_mask, end_temporary_mask},
     tree::{self, adopt, lock_tree, parent_of, users},
@@ -197,6 +197,12 @@ pub fn unshare<M: Machine>(call: &Call<M>) -> SysResult {
     {
         return Err(Errno::EINVAL.into());
     }
+    if flags & CLONE_SYSVSEM != 0 {
+        if has_threads && call.process.undo.get() != 0 {
+            return Err(Errno::EINVAL.into()); // they have it together here
+        }
+        ipc::leave(call.cpu, call.process, || false);
+    }
     if flags & CLONE_FILES != 0 {
         file::unshare_descriptors(call)?;
     }
@@ -294,7 +300,8 @@ fn new_process<M: Machine>(
         due::spend_locked(cpu, cost::STEP);
         child.actions.set(cpu.raw(actions_for_child(cpu, parent, spec.flags)?));
         due::spend_locked(cpu, cost::STEP);
-        file::files_for_child(cpu, parent, child, spec.flags & CLONE_FILES != 0)
+        file::files_for_child(cpu, parent, child, spec.flags & CLONE_FILES != 0)?;
+        if spec.flags & CLONE_SYSVSEM != 0 { ipc::share(cpu, parent, child) } else { Ok(()) }
     });
     match parts {
         Ok(()) => Ok(child),

@@ -12,6 +12,7 @@ mod nodes;
 mod open;
 mod process;
 mod system;
+mod sysvipc;
 mod text;
 mod tree;
 mod vectors;
@@ -39,7 +40,9 @@ use crate::{
     chain::Snapshot,
     cpu::{Cpu, KERNEL_RELEASE},
     cursor::Cursor,
-    due, mm,
+    due,
+    ipc::{self, Limit},
+    mm,
     permission::{self, FileRights, Identity},
     random, realtime, tree as processes, vm,
 };
@@ -379,6 +382,15 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::OvercommitMemory => out.write_str("0\n"),
         E::RandomPlaces => writeln!(out, "{}", random::placed(call.cpu) as u32),
         E::ProtectedHardlinks | E::ProtectedSymlinks => out.write_str("1\n"),
+        E::SysvShm | E::SysvSem | E::SysvMsg => sysvipc::show(call.cpu, node.entry, out),
+        E::ShmMax => ipc::limit(Limit::Segment, out),
+        E::ShmAll => ipc::limit(Limit::Pages, out),
+        E::ShmMni => ipc::limit(Limit::Segments, out),
+        E::ShmForced => ipc::limit(Limit::Forced, out),
+        E::SemLimits => ipc::limit(Limit::Semaphores, out),
+        E::MsgMax => ipc::limit(Limit::Message, out),
+        E::MsgMnb => ipc::limit(Limit::Queue, out),
+        E::MsgMni => ipc::limit(Limit::Queues, out),
         E::RealtimePeriod => writeln!(out, "{}", realtime::PERIOD_US),
         E::RealtimeRuntime => match realtime::limit_us(call.cpu) {
             Some(limit_us) => writeln!(out, "{limit_us}"),
@@ -506,7 +518,7 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         | E::Counted
         | E::LoopbackClass
         | E::ClassLoopback => Ok(()),
-        E::Sys | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs => Ok(()),
+        E::Sys | E::SysvIpc | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs => Ok(()),
         E::Process | E::ProcessCmdline | E::ProcessEnviron | E::ProcessExe | E::ProcessCwd | E::ProcessRoot => Ok(()),
         E::ProcessVectors | E::ProcessFd | E::ProcessFdLink | E::ProcessFdinfo | E::ProcessTask => Ok(()),
         E::ProcessNet | E::NetSockstat | E::NetSockstat6 | E::NetSnmp => Ok(()),

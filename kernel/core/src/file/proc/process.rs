@@ -10,9 +10,9 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::Device};
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    Cell32, Cell64, GROUPS_MAX, InodeRecord, Isa, PAGE_SIZE, PROCESS_ZOMBIE, ProcessRecord, SpaceRecord, THREAD_DEAD,
-    THREAD_ENDING, THREAD_PREPARING, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord, VMA_EXECUTE, VMA_HEAP, VMA_READ,
-    VMA_SHARED, VMA_STACK, VMA_WRITE,
+    Cell32, Cell64, GROUPS_MAX, InodeRecord, IpcObject, Isa, PAGE_SIZE, PROCESS_ZOMBIE, ProcessRecord, SpaceRecord,
+    THREAD_DEAD, THREAD_ENDING, THREAD_PREPARING, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord, VMA_EXECUTE, VMA_HEAP,
+    VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE, VmaRecord,
 };
 use motet_protocol::{
     Context, fs,
@@ -238,12 +238,17 @@ pub fn maps<M: Machine>(call: &Call<M>, id: u32, out: &mut Text<M>) -> FmtResult
             flag(VMA_EXECUTE, 'x', '-'),
             flag(VMA_SHARED, 's', 'p'),
         ];
-        write!(out, "{:08x}-{:08x} {r}{w}{x}{s} {:08x} 00:02 ", line.start, line.end, line.offset)?;
+        let device = if line.segment.is_some() { 1 } else { 2 };
+        write!(out, "{:08x}-{:08x} {r}{w}{x}{s} {:08x} 00:{device:02} ", line.start, line.end, line.offset)?;
         let mut path = [0; PATH_MAX];
         let name: &[u8] = match &line.inode {
             Some(inode) => {
                 write!(out, "{} ", inode.number.get())?;
                 path_or_last(call, &inode.clone().into(), &mut path).unwrap_or(b" (deleted)")
+            }
+            None if let Some((key, id)) = line.segment => {
+                write!(out, "{id} /SYSV{key:08x}")?;
+                b" (deleted)"
             }
             None => {
                 out.write_str("0 ")?;
@@ -297,18 +302,24 @@ struct MapLine<'c, M: Machine> {
     flags: u32,
     offset: u64,
     inode: Option<fs::Held<'c, Cpu<M>>>,
+    /// The key that a segment was made with, and its id.
+    segment: Option<(u32, u32)>,
 }
 
 impl<'c, M: Machine> MapLine<'c, M> {
     /// The first VMA that starts at `from` or above.
     fn next(cpu: &'c Cpu<M>, space: &SpaceRecord, from: u64) -> Option<Self> {
+        let inode_of = |vma: &VmaRecord| cpu.object::<InodeRecord>(vma.inode.get());
+        let segment_of = |vma| cpu.object::<IpcObject>(inode_of(vma)?.segment.load(Ordering::Relaxed));
         let _guard = lock(cpu, &space.lock);
         mm::vmas_within(cpu, space, from..u64::MAX).find(|vma| vma.start.get() >= from).map(|vma| Self {
             start: vma.start.get(),
             end: vma.end.get(),
             flags: vma.flags.get(),
             offset: vma.offset.get(),
-            inode: cpu.object::<InodeRecord>(vma.inode.get()).map(|inode| fs::Held::new(cpu, inode)),
+            // A reference to a segment's pages would count as an attachment.
+            inode: inode_of(vma).filter(|_| segment_of(vma).is_none()).map(|inode| fs::Held::new(cpu, inode)),
+            segment: segment_of(vma).map(|segment| (segment.words[0].get(), segment.id.get())),
         })
     }
 }
