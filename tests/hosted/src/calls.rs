@@ -171,6 +171,30 @@ calls! {
     Setpgid 109 154;
     /// `rt_sigaction`
     RtSigaction 13 134;
+    /// `shmget`
+    Shmget 29 194;
+    /// `shmat`
+    Shmat 30 196;
+    /// `shmctl`
+    Shmctl 31 195;
+    /// `shmdt`
+    Shmdt 67 197;
+    /// `semget`
+    Semget 64 190;
+    /// `semop`
+    Semop 65 193;
+    /// `semctl`
+    Semctl 66 191;
+    /// `semtimedop`
+    Semtimedop 220 192;
+    /// `msgget`
+    Msgget 68 186;
+    /// `msgsnd`
+    Msgsnd 69 189;
+    /// `msgrcv`
+    Msgrcv 70 188;
+    /// `msgctl`
+    Msgctl 71 187;
     /// `rt_sigreturn`
     RtSigreturn 15 139;
     /// Motet's `call_on`

@@ -398,3 +398,107 @@ pub fn spaces() -> Scenario {
     });
     Scenario { files: vec![("first", first)], command: vec!["/first"], ..Scenario::default() }
 }
+
+/// The first object of each kind of System V IPC has this id.
+const IPC_ID: u64 = 0;
+const IPC_KEY: u64 = 0x600d;
+const IPC_CREAT: u64 = 0o1000;
+const IPC_NOWAIT: u64 = 0o4000;
+const IPC_RMID: u64 = 0;
+const SEM_UNDO: u64 = 0x1000;
+const GETVAL: u64 = 12;
+const SETVAL: u64 = 16;
+const OPERATIONS: u64 = DATA + 0x700;
+const MESSAGE: u64 = DATA + 0x740;
+const RECEIVED: u64 = DATA + 0x2000;
+
+/// One operation on a semaphore of the set that all share, which is undone.
+fn operate(program: &mut Program, number: u64, change: i16) {
+    program.store_at(OPERATIONS, number | u64::from(change.cast_unsigned()) << 16 | SEM_UNDO << 32);
+    program.call(Sys::Semop, &[IPC_ID, OPERATIONS, 1]);
+}
+
+/// All attach a segment, operate on semaphores, send and receive messages, and make and remove objects of their own. In the end, what the dead have done to semaphores is
+/// undone, and all of it can be used and removed.
+pub fn sharers_of_ipc() -> Scenario {
+    together(
+        |program| {
+            program.call(Sys::Shmget, &[IPC_KEY, 0x3000, IPC_CREAT | 0o600]);
+            program.or_exit_unless(IPC_ID, 100);
+            program.call(Sys::Semget, &[IPC_KEY, 100, IPC_CREAT | 0o600]);
+            program.or_exit_unless(IPC_ID, 101);
+            program.call(Sys::Msgget, &[IPC_KEY, IPC_CREAT | 0o600]);
+            program.or_exit_unless(IPC_ID, 102);
+            program.call(Sys::Semctl, &[IPC_ID, 2, SETVAL, 1]);
+            program.or_exit(103);
+        },
+        |program, _| {
+            let [id, ..] = program.asm.roles.saved;
+            // Two semaphores at once, of which adjustments are in two records.
+            program.store_at(OPERATIONS + 16, 1 << 16 | SEM_UNDO << 32 | 99 << 48);
+            program.store_at(OPERATIONS + 24, 2 | SEM_UNDO << 16);
+            program.store_at(MESSAGE, 7);
+            for _ in 0..2 {
+                operate(program, 2, -1);
+                program.call(Sys::Shmat, &[IPC_ID, MAPPED, 0]);
+                program.call(Sys::Semop, &[IPC_ID, OPERATIONS + 16, 2]);
+                program.call(Sys::Msgsnd, &[IPC_ID, MESSAGE, 8, IPC_NOWAIT]);
+                program.call(Sys::Msgsnd, &[IPC_ID, MESSAGE, 500, IPC_NOWAIT]);
+                for (make, args, control, command) in [
+                    (Sys::Shmget, [0, 0x1000, 0o600], Sys::Shmctl, 1),
+                    (Sys::Semget, [0, 2, 0o600], Sys::Semctl, 2),
+                    (Sys::Msgget, [0, 0o600, 0], Sys::Msgctl, 1),
+                ] {
+                    program.call(make, &args);
+                    program.result_to(id);
+                    program.arg_from(0, id);
+                    (1..=command).for_each(|place| program.arg(place, IPC_RMID));
+                    program.call_as_is(control);
+                }
+                program.call(Sys::Msgrcv, &[IPC_ID, RECEIVED, 1000, 0, IPC_NOWAIT]);
+                program.call(Sys::Shmdt, &[MAPPED]);
+                operate(program, 2, 1);
+            }
+        },
+        |program| {
+            let [got, zero, ..] = program.asm.roles.saved;
+            // What this one has to undo is undone with its end only.
+            program.store_at(OPERATIONS, u64::from((-2_i16).cast_unsigned()) << 16 | SEM_UNDO << 32 | 99 << 48);
+            program.store_at(OPERATIONS + 8, u64::from((-4_i16).cast_unsigned()) | SEM_UNDO << 16);
+            program.call(Sys::Semop, &[IPC_ID, OPERATIONS, 2]);
+            program.or_exit(104);
+            for (number, value) in [(0, 0), (99, 0), (2, 1)] {
+                program.call(Sys::Semctl, &[IPC_ID, number, GETVAL]);
+                program.or_exit_unless(value, 105);
+            }
+            let again = program.asm.here();
+            program.call(Sys::Msgrcv, &[IPC_ID, RECEIVED, 1000, 0, IPC_NOWAIT]);
+            program.result_to(got);
+            program.asm.li(zero, 0);
+            program.asm.branch(Op::Bge, got, zero, again);
+            program.store_at(MESSAGE, 9);
+            program.call(Sys::Msgsnd, &[IPC_ID, MESSAGE, 16, IPC_NOWAIT]);
+            program.or_exit(106);
+            program.call(Sys::Msgrcv, &[IPC_ID, RECEIVED, 1000, 9, IPC_NOWAIT]);
+            program.or_exit_unless(16, 107);
+            program.call(Sys::Shmat, &[IPC_ID, MAPPED, 0]);
+            program.or_exit(108);
+            program.call(Sys::Shmdt, &[MAPPED]);
+            program.or_exit(109);
+            for (make, args, status) in [
+                (Sys::Shmget, [IPC_KEY, 0x3000, 0], 110),
+                (Sys::Semget, [IPC_KEY, 100, 0], 111),
+                (Sys::Msgget, [IPC_KEY, 0, 0], 112),
+            ] {
+                program.call(make, &args);
+                program.or_exit_unless(IPC_ID, status);
+            }
+            for (control, status) in [(Sys::Shmctl, 113), (Sys::Msgctl, 114)] {
+                program.call(control, &[IPC_ID, IPC_RMID, 0]);
+                program.or_exit(status);
+            }
+            program.call(Sys::Semctl, &[IPC_ID, 0, IPC_RMID]);
+            program.or_exit(115);
+        },
+    )
+}

@@ -5,15 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use motet_layout::sync::Ordering;
 use motet_layout::{
-    BLOCK_RESERVED, BY_PROCESS, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILE_DMA, FILE_EPOLL,
-    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PTY, FILE_PTY_MASTER, FILES_CLOEXEC, FileRecord, FilesRecord,
-    Frame, InodeRecord, Lock, MoreNodes, PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY, POSIX_ARMED,
-    PTY_MASTER, PacketRecord, PipeRecord, Pool, PoolAddr, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord,
-    QueuedSignal, SOCKET_LISTENING, SocketRecord, SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode,
-    UserRecord, WaitNode, WaitQueue, WatchRecord,
+    BLOCK_RESERVED, BY_PROCESS, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILES_CLOEXEC, FILE_DMA, FILE_EPOLL, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PTY, FILE_PTY_MASTER, FileRecord, FilesRecord, Frame, IPC_UNDO, InodeRecord, IpcMessage, IpcObject, IpcUndo, IpcUndoList, IpcUser, Lock, MoreNodes, PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY, POSIX_ARMED, PTY_MASTER, PacketRecord, PipeRecord, Pool, PoolAddr, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord, QueuedSignal, SOCKET_LISTENING, SocketRecord, SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
 };
 use motet_protocol::{
-    Context, hand, lock,
+    Context, hand,
+    ipc::{self, Kind},
+    lock,
     memory::{block, frame_record},
     pipe, rejoin, slab, threads,
     timer::of_process,
@@ -40,7 +37,7 @@ type Part = fn(&Look, &mut Vec<String>);
 /// What is not whole, in words; nothing, if all is well.
 pub fn broken(pool: Pool) -> Vec<String> {
     let look = Look(pool);
-    let parts: [(&str, Part); 17] = [
+    let parts: [(&str, Part); 18] = [
         ("slabs", slabs),
         ("frames", frames),
         ("timers", timers),
@@ -58,6 +55,7 @@ pub fn broken(pool: Pool) -> Vec<String> {
         ("terminal", terminal),
         ("pseudo-terminals", ptys),
         ("transfers", transfers),
+        ("System V IPC", ipc_of_system_v),
     ];
     let mut found = Vec::new();
     for (name, part) in parts {
@@ -608,4 +606,66 @@ fn transfers(look: &Look, found: &mut Vec<String>) {
 
 fn transfers_of(look: &Look, file: &FileRecord) -> Option<&'static DmaFile> {
     look.pool().get(PoolAddr(file.object.get()))
+}
+
+/// Tables, keys, queues of messages, what is to be undone, and what users are counted for.
+fn ipc_of_system_v(look: &Look, found: &mut Vec<String>) {
+    let (pool, state) = (look.pool(), ipc::state(look));
+    if !is_free(&state.lock) {
+        return;
+    }
+    same(found, || "changes that are not made".into(), state.journal_len.get(), 0);
+    let mut users = BTreeMap::<u64, (u64, u32, [u32; 3])>::new();
+    let mut add = |user: u64, bytes: u64, kind: Option<Kind>| {
+        let counted = users.entry(user).or_default();
+        *counted = (counted.0 + bytes, counted.1 + 1, counted.2);
+        if let Some(kind) = kind {
+            counted.2[kind as usize] += 1;
+        }
+    };
+    for kind in Kind::ALL {
+        let table = ipc::table(look, kind);
+        let all: Vec<&IpcObject> = (0..kind.most()).filter_map(|place| ipc::at(look, kind, place)).collect();
+        same(found, || format!("number of {kind:?}"), table.count.get(), all.len() as u32);
+        let keys = tree::<IpcObject>(look, found, &format!("keys of {kind:?}"), table.keys.get());
+        let with_key = all.iter().filter(|object| object.key.get() != 0).count();
+        same(found, || format!("keys of {kind:?}"), keys.len(), with_key);
+        for object in all {
+            add(object.user.get(), object.charge.get(), Some(kind));
+            let list = chain::<IpcMessage>(pool, object.messages[0].get(), |message| message.next.get());
+            let bytes: u64 = list.iter().map(|message| u64::from(message.len.get())).sum();
+            let last = list.last().map_or(0, |last| look.raw(*last));
+            let is_counted = (object.count.get(), object.bytes.get(), object.messages[1].get());
+            same(found, || format!("messages of {}", object.id.get()), is_counted, (list.len() as u64, bytes, last));
+            for undo in tree::<IpcUndo>(look, found, "what is to be undone", object.undo.get()) {
+                same(
+                    found,
+                    || "whose record it is".into(),
+                    (undo.kind.get(), undo.set.get()),
+                    (IPC_UNDO, look.raw(object)),
+                );
+            }
+        }
+    }
+    let lists: BTreeSet<u64> =
+        slab::all::<ProcessRecord>(look).map(|process| process.undo.get()).filter(|&list| list != 0).collect();
+    for list in lists.iter().filter_map(|&list| pool.get::<IpcUndoList>(PoolAddr(list))) {
+        for undo in chain::<IpcUndo>(pool, list.first.get(), |undo| undo.next.get()) {
+            same(
+                found,
+                || "whose list it is in".into(),
+                (undo.kind.get(), undo.list.get()),
+                (IPC_UNDO, look.raw(list)),
+            );
+            add(undo.user.get(), ipc::RECORD_SIZE, None);
+        }
+    }
+    for message in slab::all::<IpcMessage>(look).filter(|message| message.kind.get() == motet_layout::IPC_MESSAGE) {
+        add(message.user.get(), ipc::message::cost_of(u64::from(message.len.get())), None);
+    }
+    for user in chain::<IpcUser>(pool, state.users.get(), |user| user.next.get()) {
+        let counted = (user.bytes.get(), user.refs.get(), user.objects.each_ref().map(motet_layout::Cell32::get));
+        let should = users.remove(&look.raw(user)).unwrap_or_default();
+        same(found, || format!("what user {} has", user.id.get()), counted, should);
+    }
 }

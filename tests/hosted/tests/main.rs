@@ -73,6 +73,8 @@ mod signals;
 #[cfg(not(motet_model))]
 mod slices;
 #[cfg(not(motet_model))]
+mod sysv;
+#[cfg(not(motet_model))]
 mod tables;
 #[cfg(not(motet_model))]
 mod transfers;

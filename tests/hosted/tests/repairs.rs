@@ -4,7 +4,9 @@
 use motet_hal_hosted::{Config, Defect, Driver, Faults, IslandConfig, isa::Op};
 use motet_layout::{Isa, IslandId, LockClass, sync::Ordering};
 use motet_tests_hosted::calls::Sys;
-use motet_tests_hosted::deaths::{binders, memory, passers, spaces, terminals, together, transfers, typists};
+use motet_tests_hosted::deaths::{
+    binders, memory, passers, sharers_of_ipc, spaces, terminals, together, transfers, typists,
+};
 use motet_tests_hosted::program::{DATA, Program};
 use motet_tests_hosted::scenarios::{NONBLOCK, close, connect, listen, sharers, write_address};
 use motet_tests_hosted::{ROUGH, Scenario, boot_and_look, env, three_islands, whole};
@@ -564,6 +566,11 @@ fn files_in_packets_are_repaired() {
 #[test]
 fn open_files_of_pseudo_terminals_are_repaired() {
     repaired(LockClass::Ptys, terminals);
+}
+
+#[test]
+fn segments_semaphores_and_messages_are_repaired() {
+    repaired(LockClass::Ipc, sharers_of_ipc);
 }
 
 #[test]
