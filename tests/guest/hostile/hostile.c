@@ -161,6 +161,13 @@ static void check(struct victim *victim, const char *name) {
     }
 }
 
+void check_shared(int is_whole) {
+    if (!is_whole) {
+        printf("what the superuser shares is not as it was\n");
+        failures++;
+    }
+}
+
 int main(int count, char **arguments) {
     if (count == 4)
         return act_as_set_id(arguments[1], arguments[2]);
@@ -204,6 +211,7 @@ int main(int count, char **arguments) {
     attack_attributes();
     attack_memory();
     attack_programs();
+    attack_sharing();
     for (int index = 0; index < 4; index++)
         check(&victims[index], names[index]);
     if (sum_of_files() != files) {

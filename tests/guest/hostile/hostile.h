@@ -62,6 +62,9 @@ void attack_directories(void);
 void attack_attributes(void);
 void attack_memory(void);
 void attack_programs(void);
+void attack_sharing(void);
+/* What the superuser shares is as it was, or not. */
+void check_shared(int is_whole);
 /* What a set-user-ID copy of the program does. */
 int act_as_set_id(const char *what, const char *argument);
 

@@ -22,7 +22,7 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 25] = [
+const SAME: [&str; 26] = [
     "values",
     "calls",
     "library",
@@ -48,6 +48,7 @@ const SAME: [&str; 25] = [
     "bounds",
     "told",
     "faults",
+    "sysv",
 ];
 const LEVELS: [&str; 2] = ["-O0", "-O2"];
 
