@@ -11,8 +11,8 @@
 use motet_layout::{
     AwayRecord, Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram,
     FileRecord, FilesRecord, Frame, InodeRecord, IpcMessage, IpcObject, IpcUndo, IpcUndoList, IpcUser, KeptRecord,
-    MoreNodes, OutgoingRecord, PAGE_SIZE, PacketRecord, PipeRecord, Pool, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord,
-    QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord,
+    MoreNodes, OutgoingRecord, PAGE_SIZE, PacketRecord, PipeRecord, Pool, PoolSafe, PosixTimerRecord, ProcessRecord,
+    PtyRecord, QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord,
     ThreadRecord, UserRecord, VcpuRecord, VmRecord, VmaRecord, WatchRecord, handshake::then_look, in_order,
     sync::Ordering,
 };

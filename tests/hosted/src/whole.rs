@@ -5,7 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use motet_layout::sync::Ordering;
 use motet_layout::{
-    BLOCK_RESERVED, BY_PROCESS, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILES_CLOEXEC, FILE_DMA, FILE_EPOLL, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PTY, FILE_PTY_MASTER, FileRecord, FilesRecord, Frame, IPC_UNDO, InodeRecord, IpcMessage, IpcObject, IpcUndo, IpcUndoList, IpcUser, Lock, MoreNodes, PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY, POSIX_ARMED, PTY_MASTER, PacketRecord, PipeRecord, Pool, PoolAddr, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord, QueuedSignal, SOCKET_LISTENING, SocketRecord, SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
+    BLOCK_RESERVED, BY_PROCESS, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILE_DMA, FILE_EPOLL,
+    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PTY, FILE_PTY_MASTER, FILES_CLOEXEC, FileRecord, FilesRecord,
+    Frame, IPC_UNDO, InodeRecord, IpcMessage, IpcObject, IpcUndo, IpcUndoList, IpcUser, Lock, MoreNodes,
+    PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY, POSIX_ARMED, PTY_MASTER, PacketRecord, PipeRecord,
+    Pool, PoolAddr, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord, QueuedSignal, SOCKET_LISTENING, SocketRecord,
+    SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
 };
 use motet_protocol::{
     Context, hand,
