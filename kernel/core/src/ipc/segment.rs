@@ -59,9 +59,9 @@ fn make<M: Machine>(call: &Call<M>, key: u32, mode: u32, size: u64) -> Result<&'
         segment.size.set(size);
         segment.pids[0].set(maker.pid);
         segment.words[0].set(key);
-        segment.inode.set(cpu.raw(pages.inode()));
         pages.segment.store(cpu.raw(segment), Ordering::Relaxed);
-        pages.release();
+        // At no moment have both the reference.
+        segment.inode.set(cpu.raw(pages.release()));
         Ok(())
     })
 }
