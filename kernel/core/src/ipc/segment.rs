@@ -54,14 +54,16 @@ fn make<M: Machine>(call: &Call<M>, key: u32, mode: u32, size: u64) -> Result<&'
     ipc::make(cpu, Kind::Segment, (key, mode), &maker, len, |segment| {
         let attributes =
             fs::Attributes { mode: fs::TYPE_REGULAR | 0o600, now_ns: cpu.realtime_ns(), ..fs::Attributes::default() };
-        let pages = fs::Held::adopt(cpu, fs::new_inode(cpu, attributes).map_err(|_| Errno::ENOMEM)?);
-        fs::truncate(cpu, pages.inode(), len)?;
+        let pages = fs::new_inode(cpu, attributes).map_err(|_| Errno::ENOMEM)?;
+        if let Err(errno) = fs::truncate(cpu, pages, len) {
+            fs::put(cpu, pages);
+            return Err(errno);
+        }
         segment.size.set(size);
         segment.pids[0].set(maker.pid);
         segment.words[0].set(key);
         pages.segment.store(cpu.raw(segment), Ordering::Relaxed);
-        // At no moment have both the reference.
-        segment.inode.set(cpu.raw(pages.release()));
+        segment.inode.set(cpu.raw(pages));
         Ok(())
     })
 }
