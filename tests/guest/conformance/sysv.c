@@ -25,8 +25,14 @@
 #ifndef SHM_NORESERVE
 #define SHM_NORESERVE 010000
 #endif
-/* No other case, and nobody else on the host, has this key. */
-#define KEY 0x4d6f7465
+/* Nobody else on the machine has this key, whose other islands run the same cases at the same time. A case's children have its key. */
+static int own_key(void) {
+    static int key;
+    return key ? key : (key = 0x4d000000 | getpid());
+}
+#define KEY own_key()
+/* As it is written down. */
+static int shown(int key) { return key == KEY ? 0x4d6f7465 : key; }
 #define PLACE ((char *)0x5a0000000000)
 
 static struct shmid_ds segment;
@@ -58,7 +64,7 @@ static void show_segment(int id) {
         return;
     }
     say(" | %lo %ld bytes, %ld attached", (long)segment.shm_perm.mode, (long)segment.shm_segsz, (long)segment.shm_nattch);
-    say(", key %x, made by %s, used by %s", (unsigned)*(int *)&segment, segment.shm_cpid == getpid() ? "own" : "other",
+    say(", key %x, made by %s, used by %s", (unsigned)shown(*(int *)&segment), segment.shm_cpid == getpid() ? "own" : "other",
         segment.shm_lpid == getpid() ? "own" : segment.shm_lpid ? "other" : "0");
     say(", %s", segment.shm_perm.uid == getuid() && segment.shm_perm.cuid == getuid() ? "own" : "others'");
     say(", times %d%d%d", segment.shm_atime != 0, segment.shm_dtime != 0, segment.shm_ctime != 0);
@@ -83,7 +89,11 @@ static void show_name(void *at) {
     FILE *maps = fopen("/proc/self/maps", "r");
     while (maps && fgets(line, sizeof line, maps))
         if (sscanf(line, "%lx-%lx", &start, &end) == 2 && start <= (unsigned long)at && (unsigned long)at < end) {
-            char *space = strchr(line, ' '), *name = strchr(line, '/');
+            char *space = strchr(line, ' '), *name = strchr(line, '/'), own[16], usual[16];
+            snprintf(own, sizeof own, "/SYSV%08x", KEY);
+            snprintf(usual, sizeof usual, "/SYSV%08x", shown(KEY));
+            if (name && strncmp(name, own, 13) == 0)
+                memcpy(name, usual, 13);
             say(" | %.4s, %.4s, %lu bytes, %.*s", space + 1, space + 6 + 4, end - start, name ? (int)strcspn(name, "\n") : 4, name ? name : "none");
         }
     if (maps)
@@ -99,7 +109,7 @@ static void show_listed(const char *list, int id, int words) {
         int key, listed;
         if (sscanf(line, "%d %d", &key, &listed) != 2 || listed != id)
             continue;
-        say(" | %d bytes, key %d:", (int)strlen(line), key);
+        say(" | %d bytes, key %d:", (int)strlen(line), shown(key));
         char *at = line;
         for (int word = 0; word < words; word++) {
             at += strspn(at, " ");
