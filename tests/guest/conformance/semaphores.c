@@ -1,5 +1,5 @@
 /* System V semaphores. Each case removes the set that it makes: on the host it would stay. */
-#include "conform.h"
+#include "keys.h"
 #include <pthread.h>
 #include <sys/ipc.h>
 #include <sys/sem.h>
@@ -7,31 +7,14 @@
 #ifndef SEM_STAT_ANY
 #define SEM_STAT_ANY 20
 #endif
-static int own_key(void) {
-    static int key;
-    return key ? key : (key = 0x4e000000 | getpid());
-}
-#define KEY own_key()
-/* As it is written down. */
-static int shown(int key) { return key == KEY ? 0x4d6f7467 : key; }
+/* The name of the own key. */
+#define NAME 0x4d6f7467
 
 static union { struct semid_ds ds; char room[128]; } set;
 static unsigned short values[32001];
 static struct sembuf operations[501];
 static int status;
 static struct timespec soon = {0, 5000000}, negative = {-1, 0}, odd = {0, 1000000000}, now = {0, 0}, hour = {3600, 0};
-static struct sigaction action;
-static struct itimerval often = {{0, 20000}, {0, 20000}};
-
-static void nothing(int signal) { (void)signal; }
-
-static void interrupt_soon(int flags) {
-    action.sa_handler = nothing;
-    action.sa_flags = flags;
-    sigaction(SIGALRM, &action, 0);
-    setitimer(ITIMER_REAL, &often, 0);
-}
-
 static int new_set(int count) { return (int)CALL(semget, IPC_PRIVATE, count, 0600); }
 static void discard(int id) { CALL(semctl, id, 0, IPC_RMID, 0); }
 static long value(int id, int number) { return CALL(semctl, id, number, GETVAL, 0); }
@@ -252,7 +235,7 @@ static void sets(void) {
         while (file && fgets(text, sizeof text, file)) {
             int key, listed, mode, count;
             if (sscanf(text, "%d %d %o %d", &key, &listed, &mode, &count) == 4 && listed == id)
-                say(" | %d bytes, %x %o %d", (int)strlen(text), shown(key), mode, count);
+                say(" | %d bytes, %x %o %d", (int)strlen(text), shown(key, NAME), mode, count);
         }
         discard(id);
     })

@@ -1,5 +1,5 @@
 /* System V IPC: segments of shared memory, and queues of messages. Each case removes what it makes: on the host it would stay. */
-#include "conform.h"
+#include "keys.h"
 #include <sys/ipc.h>
 #include <sys/msg.h>
 #include <sys/shm.h>
@@ -25,14 +25,8 @@
 #ifndef SHM_NORESERVE
 #define SHM_NORESERVE 010000
 #endif
-/* Nobody else on the machine has this key, whose other islands run the same cases at the same time. A case's children have its key. */
-static int own_key(void) {
-    static int key;
-    return key ? key : (key = 0x4d000000 | getpid());
-}
-#define KEY own_key()
-/* As it is written down. */
-static int shown(int key) { return key == KEY ? 0x4d6f7465 : key; }
+/* The name of the own key. */
+#define NAME 0x4d6f7465
 #define PLACE ((char *)0x5a0000000000)
 
 static struct shmid_ds segment;
@@ -40,19 +34,6 @@ static struct msqid_ds queue;
 static int status;
 /* A message: type and text. */
 static struct { long type; char text[8200]; } message;
-static struct sigaction action;
-static struct itimerval often = {{0, 20000}, {0, 20000}};
-
-static void nothing(int signal) { (void)signal; }
-
-/* A handler runs soon, and again. */
-static void interrupt_soon(int flags) {
-    action.sa_handler = nothing;
-    action.sa_flags = flags;
-    sigaction(SIGALRM, &action, 0);
-    setitimer(ITIMER_REAL, &often, 0);
-}
-
 static int new_segment(long size) { return (int)CALL(shmget, IPC_PRIVATE, size, 0600); }
 static void destroy(int id) { CALL(shmctl, id, IPC_RMID, 0); }
 static int new_queue(void) { return (int)CALL(msgget, IPC_PRIVATE, 0600); }
@@ -64,7 +45,7 @@ static void show_segment(int id) {
         return;
     }
     say(" | %lo %ld bytes, %ld attached", (long)segment.shm_perm.mode, (long)segment.shm_segsz, (long)segment.shm_nattch);
-    say(", key %x, made by %s, used by %s", (unsigned)shown(*(int *)&segment), segment.shm_cpid == getpid() ? "own" : "other",
+    say(", key %x, made by %s, used by %s", (unsigned)shown(*(int *)&segment, NAME), segment.shm_cpid == getpid() ? "own" : "other",
         segment.shm_lpid == getpid() ? "own" : segment.shm_lpid ? "other" : "0");
     say(", %s", segment.shm_perm.uid == getuid() && segment.shm_perm.cuid == getuid() ? "own" : "others'");
     say(", times %d%d%d", segment.shm_atime != 0, segment.shm_dtime != 0, segment.shm_ctime != 0);
@@ -91,7 +72,7 @@ static void show_name(void *at) {
         if (sscanf(line, "%lx-%lx", &start, &end) == 2 && start <= (unsigned long)at && (unsigned long)at < end) {
             char *space = strchr(line, ' '), *name = strchr(line, '/'), own[16], usual[16];
             snprintf(own, sizeof own, "/SYSV%08x", KEY);
-            snprintf(usual, sizeof usual, "/SYSV%08x", shown(KEY));
+            snprintf(usual, sizeof usual, "/SYSV%08x", shown(KEY, NAME));
             if (name && strncmp(name, own, 13) == 0)
                 memcpy(name, usual, 13);
             say(" | %.4s, %.4s, %lu bytes, %.*s", space + 1, space + 6 + 4, end - start, name ? (int)strcspn(name, "\n") : 4, name ? name : "none");
@@ -109,7 +90,7 @@ static void show_listed(const char *list, int id, int words) {
         int key, listed;
         if (sscanf(line, "%d %d", &key, &listed) != 2 || listed != id)
             continue;
-        say(" | %d bytes, key %d:", (int)strlen(line), shown(key));
+        say(" | %d bytes, key %d:", (int)strlen(line), shown(key, NAME));
         char *at = line;
         for (int word = 0; word < words; word++) {
             at += strspn(at, " ");
