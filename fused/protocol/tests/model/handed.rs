@@ -14,7 +14,7 @@ use motet_layout::{
 use motet_protocol::{
     Context, cores,
     cores::core_record,
-    handed, orphans, ready, rejoin,
+    direct, handed, orphans, ready, rejoin,
     run_queue::{self, in_transit_by},
     schedule::{self, Schedule},
     shootdown,
@@ -511,11 +511,18 @@ fn second_death(wait: Wait, is_orphaned: IsOrphaned) -> impl Fn() + Clone + Send
                     shootdown::pass(&giver, || ());
                     giver.relax();
                 }
-                thread.state.store(in_transit_by(giver.core()), Ordering::Relaxed);
-                thread.core.store(u32::from(core_of(IDLE).0), Ordering::Release);
-                if !handed::give(&giver, thread, core_of(IDLE)) {
-                    thread.core.store(u32::from(giver.core().0), Ordering::Release);
-                    thread.state.store(THREAD_READY, Ordering::Relaxed);
+                // Nobody begins to give a dead core a thread.
+                if direct::sleeps(&giver, core_of(IDLE)) {
+                    thread.state.store(in_transit_by(giver.core()), Ordering::Relaxed);
+                    thread.core.store(u32::from(core_of(IDLE).0), Ordering::Release);
+                    // Some take their time: mostly the target dies meanwhile.
+                    (0..thread_rng().gen_range(0..30)).for_each(|_| giver.relax());
+                    if !handed::give(&giver, thread, core_of(IDLE)) {
+                        thread.core.store(u32::from(giver.core().0), Ordering::Release);
+                        thread.state.store(THREAD_READY, Ordering::Relaxed);
+                        kept.fetch_add(1, Relaxed);
+                    }
+                } else {
                     kept.fetch_add(1, Relaxed);
                 }
                 while !is_over.load(Relaxed) {
@@ -524,9 +531,12 @@ fn second_death(wait: Wait, is_orphaned: IsOrphaned) -> impl Fn() + Clone + Send
                 }
             }),
             Box::new(move || {
-                for _ in 0..thread_rng().gen_range(0..10) {
+                for _ in 0..thread_rng().gen_range(0..30) {
                     shootdown::pass(&target, || ());
                     target.relax();
+                    if thread.core.load(Ordering::Relaxed) == u32::from(core_of(IDLE).0) {
+                        break;
+                    }
                 }
                 rejoin::declare_dead(pool.header(), IslandId(IDLE));
             }),
