@@ -42,7 +42,7 @@ fn changes_with(_record: &CoreRecord, _class: LockClass) -> bool {
 }
 
 /// Longest walk along the words of the pool.
-const WALK_MAX: u64 = 4_000_000;
+const WALK_MAX: u64 = 500_000;
 /// What a run ends with in which a core goes along words of the pool without end. In builds for models.
 pub const ENDLESS_WALK: &str = "a walk does not end";
 
