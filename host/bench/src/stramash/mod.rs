@@ -1,7 +1,9 @@
 //! `motet bench stramash`: a thread that goes to another instruction set, on fused kernels and on a kernel for each island, as Stramash is judged beside
-//! Popcorn Linux (ASPLOS '25): NAS benchmarks (Figure 9, Table 3), and pages (Figure 12).
+//! Popcorn Linux (ASPLOS '25): NAS benchmarks (Figure 9, Table 3), memory of the other island (Figures 11 and 12), and wake-ups (Figure 13).
 
+mod access;
 mod charged;
+mod futex;
 mod npb;
 mod page;
 mod pages;
@@ -25,6 +27,7 @@ Examples:
   ./motet bench stramash --report DIR           then open DIR/index.html
   ./motet bench stramash --benchmark is --level o2
   ./motet bench stramash --only pages           what a page costs
+  ./motet bench stramash --only futex           two threads that wake each other
   ./motet bench stramash --class A --level o2   the paper's problem: hours
 
 Each run's counts are kept (target/bench/stramash-runs), so an experiment that
@@ -65,6 +68,10 @@ enum Part {
     Npb,
     /// Pages that another island uses, and lines of them (Figure 12)
     Pages,
+    /// 10 MiB that the other island has written (Figure 11)
+    Access,
+    /// Threads that wake each other (Figure 13)
+    Futex,
     /// A thread on each of three islands
     Threads,
 }
@@ -84,15 +91,18 @@ pub fn run(options: &Options) -> Result<()> {
     let models = chosen(&Model::ALL, &options.model);
     let mut runs = Runs::new(options.fresh)?;
     let mut collected = Collected::default();
-    let mut results = Results { class: options.class, pairs: Vec::new(), pages: Vec::new() };
+    let mut results = Results { class: options.class, ..Results::default() };
     if wanted(Part::Pages) {
-        for pages in pages::measure(&mut runs, &models)? {
-            collected.add(pages.map(|pages| {
-                results.pages.push(pages);
-                Vec::new()
-            }));
-        }
+        results.pages = gathered(&mut collected, pages::measure(&mut runs, &models)?);
         collected.add(Ok(pages::measurements(&results.pages)));
+    }
+    if wanted(Part::Access) {
+        results.access = gathered(&mut collected, access::measure(&mut runs, &models)?);
+        collected.add(Ok(access::measurements(&results.access)));
+    }
+    if wanted(Part::Futex) {
+        results.futex = gathered(&mut collected, futex::measure(&mut runs, &models)?);
+        collected.add(Ok(futex::measurements(&results.futex)));
     }
     if wanted(Part::Npb) {
         let plan = Plan {
@@ -101,12 +111,7 @@ pub fn run(options: &Options) -> Result<()> {
             levels: chosen(&Level::BOTH, &options.level),
             models,
         };
-        for pair in npb::measure(&mut runs, &plan)? {
-            collected.add(pair.map(|pair| {
-                results.pairs.push(pair);
-                Vec::new()
-            }));
-        }
+        results.pairs = gathered(&mut collected, npb::measure(&mut runs, &plan)?);
         collected.add(Ok(npb::measurements(options.class, &results.pairs)));
     }
     if wanted(Part::Threads) {
@@ -116,6 +121,18 @@ pub fn run(options: &Options) -> Result<()> {
     let outcome = collected.finish(options.output.json());
     motet_error::print(&results.tables())?;
     outcome
+}
+
+/// What was measured; what was not is told.
+fn gathered<T>(collected: &mut Collected, measured: Vec<Result<T>>) -> Vec<T> {
+    let mut all = Vec::new();
+    for one in measured {
+        collected.add(one.map(|one| {
+            all.push(one);
+            Vec::new()
+        }));
+    }
+    all
 }
 
 #[cfg(test)]
@@ -142,7 +159,7 @@ mod tests {
             ("--benchmark ep", "[possible values: is, cg, mg, ft]"),
             ("--level o3", "[possible values: o0, o2]"),
             ("--model private", "[possible values: separated, shared, fully-shared]"),
-            ("--only futex", "[possible values: npb, pages, threads]"),
+            ("--only futexes", "[possible values: npb, pages, access, futex, threads]"),
             ("is", "unexpected argument 'is'"),
         ] {
             let error = parse(words).unwrap_err();

@@ -10,9 +10,10 @@ use super::{
 use crate::{project, report::Measurement};
 
 /// The problem's size.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum Class {
     /// The smallest: minutes
+    #[default]
     S,
     /// That of the paper: hours
     A,

@@ -9,6 +9,8 @@ use motet_page::{
 };
 
 use super::{
+    access::{self, Access},
+    futex::Futex,
     npb::{Benchmark, Class, Level, Pair},
     pages::{LINES, Pages},
     paper,
@@ -23,7 +25,7 @@ use crate::{
 type Table = (String, Vec<String>, Vec<Vec<String>>);
 
 /// Everything that was measured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Results {
     /// The problem's size.
     pub class: Class,
@@ -31,6 +33,10 @@ pub struct Results {
     pub pairs: Vec<Pair>,
     /// Pages.
     pub pages: Vec<Pages>,
+    /// Memory of the other island.
+    pub access: Vec<Access>,
+    /// Wake-ups.
+    pub futex: Vec<Futex>,
 }
 
 impl Results {
@@ -60,6 +66,12 @@ impl Results {
         }
         if !self.pages.is_empty() {
             tables.push(self.misses());
+        }
+        if !self.access.is_empty() {
+            tables.push(self.accesses());
+        }
+        if !self.futex.is_empty() {
+            tables.push(self.wakes());
         }
         tables
     }
@@ -188,6 +200,43 @@ impl Results {
     }
 }
 
+impl Results {
+    fn accesses(&self) -> Table {
+        let mut heads = vec!["10 MiB, ms".to_owned()];
+        for access in &self.access {
+            heads.extend(access::SYSTEMS.map(|system| format!("{}, {}", short(system), access.model.name())));
+        }
+        let row = |(index, (_, what)): (usize, &(&str, &str))| {
+            let times = self.access.iter().flat_map(|access| access.ms.iter().map(move |ms| number(ms[index])));
+            [(*what).to_owned()].into_iter().chain(times).collect()
+        };
+        let rows = access::PASSES.iter().enumerate().map(row).collect();
+        ("Memory that the other island has written (Figure 11)".to_owned(), heads, rows)
+    }
+
+    fn wakes(&self) -> Table {
+        let heads =
+            ["memory", "fused us", "SHM us", "SHM/fused", "fused doorbells", "SHM doorbells", "both at home us"];
+        let rows = self.futex.iter().map(|futex| {
+            let [fused, rival] = &futex.systems;
+            let name = [futex.model.name().to_owned()];
+            let values = [fused.us, rival.us, rival.us / fused.us, fused.doorbells, rival.doorbells, fused.home_us];
+            name.into_iter().chain(values.map(number)).collect()
+        });
+        ("From one wake-up to the next (Figure 13)".to_owned(), heads.map(str::to_owned).to_vec(), rows.collect())
+    }
+}
+
+/// A system's name beside bars.
+const fn short(system: System) -> &'static str {
+    match system {
+        System::Fused => "fused",
+        System::Multikernel => "SHM",
+        System::Adaptive => "adaptive",
+        System::Tcp => "TCP",
+    }
+}
+
 /// What the page shows.
 pub fn body(results: &Results, measurements: &[Measurement]) -> String {
     let mut body = "<header>\n<h1>Motet beside Stramash</h1>\n<p class=\"soft\">A thread that goes to another instruction set and back, in simulated time: on \
@@ -213,6 +262,8 @@ pub fn body(results: &Results, measurements: &[Measurement]) -> String {
     }
     body += &added(&results.pairs);
     body += &lines(&results.pages);
+    body += &accesses(&results.access);
+    body += &wakes(&results.futex);
     for (title, heads, rows) in results.all_tables() {
         let _ = writeln!(body, "<h2>{}</h2>", motet_page::format::escape(&title));
         body += &rows_of(&heads, &rows);
@@ -308,10 +359,55 @@ fn lines(all: &[Pages]) -> String {
     )
 }
 
+/// Figure 11: reads, cold and warm, both ways.
+fn accesses(all: &[Access]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let colours = ["var(--i1)", "var(--i0)", "var(--i2)"];
+    let plot = |(index, (_, what)): (usize, &(&str, &str))| {
+        let bars: Vec<Bar> = all
+            .iter()
+            .flat_map(|access| {
+                access::SYSTEMS.into_iter().zip(colours).zip(&access.ms).map(move |((system, colour), ms)| Bar {
+                    name: format!("{}, {}", short(system), access.model.name()),
+                    colour,
+                    value: ms[index],
+                })
+            })
+            .collect();
+        bars::figure(what, "ms", &bars)
+    };
+    let reads = access::PASSES.iter().enumerate().filter(|(_, (region, _))| !region.ends_with("_write"));
+    let plots: String = reads.map(plot).collect();
+    format!("<h2>Figure 11: 10 MiB that the other island has written</h2>\n<div class=\"plots\">\n{plots}</div>\n")
+}
+
+/// Figure 13.
+fn wakes(all: &[Futex]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let bars: Vec<Bar> = all
+        .iter()
+        .flat_map(|futex| {
+            System::BOTH.into_iter().zip(["var(--i0)", "var(--i1)"]).zip(&futex.systems).map(
+                move |((system, colour), wakes)| Bar {
+                    name: format!("{}, {}", short(system), futex.model.name()),
+                    colour,
+                    value: wakes.us,
+                },
+            )
+        })
+        .collect();
+    let plot = bars::figure("From one wake-up to the next", "us", &bars);
+    format!("<h2>Figure 13: threads that wake each other across islands</h2>\n<div class=\"plots\">\n{plot}</div>\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{charged::Charged, npb::Timed, runs::Model},
+        super::{charged::Charged, futex::Wakes, npb::Timed, runs::Model},
         *,
     };
 
@@ -342,7 +438,11 @@ mod tests {
             machine: "m".into(),
         };
         let pairs = vec![pair(Benchmark::Is, Level::O0), pair(Benchmark::Cg, Level::O2)];
-        Results { class: Class::S, pairs, pages: vec![pages] }
+        let access =
+            Access { model: Model::Shared, ms: [vec![9.0; 10], vec![3.0; 10], vec![4.0; 10]], machine: "m".into() };
+        let wakes = |us, doorbells| Wakes { us, home_us: 3.0, doorbells };
+        let futex = Futex { model: Model::Shared, systems: [wakes(9.7, 1.0), wakes(158.0, 6.0)], machine: "m".into() };
+        Results { class: Class::S, pairs, pages: vec![pages], access: vec![access], futex: vec![futex] }
     }
 
     #[test]
@@ -351,8 +451,8 @@ mod tests {
         let text = motet_page::page("t", &body);
         roxmltree::Document::parse(text.strip_prefix("<!DOCTYPE html>\n").unwrap()).unwrap();
         assert!(body.contains("<h3>IS, alternating</h3>") && body.contains("Figure 9: class S, -O2"), "{body}");
-        assert_eq!(body.matches("<figure").count(), 5);
-        let nothing = Results { pairs: Vec::new(), pages: Vec::new(), ..results() };
+        assert_eq!(body.matches("<figure").count(), 12);
+        let nothing = Results::default();
         assert!(!super::body(&nothing, &[]).contains("<figure"));
     }
 
