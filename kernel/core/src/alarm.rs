@@ -97,6 +97,29 @@ pub fn begin_slice<M: Machine>(cpu: &Cpu<M>) {
     set_timer_exactly(cpu, timer::next_deadline_ns(cpu).min(cpu.cputime.busy_since_ns() + SLICE_NS));
 }
 
+/// This core begins to run a function that another one has called. Most return before a slice is over, so a timer that is set already is kept: one time in so many
+/// calls it is set, and interrupts the call that runs then, or a sleep ([`set_timer_by`]).
+#[inline(always)]
+pub fn limit_call<M: Machine>(cpu: &Cpu<M>) {
+    if !cpu.alarm.is_set() {
+        limit_call_now(cpu);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn limit_call_now<M: Machine>(cpu: &Cpu<M>) {
+    reprogram_timer(cpu);
+}
+
+/// As [`set_timer`], but a timer that interrupts earlier stays set.
+#[inline(always)]
+pub fn set_timer_by<M: Machine>(cpu: &Cpu<M>, deadline_ns: u64) {
+    if cpu.alarm.at_ns() > deadline_ns || !cpu.alarm.is_right(cpu.clock.offset_ns()) {
+        set_timer(cpu, deadline_ns);
+    }
+}
+
 /// A timer was armed on this core while a thread runs: lets its deadline interrupt.
 pub fn reprogram_timer<M: Machine>(cpu: &Cpu<M>) {
     program_timer(cpu, cpu.now_ns());

@@ -332,7 +332,7 @@ fn without_primary() -> Result<(), String> {
 }
 
 /// machines/flick.toml, which calls as Flick does.
-fn calling_as_flick() -> Result<String, String> {
+pub fn calling_as_flick() -> Result<String, String> {
     let flick = process::root().join("machines/flick.toml");
     let text = fs::read_to_string(flick).map_err(|error| error.to_string())?;
     Ok(text.replacen("[pool]", "crossing = \"flick\"\n[pool]", 1))

@@ -7,7 +7,7 @@ use rustix::process::{Signal, kill_process};
 
 use crate::{
     bad_input::seed,
-    crossing::{Lonely, compiled, source},
+    crossing::{Lonely, calling_as_flick, compiled, source},
     placement::shipped,
     process::{self, Ended, Motet, expect_gone, pid, started},
     trial::{Trial, of_long, trial},
@@ -17,10 +17,11 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 15] = [
+    let tests: [(&str, Test); 16] = [
         ("crossing::data_lies_near_the_island_asked_for", near),
         ("crossing::pages_move_to_other_islands_while_all_store_to_them", moved),
         ("crossing::pages_follow_the_island_that_uses_them", followed),
+        ("crossing::a_called_function_that_computes_is_interrupted", limited),
         ("crossing::calls_of_a_busy_island_do_what_the_policy_says", busy),
         ("crossing::a_thread_in_a_local_call_goes_on_when_another_leaves", together),
         ("crossing::calls_of_a_missing_island_can_end_the_process", missing),
@@ -76,6 +77,21 @@ fn followed() -> Result<(), String> {
     let text = fs::read_to_string(shipped("stramash-separated")).map_err(|error| error.to_string())?;
     fs::write(&machine, format!("policy = \"adaptive\"\n{text}")).map_err(|error| error.to_string())?;
     compiled("follow", &["-O2"])?.run("follow", Some(&machine)).expect_code(0)?.expect_output("followed\n").map(drop)
+}
+
+/// By each way in which cores call each other: where they cache each other's memory, over links, and by Flick's protocol.
+fn limited() -> Result<(), String> {
+    let programs = compiled("limited", &["-O2"])?;
+    programs.run("limited 1", None).expect_code(0)?.expect_output("limited: ok\n")?;
+    let machine = programs.path.join("machine.toml");
+    let flick = fs::read_to_string(shipped("flick")).map_err(|error| error.to_string())?;
+    for text in [flick, calling_as_flick()?] {
+        fs::write(&machine, text).map_err(|error| error.to_string())?;
+        let motet = Motet::run(["--timed", "--in"]).argument(programs.path.join("limited")).argument("--machine");
+        let ended = motet.argument(&machine).arguments(["--", "/in/limited", "1"]).wait();
+        ended.expect_code(0)?.expect_output("limited: ok\n")?;
+    }
+    Ok(())
 }
 
 fn busy() -> Result<(), String> {

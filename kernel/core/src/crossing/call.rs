@@ -283,8 +283,8 @@ fn called_by_engine<M: Machine>(cpu: &Cpu<M>) -> bool {
 fn run_called<M: Machine>(cpu: &Cpu<M>, reach: Reach) -> bool {
     answers::stop_polling(cpu);
     let Some(begun) = callee::begin(cpu, reach) else { return false };
+    alarm::limit_call(cpu);
     loop {
-        // Without another thread here, nobody needs a time slice.
         if direct::is_disturbed(cpu, begun.given.caller, reach) {
             return leave(cpu, &begun, None, reach);
         }

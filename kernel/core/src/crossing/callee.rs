@@ -111,7 +111,7 @@ pub fn step<M: Machine>(cpu: &Cpu<M>, begun: &Begun, trap: Trap, reach: Reach) -
 #[inline(never)]
 fn serve<M: Machine>(cpu: &Cpu<M>, place: OnBehalf, frame: &UserFrame, trap: Trap) -> bool {
     match trap {
-        Trap::Interrupt(interrupts) => cpu.interrupted_call(interrupts),
+        Trap::Interrupt(interrupts) => cpu.interrupted_call(place.thread, interrupts),
         Trap::PageFault { address, access } => {
             let is_call = access == Access::Execute && mm::pin_at(cpu, place.space, address).is_some();
             if is_call || mm::serve_fault(cpu, place.space, address, access).is_err() {

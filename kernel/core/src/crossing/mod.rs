@@ -72,7 +72,7 @@ pub trait Awake {
     /// Acts on interrupts, and on those that were taken before.
     fn handle_interrupts(&self, interrupts: Interrupts);
     /// Acts on interrupts that were taken while a called function ran.
-    fn interrupted_call(&self, interrupts: Interrupts);
+    fn interrupted_call(&self, thread: &'static ThreadRecord, interrupts: Interrupts);
     /// Serves the system call that a called function makes by these registers; its thread has not become one of this core. `None`: that cannot be.
     fn serve_elsewhere(&self, thread: &'static ThreadRecord, frame: &UserFrame) -> Option<i64>;
 }

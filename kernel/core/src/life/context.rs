@@ -217,8 +217,8 @@ impl<M: Machine> Awake for Cpu<M> {
         interrupt::handle_interrupts(self, interrupts);
     }
 
-    fn interrupted_call(&self, interrupts: Interrupts) {
-        interrupt::interrupted_call(self, interrupts);
+    fn interrupted_call(&self, thread: &'static ThreadRecord, interrupts: Interrupts) {
+        interrupt::interrupted_call(self, thread, interrupts);
     }
 
     fn serve_elsewhere(&self, thread: &'static ThreadRecord, frame: &UserFrame) -> Option<i64> {

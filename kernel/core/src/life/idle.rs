@@ -8,7 +8,7 @@ use motet_protocol::{memory, noncoherent, run_queue, run_queue::Wake, timer, tra
 
 use super::{go_on, interrupt::handle_interrupts, removed, run_thread};
 use crate::{
-    alarm::{set_timer, set_timer_at, set_timer_exactly, with_alarm},
+    alarm::{set_timer, set_timer_at, set_timer_by, set_timer_exactly, with_alarm},
     cpu::{Causes, Cpu},
     cputime::charge_core,
     crossing, extension, fpga, hotplug, mm, peers, trace,
@@ -70,7 +70,13 @@ pub fn idle<M: Machine>(cpu: &Cpu<M>) {
         let is_noncoherent = wake == Wake::CalledNoncoherent;
         if is_noncoherent && crossing::called_from_noncoherent(cpu) || wake == Wake::Called && crossing::called(cpu) {
             handle_deferred(cpu);
-            set_timer(cpu, timer::next_deadline_ns(cpu));
+            let deadline_ns = timer::next_deadline_ns(cpu);
+            // The end of polling comes soon, and would interrupt many calls.
+            if cpu.is_polling() {
+                set_timer(cpu, deadline_ns)
+            } else {
+                set_timer_by(cpu, deadline_ns)
+            }
             // The call's doorbell may have been that of a result, too.
             if crossing::has_outcome(cpu) {
                 cpu.has_woken(end_idle(cpu));

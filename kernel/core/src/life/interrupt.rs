@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
+use motet_layout::ThreadRecord;
 use motet_protocol::{Context, count, noncoherent, timer, trace::Kind};
 
 use super::messages;
@@ -14,7 +15,9 @@ use crate::{
     due::{begin_budget, poll},
     extension, file, fpga, hotplug,
     kinds::{dma, service},
-    mm, peers, time, trace,
+    mm, peers,
+    process::limits,
+    time, trace,
 };
 
 /// Takes interrupts between two threads.
@@ -31,10 +34,13 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
     cpu.pass();
 }
 
-/// Serves an interrupt that came while a function ran that another core had called.
-pub fn interrupted_call<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
-    take_interrupts(cpu, interrupts);
-    alarm::set_timer(cpu, timer::next_deadline_ns(cpu));
+/// Serves an interrupt that came while a function of a thread ran here that another core had called.
+pub fn interrupted_call<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, interrupts: Interrupts) {
+    let interrupts = take_interrupts(cpu, interrupts);
+    alarm::reprogram_timer(cpu);
+    if interrupts.contains(Interrupts::TIMER) {
+        limits::check_cpu_time(cpu, thread);
+    }
 }
 
 /// Serves interrupts that were taken while user code ran; returns them.

@@ -25,7 +25,7 @@ use super::{
     is_gone, pinned,
 };
 use crate::{
-    ability, console,
+    ability, alarm, console,
     cpu::Cpu,
     crossing::{Awake as _, message::CALLED, report, stack},
     death, mm,
@@ -145,6 +145,7 @@ fn make_context<M: Machine>(
 
 /// Runs the function until its thread leaves.
 fn run_visit<M: Machine>(cpu: &Cpu<M>, visit: &Visit) {
+    alarm::limit_call(cpu);
     loop {
         cpu.pass();
         let trap = cpu.machine.run_user(&visit.context.frame);
@@ -183,7 +184,7 @@ fn serve<M: Machine>(cpu: &Cpu<M>, visit: &Visit, trap: Trap) -> Result<bool, &'
             mm::serve_fault(cpu, space, address, access)
                 .map_err(|_| "a function on another instruction set has touched memory that is not there")?;
         }
-        Trap::Interrupt(interrupts) => cpu.interrupted_call(interrupts),
+        Trap::Interrupt(interrupts) => cpu.interrupted_call(thread, interrupts),
         Trap::IllegalInstruction { .. }
         | Trap::Breakpoint
         | Trap::Arithmetic
