@@ -5,16 +5,18 @@
  * home             home reads what home has written
  * away_cold        the other island reads what home has written, and what it has never used
  * away_warm        it reads that again
+ * away_later       and again, when it has read it MORE times meanwhile
  * away_own         it reads what it has written itself
  * home_cold        home reads what the other island has written, and what it has never used
  * home_warm        it reads that again
+ * home_later       and again, when it has read it MORE times meanwhile
  * away_cold_write, away_warm_write, home_cold_write, home_warm_write: the same of words that are written
  *
  * The memory is larger than a last-level cache of 4 MiB, so a pass finds little of the pass before it. user/npb has the header.
  */
 #include "migrate.h"
 
-enum { PAGE = 4096, MIB = 1 << 20, MIB_MAX = 64 };
+enum { PAGE = 4096, MIB = 1 << 20, MIB_MAX = 64, MORE = 5 };
 
 /* What is used, and how. */
 struct pass {
@@ -81,6 +83,9 @@ int main(int argc, char **argv) {
     at(0, "home", of_home, words, 0);
     at(1, "away_cold", of_home, words, 0);
     at(1, "away_warm", of_home, words, 0);
+    for (int more = 0; more < MORE; more++)
+        at(1, NULL, of_home, words, 0);
+    at(1, "away_later", of_home, words, 0);
     at(0, NULL, of_home, words, 1);
     at(1, "away_cold_write", of_home, words, 1);
     at(1, "away_warm_write", of_home, words, 1);
@@ -89,11 +94,14 @@ int main(int argc, char **argv) {
     at(1, "away_own", of_away, words, 0);
     at(0, "home_cold", of_away, words, 0);
     at(0, "home_warm", of_away, words, 0);
+    for (int more = 0; more < MORE; more++)
+        at(0, NULL, of_away, words, 0);
+    at(0, "home_later", of_away, words, 0);
     at(1, NULL, of_away, words, 1);
     at(0, "home_cold_write", of_away, words, 1);
     at(0, "home_warm_write", of_away, words, 1);
 
-    unsigned long expected = 6ul * ((unsigned long)words * (unsigned long)(words - 1) / 2);
+    unsigned long expected = (8ul + 2 * MORE) * ((unsigned long)words * (unsigned long)(words - 1) / 2);
     printf("access %ld MiB to %s%s\n", mib, there.isa, sum == expected ? " verified" : " WRONG SUM");
     return sum != expected;
 }

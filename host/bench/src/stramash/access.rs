@@ -9,13 +9,15 @@ use super::{
 use crate::{project, report::Measurement};
 
 /// Regions of the program, and what they are.
-pub const PASSES: [(&str, &str); 10] = [
+pub const PASSES: [(&str, &str); 12] = [
     ("home", "home reads what home has written"),
     ("away_own", "the other island reads what it has written"),
     ("away_cold", "the other island reads what home has written, and what it has never used"),
     ("away_warm", "the other island reads that again"),
+    ("away_later", "the other island reads that once more, after five more times"),
     ("home_cold", "home reads what the other island has written, and what it has never used"),
     ("home_warm", "home reads that again"),
+    ("home_later", "home reads that once more, after five more times"),
     ("away_cold_write", "the other island writes what home has written, and what it has never used"),
     ("away_warm_write", "the other island writes that again"),
     ("home_cold_write", "home writes what the other island has written, and what it has never used"),
@@ -36,9 +38,9 @@ pub struct Access {
 }
 
 impl Access {
-    /// So many times as long as fused kernels takes a system, by [`PASSES`].
-    fn over_fused(&self, system: usize) -> impl Iterator<Item = f64> {
-        self.ms[system].iter().zip(&self.ms[1]).map(|(other, fused)| other / fused)
+    /// So many times as long as one of [`SYSTEMS`] the first one takes, with messages, by [`PASSES`].
+    fn messages_over(&self, system: usize) -> impl Iterator<Item = f64> {
+        self.ms[0].iter().zip(&self.ms[system]).map(|(messages, other)| messages / other)
     }
 }
 
@@ -97,10 +99,14 @@ fn of_access(access: &Access) -> Vec<Measurement> {
             all.push(of(name, ms, "ms", None, format!("10 MiB, word by word: {what}")));
         }
     }
-    for ((region, _), ratio) in PASSES.iter().zip(access.over_fused(0)) {
+    for ((region, _), ratio) in PASSES.iter().zip(access.messages_over(1)) {
         let reference = paper::access(region, access.model);
         let source = "time with messages over time on fused kernels; reference: Figure 11, the most that its text says";
         all.push(of(format!("access_{region}_over_popcorn_shm_{model}"), ratio, "ratio", reference, source.into()));
+    }
+    for ((region, _), ratio) in PASSES.iter().zip(access.messages_over(2)) {
+        let name = format!("access_{region}_adaptive_over_popcorn_shm_{model}");
+        all.push(of(name, ratio, "ratio", None, "the same where pages follow the islands that use them".into()));
     }
     all
 }
@@ -111,13 +117,14 @@ mod tests {
 
     #[test]
     fn ratios_are_over_fused_kernels_and_only_cold_reads_have_a_reference() {
-        let ms = [vec![9.0; 10], vec![3.0; 10], vec![4.0; 10]];
+        let ms = [9.0, 3.0, 4.0].map(|ms| vec![ms; PASSES.len()]);
         let all = measurements(&[Access { model: Model::Shared, ms, machine: "m".into() }]);
         let of = |name: &str| all.iter().find(|measured| measured.metric == name).unwrap();
         assert_eq!(of("access_away_cold_over_popcorn_shm_shared").value, 3.0);
         assert_eq!(of("access_away_cold_over_popcorn_shm_shared").reference, Some(2.5));
         assert_eq!(of("access_away_warm_over_popcorn_shm_shared").reference, None);
         assert_eq!(of("access_home_warm_ms_adaptive_shared").value, 4.0);
+        assert_eq!(of("access_home_warm_adaptive_over_popcorn_shm_shared").value, 2.25);
         crate::report::assert_each_once(&all);
     }
 

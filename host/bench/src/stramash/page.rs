@@ -438,8 +438,11 @@ mod tests {
             machine: "m".into(),
         };
         let pairs = vec![pair(Benchmark::Is, Level::O0), pair(Benchmark::Cg, Level::O2)];
-        let access =
-            Access { model: Model::Shared, ms: [vec![9.0; 10], vec![3.0; 10], vec![4.0; 10]], machine: "m".into() };
+        let access = Access {
+            model: Model::Shared,
+            ms: [9.0, 3.0, 4.0].map(|ms| vec![ms; access::PASSES.len()]),
+            machine: "m".into(),
+        };
         let wakes = |us, doorbells| Wakes { us, home_us: 3.0, doorbells };
         let futex = Futex { model: Model::Shared, systems: [wakes(9.7, 1.0), wakes(158.0, 6.0)], machine: "m".into() };
         Results { class: Class::S, pairs, pages: vec![pages], access: vec![access], futex: vec![futex] }
@@ -451,7 +454,7 @@ mod tests {
         let text = motet_page::page("t", &body);
         roxmltree::Document::parse(text.strip_prefix("<!DOCTYPE html>\n").unwrap()).unwrap();
         assert!(body.contains("<h3>IS, alternating</h3>") && body.contains("Figure 9: class S, -O2"), "{body}");
-        assert_eq!(body.matches("<figure").count(), 12);
+        assert_eq!(body.matches("<figure").count(), 14);
         let nothing = Results::default();
         assert!(!super::body(&nothing, &[]).contains("<figure"));
     }
