@@ -21,6 +21,7 @@ pub mod file;
 pub mod gate;
 pub mod hidden;
 pub mod implemented;
+pub mod inotify;
 pub mod ipc;
 pub mod migration;
 pub mod own;

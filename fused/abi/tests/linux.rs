@@ -6,7 +6,7 @@ use std::mem::{offset_of, size_of};
 
 use linux_raw_sys::{auxvec, general, ioctl, system};
 use motet_abi::wire::Wire;
-use motet_abi::{Errno, elf, file, ipc, process, signal, system as sys, terminal, time};
+use motet_abi::{Errno, elf, file, inotify, ipc, process, signal, system as sys, terminal, time};
 use motet_layout::Isa;
 
 /// Our structure has the size of theirs and each named field of it at the same place.
@@ -391,6 +391,10 @@ fn ipc_of_system_v() {
         msg_lspid = msg_lspid,
         msg_lrpid = msg_lrpid
     );
+    same_fields!(inotify::InotifyEvent, libc::inotify_event: wd mask cookie len);
+    same_numbers!(inotify, libc: IN_ACCESS IN_MODIFY IN_ATTRIB IN_CLOSE_WRITE IN_CLOSE_NOWRITE IN_OPEN IN_MOVED_FROM
+        IN_MOVED_TO IN_CREATE IN_DELETE IN_DELETE_SELF IN_MOVE_SELF IN_UNMOUNT IN_Q_OVERFLOW IN_IGNORED IN_ONLYDIR
+        IN_DONT_FOLLOW IN_EXCL_UNLINK IN_MASK_CREATE IN_MASK_ADD IN_ISDIR IN_ONESHOT IN_ALL_EVENTS);
     same_fields!(ipc::Sembuf, libc::sembuf: sem_num sem_op sem_flg);
     same_fields!(ipc::Seminfo, libc::seminfo: semmap semmni semmns semmnu semmsl semopm semume semusz semvmx semaem);
     same_fields!(ipc::Msginfo, libc::msginfo: msgpool msgmap msgmax msgmnb msgmni msgssz msgtql msgseg);

@@ -102,7 +102,11 @@ pool_struct! {
         396 _pad3: Cell32,
         /// The segment of shared memory whose pages these are ([`IpcObject`](crate::IpcObject), pool address); 0: they are none's.
         400 pub segment: AtomicU64,
-        408 _pad2: [Cell64; 13],
+        /// Who watches it: the first [`InodeWatch`](crate::InodeWatch) (pool address); 0: nobody does. Under the header's `notify.lock`; a word that others look at.
+        408 pub watches: AtomicU64,
+        /// The entry that named it last (pool address), a hint: entries' memory is never used for anything else, so what is there tells.
+        416 pub entry: AtomicU64,
+        424 _pad2: [Cell64; 11],
     }
 }
 
@@ -147,7 +151,8 @@ pool_struct! {
         40 pub position: Cell64,
         /// The directory that it is in (pool address), 0: none. Under the directory's lock.
         48 pub dir: Cell64,
-        56 _pad: Cell64,
+        /// The number of the directory that it was removed from last; 0: it was not.
+        56 pub left: Cell64,
         /// The name.
         64 pub name: [AtomicByte; 256],
     }
@@ -191,6 +196,8 @@ pub const FILE_PTY: u32 = 17;
 pub const FILE_PTY_MASTER: u32 = 18;
 /// [`FileRecord::kind`]: a process (`pidfd`); `object` is its id.
 pub const FILE_PIDFD: u32 = 19;
+/// [`FileRecord::kind`]: watches of inodes (`inotify`); `object` is an [`InotifyRecord`](crate::InotifyRecord).
+pub const FILE_INOTIFY: u32 = 20;
 
 pool_struct! {
     /// An open file description.
@@ -218,7 +225,7 @@ pool_struct! {
         52 pub has_range_locks: AtomicU32,
         /// What watches it: the top [`WatchRecord`] of a tree (pool address), 0: nothing does. Under the header's `epoll_lock`.
         56 pub watches: Cell64,
-        /// Of a directory: the entry that was read last (pool address), a hint.
+        /// Of a directory: the entry that was read last. Of another file: the entry that it was opened by, if anything was watched then (pool addresses); a hint.
         64 pub last_entry: Cell64,
         /// 1: it was opened for writing a regular file, by its name, whose [`InodeRecord::writers`] count it.
         72 pub is_writer: Cell32,

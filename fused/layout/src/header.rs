@@ -2,8 +2,8 @@
 
 use crate::{
     BoundLock, CORES_MAX, Cell32, Cell64, CoreRecord, DmaEngine, GuestsLock, HostStream, ISLANDS_MAX, IdsLock,
-    IpcState, IslandRecord, MemoryState, PTYS_MAX, Peers, PtysLock, RenameLock, RightsLock, SlabCache, TreeLock, Tty,
-    TtyInput, WaitQueue, WatchesLock, pool_struct,
+    IpcState, IslandRecord, MemoryState, NotifyState, PTYS_MAX, Peers, PtysLock, RenameLock, RightsLock, SlabCache,
+    TreeLock, Tty, TtyInput, WaitQueue, WatchesLock, pool_struct,
     sync::{AtomicU32, AtomicU64},
 };
 
@@ -84,7 +84,10 @@ pool_struct! {
         176 pub random_places: AtomicU32,
         /// 1: pages follow the islands that use them (`policy = "adaptive"`).
         180 pub adapts: Cell32,
-        184 _pad0: Cell64,
+        /// How many watches of inodes there are ([`InodeWatch`](crate::InodeWatch)). Changed under `notify.lock`; who does something to a file looks at it
+        /// without: what stands beside it changes seldom, too.
+        184 pub inode_watches: AtomicU32,
+        188 _pad0: Cell32,
         /// The latest reading of the machine's clock that anyone was given, in nanoseconds (`motet_protocol::clock`). Raised
         /// by whoever reads. Alone in its cache line. Not used on timed machines.
         192 pub latest_reading_ns: AtomicU64,
@@ -108,7 +111,10 @@ pool_struct! {
         7168 pub ptys: [AtomicU64; 128],
         /// Guards which pseudo-terminals there are, and how often they are open.
         8192 pub ptys_lock: PtysLock,
-        8200 _pad7: [Cell64; 31],
+        8200 _pad7: [Cell64; 7],
+        /// Watches of inodes (`inotify`).
+        8256 pub notify: NotifyState,
+        8320 _pad8: [Cell64; 16],
         /// Guards the process tree: parents, children, thread lists, process groups.
         8448 pub tree_lock: TreeLock,
         /// Thread table: an array of thread addresses by thread id (pool address).
@@ -150,47 +156,47 @@ pool_struct! {
         /// Memory allocator.
         8576 pub memory: MemoryState,
         /// Slab caches, by object class.
-        9280 pub slabs: [SlabCache; 32],
+        9280 pub slabs: [SlabCache; 36],
         /// Threads that wait to connect to a socket where too many do.
-        11328 pub socket_waiters: WaitQueue,
+        11584 pub socket_waiters: WaitQueue,
         /// Threads that wait to read signals (`signalfd`), of all processes.
-        11360 pub signal_waiters: WaitQueue,
+        11616 pub signal_waiters: WaitQueue,
         /// Users who have processes: the first [`UserRecord`](crate::UserRecord) (pool address). Under the tree lock.
-        11392 pub users: Cell64,
+        11648 pub users: Cell64,
         /// Guards the list of virtual machines.
-        11400 pub vms_lock: GuestsLock,
+        11656 pub vms_lock: GuestsLock,
         /// The first [`VmRecord`](crate::VmRecord) (pool address); 0: there is none.
-        11408 pub vms: Cell64,
+        11664 pub vms: Cell64,
         /// Number of the last one that was made.
-        11416 pub last_vm: Cell32,
+        11672 pub last_vm: Cell32,
         /// 1: the host wants one of them to end. Set after the machine's own word; cleared by the first core before it looks.
-        11420 pub vms_asked: AtomicU32,
+        11676 pub vms_asked: AtomicU32,
         /// Threads that wait until a core is out of use, or back.
-        11424 pub core_waiters: WaitQueue,
+        11680 pub core_waiters: WaitQueue,
         /// Locks that dead cores held and that others have taken over, once what they protect was repaired, by [`LockClass`](crate::LockClass).
-        11456 pub locks_recovered: [AtomicU64; 32],
+        11712 pub locks_recovered: [AtomicU64; 32],
         /// Not 0: the [`WatchRecord`](crate::WatchRecord) (pool address) that is being added to an interest list, or discarded. Under `epoll_lock`.
-        11712 pub watch_changing: Cell64,
+        11968 pub watch_changing: Cell64,
         /// 1: frames of objects wait to go back ([`SlabCache::retired`](crate::SlabCache::retired)); a hint.
-        11720 pub slabs_retired: AtomicU32,
+        11976 pub slabs_retired: AtomicU32,
         /// Lines for people that were left out, and not said to be yet.
-        11724 pub lines_left_out: AtomicU32,
+        11980 pub lines_left_out: AtomicU32,
         /// When as many lines may have been said as were, in nanoseconds of the machine's clock: if that is far ahead, more are left out.
-        11728 pub lines_until_ns: AtomicU64,
+        11984 pub lines_until_ns: AtomicU64,
         /// Processes by group: the top [`ProcessRecord`](crate::ProcessRecord) of a tree (pool address). Under the tree lock.
-        11736 pub groups: Cell64,
+        11992 pub groups: Cell64,
         /// Guards which sockets are in packets that wait, and which packets are to be freed.
-        11744 pub rights_lock: RightsLock,
+        12000 pub rights_lock: RightsLock,
         /// The first [`PacketRecord`](crate::PacketRecord) with sockets that waits (pool address).
-        11752 pub in_flight: Cell64,
+        12008 pub in_flight: Cell64,
         /// The first packet that nobody receives any more, and that is to be freed (pool address).
-        11760 pub dropped: AtomicU64,
+        12016 pub dropped: AtomicU64,
         /// How many sockets are in packets that wait.
-        11768 pub sockets_in_flight: AtomicU32,
-        11772 _pad3: Cell32,
+        12024 pub sockets_in_flight: AtomicU32,
+        12028 _pad3: Cell32,
         /// Threads that wait for the end of a process (`pidfd`), of any.
-        11776 pub process_waiters: WaitQueue,
-        11808 _pad2: [Cell64; 60],
+        12032 pub process_waiters: WaitQueue,
+        12064 _pad2: [Cell64; 28],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are sixteen pages, in memory

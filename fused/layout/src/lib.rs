@@ -37,6 +37,7 @@ mod marker;
 pub mod marks;
 mod memory;
 mod messages;
+mod notify;
 mod objects;
 #[allow(unsafe_code)]
 mod pool;
@@ -68,6 +69,7 @@ pub use lock::*;
 pub use marker::*;
 pub use memory::*;
 pub use messages::*;
+pub use notify::*;
 pub use objects::*;
 pub use pool::{Pool, Windows};
 pub use service::*;

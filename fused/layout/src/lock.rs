@@ -45,6 +45,8 @@ classes! {
     Rename RenameLock;
     /// A file, or a directory; a directory before what is in it.
     Inode InodeLock;
+    /// Watches of inodes, and what was told of them.
+    Notify NotifyLock;
     /// Which files interest lists watch.
     Watches WatchesLock;
     /// An interest list; one before another that it watches.

@@ -26,6 +26,7 @@ pub mod lock;
 pub mod memory;
 pub mod message;
 pub mod noncoherent;
+pub mod notify;
 pub mod orphans;
 pub mod peer;
 pub mod pipe;

@@ -17,7 +17,7 @@ use motet_layout::{
     PosixTimerRecord, SlabCache, WaitQueue,
 };
 
-use crate::{Context, bound, fs, ipc, memory, pipe, queue, slab, timer};
+use crate::{Context, bound, fs, ipc, memory, notify, pipe, queue, slab, timer};
 
 /// Repairs what a lock protects that a dead core held and this one has taken over. `false`: there is no repair for it.
 pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool {
@@ -56,6 +56,7 @@ pub fn recover(context: &impl Context, class: LockClass, lock: PoolAddr) -> bool
             memory::recover_share(context, offset as usize / size_of::<IslandMemory>());
         }
         LockClass::Ipc => ipc::recover(context),
+        LockClass::Notify => notify::recover(context),
         LockClass::Bound => bound::recover(context),
         LockClass::Blocks => memory::recover_blocks(context, &header.memory),
         // Single words, each true at any time.

@@ -10,11 +10,11 @@
 
 use motet_layout::{
     AwayRecord, Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram,
-    FileRecord, FilesRecord, Frame, InodeRecord, IpcMessage, IpcObject, IpcUndo, IpcUndoList, IpcUser, KeptRecord,
-    MoreNodes, OutgoingRecord, PAGE_SIZE, PacketRecord, PipeRecord, Pool, PoolSafe, PosixTimerRecord, ProcessRecord,
-    PtyRecord, QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME, SignalActions, SlabCache, SocketRecord, SpaceRecord,
-    ThreadRecord, UserRecord, VcpuRecord, VmRecord, VmaRecord, WatchRecord, handshake::then_look, in_order,
-    sync::Ordering,
+    FileRecord, FilesRecord, Frame, InodeRecord, InodeWatch, InotifyRecord, IpcMessage, IpcObject, IpcUndo,
+    IpcUndoList, IpcUser, KeptRecord, MoreNodes, OutgoingRecord, PAGE_SIZE, PacketRecord, PipeRecord, Pool, PoolSafe,
+    PosixTimerRecord, ProcessRecord, PtyRecord, QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME, SignalActions,
+    SlabCache, SocketRecord, SpaceRecord, ThreadRecord, ToldFrame, UserRecord, VcpuRecord, VmRecord, VmaRecord,
+    WatchRecord, handshake::then_look, in_order, sync::Ordering,
 };
 
 use crate::{
@@ -90,6 +90,9 @@ classes! {
     31 IpcUndo;
     31 IpcUndoList;
     31 IpcUser;
+    32 InotifyRecord;
+    33 InodeWatch;
+    34 ToldFrame, dirty size_of::<ToldFrame>();
 }
 
 /// What the record of a frame that is cut into objects says of these.
@@ -288,10 +291,10 @@ fn return_all(context: &impl Context, mut is_due: impl FnMut() -> bool) -> bool 
     let header = context.pool().header();
     header.slabs_retired.store(0, Ordering::Relaxed);
     then_look(); // who has left a rest since says so afterwards
-    let mut taken = 0_u32;
+    let mut taken = 0_u64;
     for (class, cache) in header.slabs.iter().enumerate() {
         if cache.retired.get() != 0 || cache.waiting.get() != 0 {
-            taken |= u32::from(begin_waiting(context, cache)) << class;
+            taken |= u64::from(begin_waiting(context, cache)) << class;
         }
     }
     if taken == 0 {

@@ -85,6 +85,17 @@ impl<'a, 'c, M: Machine> Cursor<'a, 'c, M> {
         self.done
     }
 
+    /// Bytes left of the buffer in which the next byte is; 0: none are left in all.
+    ///
+    /// # Errors
+    /// `EFAULT` when the vector cannot be read; [`Stop::Page`].
+    pub fn left_here(&mut self) -> Result<u64, Stop> {
+        if self.left == 0 && self.remaining != 0 {
+            self.next_buffer()?;
+        }
+        Ok(self.left.min(self.remaining))
+    }
+
     /// Where the next bytes lie now, up to the end of their page or buffer. At least one must remain.
     ///
     /// # Errors

@@ -44,6 +44,7 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>, class: LockClass, lock: PoolAddr) -> bo
         },
         LockClass::Ids
         | LockClass::Ipc
+        | LockClass::Notify
         | LockClass::File
         | LockClass::Rename
         | LockClass::Inode

@@ -352,6 +352,10 @@ table! {
     EpollPwait2 => file::epoll_pwait2(call);
     TimerfdCreate => file::timerfd_create(call);
     TimerfdSettime => file::timerfd_settime(call);
+    InotifyInit => file::inotify_init(call);
+    InotifyInit1 => file::inotify_init1(call);
+    InotifyAddWatch => file::inotify_add_watch(call);
+    InotifyRmWatch => file::inotify_rm_watch(call);
     PidfdOpen => file::pidfd_open(call);
     PidfdGetfd => file::pidfd_getfd(call);
     PidfdSendSignal => signals::pidfd_send_signal(call);

@@ -138,6 +138,7 @@ void signals(void);
 void times_and_timers(void);
 void posix_timers(void);
 void pidfds(void);
+void watches(void);
 void sockets(void);
 void packets(void);
 void inet(void);

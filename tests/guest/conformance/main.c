@@ -388,6 +388,7 @@ int main(int argc, char **argv) {
     times_and_timers();
     posix_timers();
     pidfds();
+    watches();
     sockets();
     packets();
     inet();

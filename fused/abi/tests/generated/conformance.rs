@@ -46,11 +46,12 @@ const NEVER_FAIL: [(Syscall, &str); 23] = [
 ];
 
 /// Files of this crate whose constants are arguments of system calls.
-const OPTIONS_IN: [&str; 6] = ["file.rs", "ipc.rs", "process.rs", "signal.rs", "terminal.rs", "time.rs"];
+const OPTIONS_IN: [&str; 7] = ["file.rs", "inotify.rs", "ipc.rs", "process.rs", "signal.rs", "terminal.rs", "time.rs"];
 /// Constants there that are no options: sizes, masks, what is told and not asked, and modes of a terminal, of which the
 /// machine has only its console and the program none.
 #[rustfmt::skip]
-const NO_OPTIONS: [&str; 81] = [
+const NO_OPTIONS: [&str; 82] = [
+    "IN_KNOWN",
     "PATH_MAX", "NAME_MAX", "IOV_MAX", "DIRENT_MAX", "TMPFS_MAGIC", "PROC_SUPER_MAGIC", "SYSFS_MAGIC", "PIPEFS_MAGIC",
     "SOCKFS_MAGIC", "PID_FS_MAGIC", "ANON_INODE_FS_MAGIC", "CSIGNAL",
     "CLONE_ARGS_SIZE_VER0", "FUTEX_CMD_MASK", "SIGSET_SIZE", "SIGINFO_SIZE", "NSIG", "SIGRTMIN", "UNBLOCKABLE", "SA_KNOWN", "NONE",

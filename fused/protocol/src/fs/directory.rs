@@ -2,15 +2,18 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::Errno;
+use motet_abi::{
+    Errno,
+    inotify::{IN_ATTRIB, IN_CREATE, IN_DELETE},
+};
 use motet_layout::{EntryRecord, InodeRecord, NAME_MAX, PoolAddr, in_order};
 
-use crate::{Context, lock::lock, slab};
+use crate::{Context, lock::lock, notify, slab};
 
 use super::index::{bucket, clear, grow, hash, rebuild};
 use super::{
-    Attributes, Held, LINKS_MAX, TYPE_DIRECTORY, TYPE_MASK, TYPE_SYMLINK, get, is_directory, new_inode, put, try_get,
-    write_bytes,
+    Attributes, Held, LINKS_MAX, TYPE_DIRECTORY, TYPE_MASK, TYPE_SYMLINK, directory_bit, get, is_directory, new_inode,
+    put, try_get, write_bytes,
 };
 
 /// The inode that `name` (not "." or "..") names in `dir`.
@@ -30,6 +33,13 @@ pub fn lookup<'c, C: Context>(context: &'c C, dir: &'static InodeRecord, name: &
     let entry = find(context, dir, name, hash).ok_or(Errno::ENOENT)?;
     // The entry's own reference keeps the inode alive while the directory is locked.
     Ok(Held::new(context, entry_inode(context, entry)))
+}
+
+/// The entry of that name.
+pub fn entry_of(context: &impl Context, dir: &'static InodeRecord, name: &[u8]) -> Option<&'static EntryRecord> {
+    let hash = checked_hash(dir, name).ok()?;
+    let _guard = lock(context, &dir.lock);
+    find(context, dir, name, hash)
 }
 
 /// The directory above `dir`; the root's is itself. That of a removed directory is the one it was in.
@@ -172,6 +182,7 @@ fn enter(
     set_name(context, entry, name, hash);
     entry.inode.set(context.raw(inode));
     inode.parent.store(context.raw(dir), Ordering::Relaxed);
+    inode.entry.store(context.raw(entry), Ordering::Relaxed);
     get(inode);
     if is_directory(inode) {
         get(dir);
@@ -183,6 +194,10 @@ fn enter(
     insert(context, dir, entry);
     inode.changed_ns.set(now_ns);
     touch(dir, now_ns);
+    if notify::is_any(context) {
+        notify::send(context, inode, IN_ATTRIB, (b"", 0), false); // it has one more
+        notify::send(context, dir, IN_CREATE | directory_bit(inode), (name, 0), false);
+    }
     Ok(())
 }
 
@@ -208,6 +223,10 @@ pub fn unlink(
     remove(context, dir, entry);
     inode.links.fetch_sub(1, Ordering::Relaxed);
     inode.changed_ns.set(now_ns);
+    if notify::is_any(context) {
+        notify::send(context, inode, IN_ATTRIB, (b"", 0), false);
+        tell_of_removal(context, dir, name, inode);
+    }
     forget_name(context, inode, entry);
     touch(dir, now_ns);
     drop(guard);
@@ -234,6 +253,9 @@ pub fn rmdir(
     may_remove(inode)?;
     retire_directory(context, inode)?;
     remove(context, dir, entry);
+    if notify::is_any(context) {
+        tell_of_removal(context, dir, name, inode);
+    }
     forget_name(context, inode, entry);
     dir.links.fetch_sub(1, Ordering::Relaxed);
     touch(dir, now_ns);
@@ -241,6 +263,16 @@ pub fn rmdir(
     drop(renames);
     put(context, inode);
     Ok(())
+}
+
+/// A name of an inode was removed from a directory, which is locked. If nobody else has the inode, that is gone, and this is told first, as on Linux.
+#[cold]
+fn tell_of_removal(context: &impl Context, dir: &InodeRecord, name: &[u8], inode: &InodeRecord) {
+    // A name's reference is left: nobody can get one from it any more.
+    if inode.links.load(Ordering::Relaxed) == 0 && inode.refs.load(Ordering::Acquire) == 1 {
+        notify::gone(context, inode);
+    }
+    notify::send(context, dir, IN_DELETE | directory_bit(inode), (name, 0), false);
 }
 
 /// Marks an empty directory as removed. The lock of the directory it is in is held, and the rename lock.
@@ -363,6 +395,7 @@ pub(super) fn insert(context: &impl Context, dir: &'static InodeRecord, entry: &
 /// Takes an entry out of a directory. The directory's lock is held.
 pub(super) fn remove(context: &impl Context, dir: &InodeRecord, entry: &'static EntryRecord) {
     let raw = context.raw(entry);
+    entry.left.set(dir.number.get());
     entry.dir.set(0);
     let mut link = bucket(context, dir, entry.hash.get());
     while link.get() != raw {

@@ -14,11 +14,12 @@ mod directory;
 mod index;
 mod pages;
 mod rename;
+mod watched;
 
 use core::ops::Deref;
 use motet_layout::sync::Ordering;
 
-use motet_abi::Errno;
+use motet_abi::{Errno, inotify::IN_ISDIR};
 use motet_layout::{EntryRecord, InodeRecord, PipeRecord};
 
 pub use contents::{
@@ -26,13 +27,14 @@ pub use contents::{
     write_bytes,
 };
 pub use directory::{
-    create, directory_hint, entry_name, last_name, link, lookup, mkdir, name_once, parent, readdir, readdir_after,
-    rmdir, symlink, unlink,
+    create, directory_hint, entry_name, entry_of, last_name, link, lookup, mkdir, name_once, parent, readdir,
+    readdir_after, rmdir, symlink, unlink,
 };
 pub use pages::{FILE_SIZE_MAX, absent_pages, has_page, page, page_or_allocate};
 pub use rename::{Replace, rename};
+pub use watched::happened;
 
-use crate::{Context, fpga, pipe, ranges, service, slab, wait};
+use crate::{Context, fpga, notify, pipe, ranges, service, slab, wait};
 
 /// The bits of a mode that hold the file's type.
 pub const TYPE_MASK: u32 = 0o170_000;
@@ -175,6 +177,11 @@ pub fn is_directory(inode: &InodeRecord) -> bool {
     file_type(inode) == TYPE_DIRECTORY
 }
 
+/// The bit that events have of a directory (`IN_ISDIR`).
+fn directory_bit(inode: &InodeRecord) -> u32 {
+    if is_directory(inode) { IN_ISDIR } else { 0 }
+}
+
 /// Adds a reference to an inode the caller knows to be alive.
 #[inline]
 pub fn get(inode: &'static InodeRecord) {
@@ -206,6 +213,9 @@ pub fn put(context: &impl Context, inode: &'static InodeRecord) {
 fn free_chain(context: &impl Context, inode: &'static InodeRecord) {
     let mut next = Some(inode);
     while let Some(inode) = next {
+        if notify::is_watched(inode) {
+            notify::gone(context, inode);
+        }
         let parent = if is_directory(inode) {
             context.object::<InodeRecord>(inode.parent.load(Ordering::Relaxed))
         } else {

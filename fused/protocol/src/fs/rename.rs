@@ -5,17 +5,21 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::Errno;
+use motet_abi::{
+    Errno,
+    inotify::{IN_ATTRIB, IN_MOVE_SELF, IN_MOVED_FROM, IN_MOVED_TO},
+};
 use motet_layout::{EntryRecord, InodeRecord};
 
 use crate::{
     Context,
     lock::{Guard, lock},
+    notify,
 };
 
 use super::{
     directory::{check_name, entry_inode, find, forget_name, insert, remove, retire_directory, set_name, touch},
-    get,
+    directory_bit, get,
     index::hash,
     is_directory, put,
 };
@@ -69,13 +73,17 @@ pub fn rename(
             new_entry.inode.set(context.raw(source));
             old_entry.inode.set(context.raw(target));
             set_parent(context, target, new_dir, old_dir);
+            source.entry.store(context.raw(new_entry), Ordering::Relaxed);
+            target.entry.store(context.raw(old_entry), Ordering::Relaxed);
             target.changed_ns.set(now_ns);
             None
         }
         (Some(new_entry), Some(target)) => {
             displace(context, new_dir, target, now_ns)?;
             new_entry.inode.set(context.raw(source));
+            source.entry.store(context.raw(new_entry), Ordering::Relaxed);
             remove(context, old_dir, old_entry);
+            old_entry.left.set(new_dir.number.get());
             set_name(context, old_entry, new_name, hash(new_dir, new_name));
             forget_name(context, target, old_entry);
             Some(target)
@@ -89,12 +97,36 @@ pub fn rename(
     source.changed_ns.set(now_ns);
     touch(old_dir, now_ns);
     touch(new_dir, now_ns);
+    if notify::is_any(context) {
+        tell_of_move(context, (old_dir, old_name), (new_dir, new_name), source, dropped);
+        if let Some(target) = target.filter(|_| replace == Replace::Exchange) {
+            tell_of_move(context, (new_dir, new_name), (old_dir, old_name), target, None);
+        }
+    }
     drop(guards);
     drop(renames);
     if let Some(dropped) = dropped {
         put(context, dropped);
     }
     Ok(())
+}
+
+/// A name was moved, in place of what is dropped.
+#[cold]
+fn tell_of_move(
+    context: &impl Context,
+    (from, old_name): (&InodeRecord, &[u8]),
+    (to, new_name): (&InodeRecord, &[u8]),
+    inode: &InodeRecord,
+    dropped: Option<&InodeRecord>,
+) {
+    let cookie = notify::new_cookie(context);
+    notify::send(context, from, IN_MOVED_FROM | directory_bit(inode), (old_name, cookie), false);
+    notify::send(context, to, IN_MOVED_TO | directory_bit(inode), (new_name, cookie), false);
+    if let Some(dropped) = dropped {
+        notify::send(context, dropped, IN_ATTRIB | directory_bit(dropped), (b"", 0), false);
+    }
+    notify::send(context, inode, IN_MOVE_SELF, (b"", 0), false);
 }
 
 /// What makes a rename impossible, apart from a full target directory.

@@ -13,6 +13,7 @@ use motet_protocol::{
 
 use super::{
     descriptor::{description, table},
+    kinds::inotify,
     socket,
 };
 use crate::{console::pty, cpu::Cpu};
@@ -41,6 +42,7 @@ pub fn drop_all<M: Machine>(cpu: &Cpu<M>) {
     }
     socket::close_of_the_dead(cpu);
     pty::settle_the_dead(cpu);
+    inotify::settle_the_dead(cpu);
 }
 
 fn settle_move<M: Machine>(cpu: &Cpu<M>, core: CoreId) {

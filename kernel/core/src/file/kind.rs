@@ -8,9 +8,9 @@ use core::fmt;
 use motet_abi::{Errno, file::Device};
 use motet_hal::Machine;
 use motet_layout::{
-    FILE_ACCEL, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_EVENT, FILE_INODE, FILE_LATE, FILE_PIDFD, FILE_PIPE_BOTH,
-    FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_PTY, FILE_PTY_MASTER, FILE_SERVICE, FILE_SIGNAL, FILE_SOCKET,
-    FILE_TIMER, FILE_VM, FileRecord, InodeRecord,
+    FILE_ACCEL, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_EVENT, FILE_INODE, FILE_INOTIFY, FILE_LATE, FILE_PIDFD,
+    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_PTY, FILE_PTY_MASTER, FILE_SERVICE, FILE_SIGNAL,
+    FILE_SOCKET, FILE_TIMER, FILE_VM, FileRecord, InodeRecord,
 };
 
 use super::{
@@ -21,6 +21,7 @@ use super::{
     kinds::{
         event::Event,
         inode::Inode,
+        inotify::Inotify,
         pidfd::Pidfd,
         pipe::Pipe,
         pty::{Pty, PtyMaster},
@@ -62,6 +63,7 @@ macro_rules! of_kind {
             FILE_PTY => Pty,
             FILE_PTY_MASTER => PtyMaster,
             FILE_PIDFD => Pidfd,
+            FILE_INOTIFY => Inotify,
         }
     };
     (@rows $cpu:expr, $file:expr, $kind:ident => $then:expr; $($($code:ident)|+ => $type:ty,)+) => {

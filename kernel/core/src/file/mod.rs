@@ -46,6 +46,7 @@ pub use fcntl::{dup, dup2, dup3, fcntl, ioctl, lseek};
 pub use kinds::{
     ends::{pipe, pipe2},
     event::{eventfd, eventfd2},
+    inotify::{inotify_init, inotify_init1},
     pidfd::{self, pidfd_getfd, pidfd_open},
     signal_fd::{signalfd, signalfd4},
     timer::{timerfd_create, timerfd_gettime, timerfd_settime},
@@ -63,6 +64,7 @@ pub use path::{
     },
     open::{creat, inode_for_mmap, memfd_create, open, open_executable, openat, openat2},
     stat::{access, faccessat, faccessat2, fstat, fstatfs, lstat, newfstatat, stat, statfs, statx},
+    watches::{inotify_add_watch, inotify_rm_watch},
 };
 pub use readiness::{
     epoll::{self, epoll_create, epoll_create1, epoll_ctl, epoll_pwait, epoll_pwait2, epoll_wait},

@@ -3,10 +3,14 @@
 use core::ops::Deref;
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, file::*};
+use motet_abi::{
+    Errno,
+    file::*,
+    inotify::{IN_CLOSE_NOWRITE, IN_CLOSE_WRITE},
+};
 use motet_hal::Machine;
 use motet_layout::{FileRecord, InodeRecord};
-use motet_protocol::{Context, fs, hand, slab};
+use motet_protocol::{Context, fs, hand, notify, slab};
 
 use super::busy;
 use crate::{
@@ -127,12 +131,23 @@ pub fn put<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
     }
 }
 
+/// Tells those who watch a file that it was closed.
+#[inline(always)]
+fn tell_of_close<M: Machine>(cpu: &Cpu<M>, record: &FileRecord, inode: &'static InodeRecord) {
+    let flags = record.flags.load(Ordering::Relaxed);
+    if notify::is_any(cpu) && flags & O_PATH == 0 {
+        let event = if flags & O_ACCMODE == O_RDONLY { IN_CLOSE_NOWRITE } else { IN_CLOSE_WRITE };
+        fs::happened(cpu, inode, record.last_entry.get(), event);
+    }
+}
+
 /// Closes a file that has no reference any more.
 pub fn close_last<M: Machine>(cpu: &Cpu<M>, record: &'static FileRecord) {
     cpu.tell_of_end(record);
     hand::closed(cpu, record);
     cpu.close_kind(record);
     if let Some(inode) = cpu.object(record.inode.get()) {
+        tell_of_close(cpu, record, inode);
         busy::closed(record, inode);
         fs::put(cpu, inode);
     }

@@ -9,7 +9,12 @@
 
 use core::fmt::{self, Write};
 
-use motet_abi::{Errno, time::RLIMIT_FSIZE};
+use motet_abi::{
+    Errno,
+    file::Device,
+    inotify::{IN_ACCESS, IN_MODIFY},
+    time::RLIMIT_FSIZE,
+};
 use motet_hal::Machine;
 use motet_layout::{FILE_INODE, FileRecord, InodeRecord, PAGE_SHIFT, PAGE_SIZE, ThreadRecord, sync::Ordering};
 use motet_protocol::{
@@ -17,7 +22,7 @@ use motet_protocol::{
     fs::{self, Held},
 };
 
-use super::metadata::{accessed, drop_privileges, exceeds_size, modified};
+use super::metadata::{accessed, drop_privileges, exceeds_size, happened_by, modified};
 use crate::{
     call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
@@ -32,6 +37,9 @@ use crate::{
     mm,
     tree::limit_of,
 };
+
+/// The device that the ramfs's files are on.
+pub const DEVICE: Device = Device { major: 0, minor: 2 };
 
 /// A file of the ramfs.
 #[derive(Clone, Copy)]
@@ -203,6 +211,7 @@ fn read<M: Machine>(
         return Err(stop);
     }
     settle_position(file, claim, into.done());
+    happened_by(call.cpu, file, into.done(), IN_ACCESS);
     match moved {
         Ok(()) => Ok(into.done()),
         Err(stop) => partial(into.done(), stop),
@@ -253,6 +262,7 @@ fn write<M: Machine>(
     let done = from.done();
     settle(call.cpu, file, inode, claim, done);
     modified(call.cpu, inode);
+    happened_by(call.cpu, file, done, IN_MODIFY);
     match moved {
         Ok(()) => Ok(done),
         Err(stop) => partial(done, stop),

@@ -2,10 +2,16 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, file::*, signal::SIGXFSZ, time::RLIMIT_FSIZE};
+use motet_abi::{
+    Errno,
+    file::*,
+    inotify::{IN_ATTRIB, IN_MODIFY},
+    signal::SIGXFSZ,
+    time::RLIMIT_FSIZE,
+};
 use motet_hal::Machine;
-use motet_layout::InodeRecord;
-use motet_protocol::{fs, lock::lock};
+use motet_layout::{FileRecord, InodeRecord};
+use motet_protocol::{Context, fs, lock::lock, notify};
 
 use super::seals;
 use crate::{
@@ -97,10 +103,41 @@ pub fn set_owner<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, uid: u
 /// Clears the set-ID bits of a regular file that is about to be written or truncated, unless the caller may keep
 /// them.
 #[inline(always)]
-pub fn drop_privileges<M: Machine>(call: &Call<M>, inode: &InodeRecord) {
+pub fn drop_privileges<M: Machine>(call: &Call<M>, inode: &'static InodeRecord) {
     if loses_privileges(inode) {
+        clear_set_ids(call, inode);
+    }
+}
+
+#[cold]
+fn clear_set_ids<M: Machine>(call: &Call<M>, inode: &'static InodeRecord) {
+    let (before, after) = {
         let _guard = lock(call.cpu, &inode.lock);
+        let before = inode.mode.get();
         inode.mode.set(FileRights::of(call.process).mode_written(inode));
+        (before, inode.mode.get())
+    };
+    if before != after {
+        fs::happened(call.cpu, inode, 0, IN_ATTRIB);
+    }
+}
+
+/// So many bytes of a file, or something else that is counted, were read or changed by an open file: tells those who watch (`IN_*`), unless it is nothing.
+#[inline(always)]
+pub fn happened_by<M: Machine>(cpu: &Cpu<M>, file: &FileRecord, done: u64, event: u32) {
+    if notify::is_any(cpu) {
+        tell_by(cpu, file, done, event);
+    }
+}
+
+/// It asks the open file for its inode, so that who reads need not keep that.
+#[cold]
+#[inline(never)]
+fn tell_by<M: Machine>(cpu: &Cpu<M>, file: &FileRecord, done: u64, event: u32) {
+    if done != 0
+        && let Some(inode) = cpu.object(file.inode.get())
+    {
+        fs::happened(cpu, inode, file.last_entry.get(), event);
     }
 }
 
@@ -164,6 +201,7 @@ pub fn set_length<M: Machine>(call: &Call<M>, inode: &'static InodeRecord, len: 
     drop_privileges(call, inode);
     cut(call, inode, len)?;
     modified(call.cpu, inode);
+    fs::happened(call.cpu, inode, 0, IN_MODIFY);
     Ok(())
 }
 

@@ -4,6 +4,7 @@ pub mod device;
 pub mod ends;
 pub mod event;
 pub mod inode;
+pub mod inotify;
 pub mod metadata;
 pub mod pidfd;
 pub mod pipe;

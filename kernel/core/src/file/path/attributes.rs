@@ -5,6 +5,7 @@ use motet_layout::sync::Ordering;
 use motet_abi::{
     Errno,
     file::*,
+    inotify::IN_MODIFY,
     time::{Timespec, Timeval},
     wire::Wire,
 };
@@ -17,7 +18,7 @@ use crate::{
     file::{
         descriptor::table,
         kinds::{
-            metadata::{Time, Times, check_size_limit, cut, drop_privileges, modified, set_length},
+            metadata::{Time, Times, check_size_limit, cut, drop_privileges, happened_by, modified, set_length},
             pipe::Pipe,
             seals,
         },
@@ -217,6 +218,7 @@ pub fn fallocate<M: Machine>(call: &Call<M>) -> SysResult {
         cut(call, inode, end)?;
     }
     modified(call.cpu, inode);
+    happened_by(call.cpu, file.record(), 1, IN_MODIFY);
     Ok(0)
 }
 

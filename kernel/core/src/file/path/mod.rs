@@ -14,3 +14,4 @@ pub mod records;
 pub mod stat;
 pub mod text;
 mod unnamed;
+pub mod watches;

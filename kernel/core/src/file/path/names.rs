@@ -198,7 +198,10 @@ fn remove<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, directory: bool)
         let is_directory = found.node.as_ref().is_some_and(Node::is_directory);
         return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR }.into());
     }
-    found.parent.remove(call, name, directory)?;
+    let Found { parent, node, .. } = found;
+    // Who is told that it is gone is told so before its name goes, if nobody has it: not this call, either.
+    drop(node);
+    parent.remove(call, name, directory)?;
     Ok(0)
 }
 

@@ -3,10 +3,15 @@
 use motet_abi::{
     Errno,
     file::*,
+    inotify::{IN_MODIFY, IN_OPEN},
     process::{MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_EXEC, MFD_NOEXEC_SEAL},
 };
 use motet_hal::Machine;
-use motet_protocol::fs::{self, Attributes, Held};
+use motet_protocol::{
+    Context,
+    fs::{self, Attributes, Held},
+    notify,
+};
 
 use super::{
     lookup::{self, Follow, Found, Last, Path},
@@ -102,13 +107,55 @@ fn check_limits(limits: u64) -> Result<u32, Errno> {
 /// `limits`: of the walk.
 fn open_at<M: Machine>(call: &Call<M>, dirfd: i32, path_at: u64, (flags, limits): (u32, u32), mode: u32) -> SysResult {
     if let Some((record, seen)) = take_pending(call.cpu, call.thread) {
-        return wait_for_partner(call, record, seen, flags);
+        let fd = wait_for_partner(call, record, seen, flags)?;
+        tell_of_open(call, fd, 0, false);
+        return Ok(fd);
     }
     let flags = if flags & O_PATH == 0 { flags } else { flags & PATH_FLAGS };
     check_making(flags)?;
     let mut path = Path::new();
     path.read_user(call, path_at)?;
-    locate(call, dirfd, &mut path, (flags, limits), mode)?.open(call, flags)
+    let Located { node, entry, is_cleared } = locate(call, dirfd, &mut path, (flags, limits), mode)?;
+    let fd = node.open(call, flags)?;
+    tell_of_open(call, fd, entry, is_cleared);
+    Ok(fd)
+}
+
+/// What is to be opened.
+struct Located<'c, M: Machine> {
+    node: Node<'c, M>,
+    /// The entry that names it, if somebody watches something; 0: it is not known, or the latest one.
+    entry: u64,
+    /// What it contained was taken away.
+    is_cleared: bool,
+}
+
+/// The entry behind the last component of a path, if somebody watches something.
+fn entry_of<M: Machine>(call: &Call<M>, path: &Path, found: &Found<'_, M>) -> u64 {
+    if !notify::is_any(call.cpu) {
+        return 0;
+    }
+    let name = path.name(&found.last, Errno::EISDIR).ok();
+    let entry = found.parent.as_inode().zip(name).and_then(|(dir, name)| fs::entry_of(call.cpu, dir, name));
+    entry.map_or(0, |entry| call.cpu.raw(entry))
+}
+
+/// Tells those who watch a file that it was opened.
+#[inline]
+fn tell_of_open<M: Machine>(call: &Call<M>, fd: u64, entry: u64, is_cleared: bool) {
+    if notify::is_any(call.cpu)
+        // Another thread may have closed it.
+        && let Ok(file) = table::get_opened(call, fd as i32)
+        && let Some(inode) = file.inode()
+    {
+        if !fs::is_directory(inode) {
+            file.last_entry.set(entry);
+        }
+        fs::happened(call.cpu, inode, entry, IN_OPEN);
+        if is_cleared {
+            fs::happened(call.cpu, inode, entry, IN_MODIFY);
+        }
+    }
 }
 
 /// Checks flags about a file that is made: `open` makes no directory, and what is made without a name has one flag of its own.
@@ -126,7 +173,7 @@ fn locate<'c, M: Machine>(
     path: &mut Path,
     (flags, limits): (u32, u32),
     mode: u32,
-) -> Result<Node<'c, M>, Stop> {
+) -> Result<Located<'c, M>, Stop> {
     let exclusive = flags & O_CREAT != 0 && flags & O_EXCL != 0;
     let slash_behind_new = flags & O_CREAT != 0 && path.as_bytes().last() == Some(&b'/');
     let follow = match flags & O_NOFOLLOW == 0 && !exclusive {
@@ -139,20 +186,27 @@ fn locate<'c, M: Machine>(
     if slash_behind_new && matches!(found.last, Last::Name(_)) {
         return Err(Errno::EISDIR.into());
     }
+    let entry = entry_of(call, path, &found);
     let node = match found.node {
         Some(_) if exclusive && !unnamed => return Err(Errno::EEXIST.into()),
         Some(node) => node,
         None if flags & O_CREAT == 0 || unnamed => return Err(Errno::ENOENT.into()),
-        None => return create(call, path, &found, flags, mode),
+        None => {
+            let node = create(call, path, &found, flags, mode)?;
+            return Ok(Located { node, entry: 0, is_cleared: false });
+        }
     };
     if unnamed {
-        return node.create_unnamed(call, S_IFREG | mode & 0o7777, flags & O_EXCL == 0);
+        let node = node.create_unnamed(call, S_IFREG | mode & 0o7777, flags & O_EXCL == 0)?;
+        return Ok(Located { node, entry: 0, is_cleared: false });
     }
     check_existing(call, &node, flags)?;
-    if flags & O_TRUNC != 0 && flags & O_PATH == 0 {
+    let is_cleared = flags & O_TRUNC != 0 && flags & O_PATH == 0;
+    if is_cleared {
         node.clear(call)?;
     }
-    Ok(node)
+    let is_cleared = is_cleared && node.mode() & S_IFMT == S_IFREG;
+    Ok(Located { node, entry, is_cleared })
 }
 
 fn create<'c, M: Machine>(

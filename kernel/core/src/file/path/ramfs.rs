@@ -1,6 +1,10 @@
 //! The ramfs as a file system: its nodes are inodes of the pool, and all that they contain is there (`motet_protocol::fs`).
 
-use motet_abi::{Errno, file::*};
+use motet_abi::{
+    Errno,
+    file::*,
+    inotify::{IN_ACCESS, IN_ATTRIB, IN_MODIFY, IN_OPEN},
+};
 use motet_hal::Machine;
 use motet_layout::{FileRecord, InodeRecord, MOUNT_NONE, NAME_MAX, PAGE_SIZE, sync::Ordering};
 use motet_protocol::{
@@ -24,14 +28,13 @@ use crate::{
         kinds::{
             device,
             ends::open_fifo,
-            inode,
-            metadata::{self, Times, accessed, cut, drop_privileges, modified},
+            inode::{self, DEVICE},
+            metadata::{self, Time, Times, accessed, cut, drop_privileges, modified},
         },
     },
     permission::FileRights,
 };
 
-const DEVICE: Device = Device { major: 0, minor: 2 };
 const SECTORS_PER_PAGE: u64 = 8;
 /// Entries that are looked at for an inode while the directory is locked once, and what one costs (`call::cost`).
 const ENTRIES_AT_ONCE: u32 = 128;
@@ -121,6 +124,7 @@ impl<'c, M: Machine> FileSystem<'c, M> for Held<'c, Cpu<M>> {
             return Err(Errno::ENOENT);
         }
         accessed(call.cpu, self, flags);
+        fs::happened(call.cpu, self.inode(), 0, IN_ACCESS);
         Ok(())
     }
 
@@ -191,6 +195,9 @@ impl<'c, M: Machine> FileSystem<'c, M> for Held<'c, Cpu<M>> {
         }
         busy::check_not_written(call.cpu, self.inode())?;
         accessed(call.cpu, &self, 0);
+        for event in [IN_OPEN, IN_ACCESS] {
+            fs::happened(call.cpu, self.inode(), 0, event);
+        }
         Ok(self)
     }
 
@@ -254,15 +261,29 @@ impl<'c, M: Machine> FileSystem<'c, M> for Held<'c, Cpu<M>> {
     }
 
     fn set_mode(&self, call: &Call<M>, mode: u32) -> Result<(), Stop> {
-        Ok(metadata::set_mode(call, self.inode(), mode)?)
+        metadata::set_mode(call, self.inode(), mode)?;
+        fs::happened(call.cpu, self.inode(), 0, IN_ATTRIB);
+        Ok(())
     }
 
     fn set_owner(&self, call: &Call<M>, uid: u32, gid: u32) -> Result<(), Stop> {
-        Ok(metadata::set_owner(call, self.inode(), uid, gid)?)
+        metadata::set_owner(call, self.inode(), uid, gid)?;
+        if [uid, gid] != [FileRights::UNCHANGED; 2] {
+            fs::happened(call.cpu, self.inode(), 0, IN_ATTRIB);
+        }
+        Ok(())
     }
 
     fn set_times(&self, call: &Call<M>, times: Times) -> Result<(), Stop> {
-        Ok(metadata::set_times(call, self.inode(), times)?)
+        metadata::set_times(call, self.inode(), times)?;
+        // As on Linux: who sets one time only pretends to have read or written it.
+        let event = match times {
+            [Time::Keep, _] => IN_MODIFY,
+            [_, Time::Keep] => IN_ACCESS,
+            _ => IN_ATTRIB,
+        };
+        fs::happened(call.cpu, self.inode(), 0, event);
+        Ok(())
     }
 
     fn truncate(&self, call: &Call<M>, len: u64) -> Result<(), Stop> {

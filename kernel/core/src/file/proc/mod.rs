@@ -24,7 +24,7 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{CORES_MAX, FileRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, ThreadRecord};
-use motet_protocol::{Context, threads};
+use motet_protocol::{Context, notify, threads};
 
 use super::{
     descriptor::table,
@@ -383,6 +383,9 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::RandomPlaces => writeln!(out, "{}", random::placed(call.cpu) as u32),
         E::ProtectedHardlinks | E::ProtectedSymlinks => out.write_str("1\n"),
         E::SysvShm | E::SysvSem | E::SysvMsg => sysvipc::show(call.cpu, node.entry, out),
+        E::InotifyEvents => writeln!(out, "{}", notify::EVENTS_MAX),
+        E::InotifyInstances => writeln!(out, "{}", notify::INSTANCES_MAX),
+        E::InotifyWatches => writeln!(out, "{}", notify::watches_max(call.cpu)),
         E::ShmMax => ipc::limit(Limit::Segment, out),
         E::ShmAll => ipc::limit(Limit::Pages, out),
         E::ShmMni => ipc::limit(Limit::Segments, out),
@@ -518,7 +521,7 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         | E::Counted
         | E::LoopbackClass
         | E::ClassLoopback => Ok(()),
-        E::Sys | E::SysvIpc | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs => Ok(()),
+        E::Sys | E::SysvIpc | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs | E::SysInotify => Ok(()),
         E::Process | E::ProcessCmdline | E::ProcessEnviron | E::ProcessExe | E::ProcessCwd | E::ProcessRoot => Ok(()),
         E::ProcessVectors | E::ProcessFd | E::ProcessFdLink | E::ProcessFdinfo | E::ProcessTask => Ok(()),
         E::ProcessNet | E::NetSockstat | E::NetSockstat6 | E::NetSnmp => Ok(()),

@@ -5,7 +5,13 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_abi::{Errno, file::O_APPEND, signal::SIGPIPE, time::RLIMIT_FSIZE};
+use motet_abi::{
+    Errno,
+    file::O_APPEND,
+    inotify::{IN_ACCESS, IN_MODIFY},
+    signal::SIGPIPE,
+    time::RLIMIT_FSIZE,
+};
 use motet_hal::Machine;
 use motet_layout::{FileRecord, Frame, InodeRecord, PAGE_SIZE, PipeRecord};
 use motet_protocol::{
@@ -21,7 +27,7 @@ use crate::{
     description::kind::Outlet,
     file::{
         descriptor::{description::OpenFile, table},
-        kinds::metadata::{accessed, drop_privileges, exceeds_size, modified},
+        kinds::metadata::{accessed, drop_privileges, exceeds_size, happened_by, modified},
     },
     signal,
     tree::limit_of,
@@ -100,6 +106,11 @@ pub fn sendfile<M: Machine>(call: &Call<M>) -> SysResult {
         Outlet::Pipe(ends) => send_to_pipe(call, from, start, ends, out.nonblocking(), count),
     };
     let Some(moved) = moved_by(call, result) else { return result };
+    let done = result.unwrap_or(0);
+    happened_by(call.cpu, input.record(), done, IN_ACCESS);
+    if matches!(outlet, Outlet::Inode(_)) {
+        happened_by(call.cpu, out.record(), done, IN_MODIFY);
+    }
     if offset_at == 0 {
         input.offset.store(start + moved, Ordering::Relaxed);
     } else if let Err(stop) = call.write_user(offset_at, &(start + moved).to_le_bytes()) {
@@ -145,6 +156,9 @@ pub fn copy_file_range<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let result = copy(call, (from, start), (to, target), len);
     let Some(moved) = moved_by(call, result) else { return result };
+    let done = result.unwrap_or(0);
+    happened_by(call.cpu, input.record(), done, IN_ACCESS);
+    happened_by(call.cpu, out.record(), done, IN_MODIFY);
     for (file, at, position) in [(&input, input_at, start), (&out, out_at, target)] {
         if at == 0 {
             file.offset.store(position + moved, Ordering::Relaxed);
