@@ -2,6 +2,7 @@
 #include "hostile.h"
 #include <dirent.h>
 #include <grp.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -181,6 +182,28 @@ static long start(const char *name) {
     return execve(name, arguments, environment);
 }
 
+/* inotify_add_watch(2): who may not read a file does not learn what happens to it. */
+static long watch(const char *name) {
+    int fd = inotify_init1(IN_NONBLOCK);
+    long wd = fd < 0 ? -1 : inotify_add_watch(fd, name, IN_ALL_EVENTS);
+    int error = errno;
+    close(fd);
+    errno = error;
+    return wd;
+}
+
+/* As many as may be: the next one fails. */
+static long watch_without_end(void) {
+    int fds[256], made = 0;
+    while (made < 256 && (fds[made] = inotify_init1(0)) >= 0)
+        made++;
+    int error = errno;
+    while (made > 0)
+        close(fds[--made]);
+    errno = error;
+    return made == 256 ? 0 : -1;
+}
+
 void attack_files(void) {
     int ways[] = {O_RDONLY, O_WRONLY, O_RDWR, O_RDONLY | O_TRUNC, O_WRONLY | O_APPEND, O_WRONLY | O_CREAT,
                   O_RDONLY | O_NONBLOCK, O_RDONLY | O_NOATIME, O_WRONLY | O_TRUNC | O_CREAT};
@@ -199,6 +222,11 @@ void attack_files(void) {
     REFUSED(EPERM, set_flag("readable", O_NOATIME));
     REFUSED(EACCES, open("writable", O_RDONLY));
     REFUSED(EACCES, open("writable", O_RDWR));
+    const char *unreadable[] = {"secret", "of other", "private", "private/file", "not mine", "writable", "searchable"};
+    for (unsigned index = 0; index < sizeof unreadable / sizeof *unreadable; index++)
+        REFUSED(EACCES, watch(unreadable[index]));
+    ALLOWED(watch("readable"));
+    REFUSED(EMFILE, watch_without_end());
     REFUSED(EACCES, open("searchable", O_RDONLY));
     REFUSED(EACCES, open("new", O_WRONLY | O_CREAT, 0666));
     REFUSED(EACCES, open("searchable/new", O_WRONLY | O_CREAT, 0666));

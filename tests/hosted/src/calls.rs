@@ -47,6 +47,12 @@ calls! {
     EpollCtl 233 21;
     /// `epoll_pwait`
     EpollPwait 281 22;
+    /// `inotify_init1`
+    InotifyInit1 294 26;
+    /// `inotify_add_watch`
+    InotifyAddWatch 254 27;
+    /// `inotify_rm_watch`
+    InotifyRmWatch 255 28;
     /// `pidfd_send_signal`
     PidfdSendSignal 424 424;
     /// `pidfd_open`

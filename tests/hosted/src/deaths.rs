@@ -399,6 +399,118 @@ pub fn spaces() -> Scenario {
     Scenario { files: vec![("first", first)], command: vec!["/first"], ..Scenario::default() }
 }
 
+/// An argument of a call.
+pub enum Argument {
+    /// A number.
+    Number(u64),
+    /// The address of a text.
+    Text(&'static str),
+}
+
+/// A call with some texts among its arguments.
+pub fn call_with<const N: usize>(program: &mut Program, call: Sys, arguments: [Argument; N]) {
+    for (place, argument) in arguments.into_iter().enumerate() {
+        match argument {
+            Argument::Number(number) => program.arg(place, number),
+            Argument::Text(text) => program.arg_string(place, text),
+        }
+    }
+    program.call_as_is(call);
+}
+
+/// The descriptor of watches that all share.
+const WATCHES: u64 = 3;
+/// What is told.
+const TOLD: u64 = DATA + 0x2800;
+/// All events.
+const ALL_EVENTS: u64 = 0xfff;
+const EAGAIN: u64 = (-11_i64).cast_unsigned();
+
+/// All change what all watch, by descriptors that they share and by some of their own, and read what is told. In the end, a change is told still, and watches can be made
+/// and ended.
+pub fn watchers() -> Scenario {
+    use Argument::{Number as N, Text as T};
+    const HERE: u64 = (-100_i64).cast_unsigned();
+    const MAKE: u64 = 0o101;
+    together(
+        |program| {
+            call_with(program, Sys::Mkdirat, [N(HERE), T("/w"), N(0o700)]);
+            program.or_exit(100);
+            program.call(Sys::InotifyInit1, &[NONBLOCK]);
+            program.or_exit_unless(WATCHES, 101);
+            call_with(program, Sys::InotifyAddWatch, [N(WATCHES), T("/w"), N(ALL_EVENTS)]);
+            program.or_exit_unless(1, 102);
+        },
+        |program, isa| {
+            let [own, fd, ..] = program.asm.roles.saved;
+            let (path, moved) = match isa {
+                Isa::X86_64 => ("/w/x", "/w/xx"),
+                Isa::AArch64 => ("/w/a", "/w/aa"),
+                Isa::RiscV64 | Isa::Hosted => ("/w/r", "/w/rr"),
+            };
+            for _ in 0..2 {
+                program.call(Sys::InotifyInit1, &[NONBLOCK]);
+                program.result_to(own);
+                for watched in ["/w", "/"] {
+                    program.arg_from(0, own);
+                    program.arg_string(1, watched);
+                    program.arg(2, ALL_EVENTS);
+                    program.call_as_is(Sys::InotifyAddWatch);
+                }
+                call_with(program, Sys::Openat, [N(HERE), T(path), N(MAKE), N(0o600)]);
+                program.result_to(fd);
+                call_with(program, Sys::InotifyAddWatch, [N(WATCHES), T(path), N(ALL_EVENTS)]);
+                program.arg_from(0, fd);
+                program.arg_string(1, path);
+                program.arg(2, 4);
+                program.call_as_is(Sys::Write);
+                program.arg_from(0, fd);
+                program.call_as_is(Sys::Close);
+                call_with(program, Sys::Renameat2, [N(HERE), T(path), N(HERE), T(moved), N(0)]);
+                program.call(Sys::Read, &[WATCHES, TOLD, 64]);
+                call_with(program, Sys::Unlinkat, [N(HERE), T(moved), N(0)]);
+                program.arg_from(0, own);
+                program.arg(1, 1);
+                program.call_as_is(Sys::InotifyRmWatch);
+                program.arg_from(0, own);
+                program.arg(1, TOLD);
+                program.arg(2, 256);
+                program.call_as_is(Sys::Read);
+                program.arg_from(0, own);
+                program.call_as_is(Sys::Close);
+            }
+        },
+        |program| {
+            let [got, wanted, ..] = program.asm.roles.saved;
+            let read_all = |program: &mut Program| {
+                let (again, empty) = (program.asm.here(), program.asm.label());
+                program.call(Sys::Read, &[WATCHES, TOLD, 512]);
+                program.result_to(got);
+                program.asm.li(wanted, EAGAIN);
+                program.asm.branch(Op::Beq, got, wanted, empty);
+                program.or_exit(103);
+                program.asm.jump(again);
+                program.asm.bind(empty);
+            };
+            read_all(program);
+            call_with(program, Sys::Mkdirat, [N(HERE), T("/w/last"), N(0o700)]);
+            program.or_exit(104);
+            program.call(Sys::Read, &[WATCHES, TOLD, 512]);
+            program.or_exit_unless(32, 105);
+            call_with(program, Sys::InotifyAddWatch, [N(WATCHES), T("/w/last"), N(ALL_EVENTS)]);
+            program.or_exit(106);
+            program.result_to(got);
+            program.arg(0, WATCHES);
+            program.arg_from(1, got);
+            program.call_as_is(Sys::InotifyRmWatch);
+            program.or_exit(107);
+            program.call(Sys::InotifyRmWatch, &[WATCHES, 1]);
+            program.or_exit(108);
+            read_all(program);
+        },
+    )
+}
+
 /// The first object of each kind of System V IPC has this id.
 const IPC_ID: u64 = 0;
 const IPC_KEY: u64 = 0x600d;

@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use motet_layout::sync::Ordering;
 use motet_layout::{
     BLOCK_RESERVED, BY_PROCESS, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILE_DMA, FILE_EPOLL,
-    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PTY, FILE_PTY_MASTER, FILES_CLOEXEC, FileRecord, FilesRecord,
-    Frame, IPC_UNDO, InodeRecord, IpcMessage, IpcObject, IpcUndo, IpcUndoList, IpcUser, Lock, MoreNodes,
-    PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY, POSIX_ARMED, PTY_MASTER, PacketRecord, PipeRecord,
-    Pool, PoolAddr, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord, QueuedSignal, SOCKET_LISTENING, SocketRecord,
-    SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode, UserRecord, WaitNode, WaitQueue, WatchRecord,
+    FILE_INOTIFY, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PTY, FILE_PTY_MASTER, FILES_CLOEXEC,
+    FileRecord, FilesRecord, Frame, IPC_UNDO, InodeRecord, InodeWatch, InotifyRecord, IpcMessage, IpcObject, IpcUndo,
+    IpcUndoList, IpcUser, Lock, MoreNodes, PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY, POSIX_ARMED,
+    PTY_MASTER, PacketRecord, PipeRecord, Pool, PoolAddr, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord,
+    QueuedSignal, SOCKET_LISTENING, SocketRecord, SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode,
+    ToldFrame, UserRecord, WaitNode, WaitQueue, WatchRecord,
 };
 use motet_protocol::{
     Context, hand,
@@ -42,7 +43,7 @@ type Part = fn(&Look, &mut Vec<String>);
 /// What is not whole, in words; nothing, if all is well.
 pub fn broken(pool: Pool) -> Vec<String> {
     let look = Look(pool);
-    let parts: [(&str, Part); 18] = [
+    let parts: [(&str, Part); 19] = [
         ("slabs", slabs),
         ("frames", frames),
         ("timers", timers),
@@ -61,6 +62,7 @@ pub fn broken(pool: Pool) -> Vec<String> {
         ("pseudo-terminals", ptys),
         ("transfers", transfers),
         ("System V IPC", ipc_of_system_v),
+        ("watches of inodes", watches_of_inodes),
     ];
     let mut found = Vec::new();
     for (name, part) in parts {
@@ -611,6 +613,47 @@ fn transfers(look: &Look, found: &mut Vec<String>) {
 
 fn transfers_of(look: &Look, file: &FileRecord) -> Option<&'static DmaFile> {
     look.pool().get(PoolAddr(file.object.get()))
+}
+
+/// Who watches what, by each, and what was told.
+fn watches_of_inodes(look: &Look, found: &mut Vec<String>) {
+    let (pool, header) = (look.pool(), look.pool().header());
+    if !is_free(&header.notify.lock) {
+        return;
+    }
+    same(found, || "a queue that is being changed".into(), header.notify.changing.get(), 0);
+    let watches: BTreeSet<u64> =
+        slab::all::<InodeWatch>(look).filter(|watch| watch.mask.get() != 0).map(|watch| look.raw(watch)).collect();
+    same(found, || "watches".into(), header.inode_watches.load(Ordering::Relaxed), watches.len() as u32);
+    let of_inodes: Vec<u64> = slab::all::<InodeRecord>(look)
+        .filter(|inode| inode.refs.load(Ordering::Relaxed) != 0)
+        .flat_map(|inode| {
+            let first = inode.watches.load(Ordering::Relaxed);
+            chain::<InodeWatch>(pool, first, |watch| watch.next.get()).into_iter().map(move |watch| (inode, watch))
+        })
+        .map(|(inode, watch)| if watch.inode.get() == look.raw(inode) { look.raw(watch) } else { 0 })
+        .collect();
+    same(
+        found,
+        || "watches by inode".into(),
+        (of_inodes.len(), of_inodes.into_iter().collect()),
+        (watches.len(), watches.clone()),
+    );
+    let mut of_files = Vec::new();
+    for instance in chain::<InotifyRecord>(pool, header.notify.instances.get(), |instance| instance.next.get()) {
+        let tree = tree::<InodeWatch>(look, found, "watches by number", instance.watches.get());
+        same(found, || "watches of an open file".into(), instance.watch_count.get(), tree.len() as u32);
+        of_files.extend(tree.into_iter().map(|watch| look.raw(watch)));
+        let frames = chain::<ToldFrame>(pool, instance.frames[0].get(), |frame| frame.next.get());
+        let bytes: u32 = frames.iter().map(|frame| frame.used.get()).sum();
+        let told = (instance.frame_count.get(), instance.bytes.load(Ordering::Relaxed) + instance.head.get());
+        same(found, || "what was told".into(), told, (frames.len() as u32, bytes));
+        let is_of = |file: &&FileRecord| {
+            hand::count(*file) != 0 && file.kind.get() == FILE_INOTIFY && file.object.get() == look.raw(instance)
+        };
+        same(found, || "open files of one".into(), slab::all::<FileRecord>(look).filter(is_of).count(), 1);
+    }
+    same(found, || "watches by open file".into(), of_files.into_iter().collect(), watches);
 }
 
 /// Tables, keys, queues of messages, what is to be undone, and what users are counted for.

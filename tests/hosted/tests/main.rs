@@ -43,6 +43,8 @@ mod halves;
 #[cfg(not(motet_model))]
 mod inet;
 #[cfg(not(motet_model))]
+mod inotify;
+#[cfg(not(motet_model))]
 mod kinds_of_files;
 #[cfg(not(motet_model))]
 mod late;

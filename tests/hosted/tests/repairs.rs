@@ -5,7 +5,7 @@ use motet_hal_hosted::{Config, Defect, Driver, Faults, IslandConfig, isa::Op};
 use motet_layout::{Isa, IslandId, LockClass, sync::Ordering};
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::deaths::{
-    binders, memory, passers, sharers_of_ipc, spaces, terminals, together, transfers, typists,
+    binders, memory, passers, sharers_of_ipc, spaces, terminals, together, transfers, typists, watchers,
 };
 use motet_tests_hosted::program::{DATA, Program};
 use motet_tests_hosted::scenarios::{NONBLOCK, close, connect, listen, sharers, write_address};
@@ -571,6 +571,11 @@ fn open_files_of_pseudo_terminals_are_repaired() {
 #[test]
 fn segments_semaphores_and_messages_are_repaired() {
     repaired(LockClass::Ipc, sharers_of_ipc);
+}
+
+#[test]
+fn watches_of_inodes_are_repaired() {
+    repaired(LockClass::Notify, watchers);
 }
 
 #[test]
