@@ -17,6 +17,7 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     HostStream,
     MessageRing,
     Peers,
+    LentRecord,
     OutgoingRecord,
     AwayRecord,
     KeptRecord,

@@ -15,6 +15,8 @@ pub const RING_SLOTS_AT: u64 = 16 << 10;
 pub const SLOT_LEN_MAX: u64 = 64 << 10;
 /// Bytes of a slot at least: a page, with its message's header.
 pub const SLOT_LEN_MIN: u64 = 8 << 10;
+/// Pages of one message at most: 4 KiB each, behind what the message says of them, in the longest slot.
+pub const PAGES_MAX: usize = 15;
 /// Kinds of messages that are counted.
 pub const MESSAGE_KINDS_MAX: usize = 32;
 
@@ -67,7 +69,10 @@ pool_struct! {
         584 pub bytes_taken: AtomicU64,
         /// Kernel-written: doorbells rung for messages.
         592 pub doorbells: AtomicU64,
-        600 _pad2: Cell64,
+        /// Pages behind one that is asked for that are wished for, too.
+        600 pub prefetch: Cell32,
+        /// 1: pages are read in place. Behind the windows lies the other kernels' memory, in the order of their numbers.
+        604 pub by_reference: Cell32,
         /// Bytes of all windows, which follow the pool in this kernel's map.
         608 pub windows_len: Cell64,
         /// Kernel-written, by node: messages to it that were begun.
@@ -110,9 +115,39 @@ pool_struct! {
         1016 pub lost: AtomicU32,
         /// Kernel-written, 1: a [`KeptRecord`] is damaged, and the first core has not looked for it yet.
         1020 pub has_damaged: AtomicU32,
-        1024 _pad1: [Cell32; 8],
+        /// Kernel-written, by node: what is kept for it to be read in place ([`LentRecord`], pool address), 0: nothing can be. Under `outgoing_lock`.
+        1024 pub lent: [Cell64; 4],
         /// Kernel-written, by node: probes of it that came, each in its order. For tests.
         1056 pub probes: [AtomicU64; 4],
+    }
+}
+
+impl Peers {
+    /// Bytes of other kernels' memory behind the windows; each of them has as much as this kernel, `pool_len`.
+    pub fn others_len(&self, pool_len: u64) -> u64 {
+        if self.by_reference.get() == 0 {
+            0
+        } else {
+            u64::from(self.count.get().saturating_sub(1)).saturating_mul(pool_len)
+        }
+    }
+}
+
+/// Pages that are lent to a kernel at most at one time.
+pub const LENT_MAX: usize = 340;
+
+pool_struct! {
+    /// Pages that another kernel reads in place, when it takes the messages that name them: until then they have a reference more. A frame of its own.
+    pub struct LentRecord: size 4096, align 8 {
+        /// How many there are.
+        0 pub count: Cell32,
+        /// Where the first one is.
+        4 pub first: Cell32,
+        /// By place: the number of the message.
+        8 pub numbers: [Cell64; 340],
+        /// By place: the page (frame number).
+        2728 pub frames: [Cell32; 340],
+        4088 _pad0: Cell64,
     }
 }
 
@@ -121,16 +156,19 @@ pub const OUTGOING_MAX: usize = 1480;
 
 pool_struct! {
     /// A message that waits for room in its ring.
-    pub struct OutgoingRecord: size 1536, align 64 {
+    pub struct OutgoingRecord: size 1600, align 64 {
         /// The next one to the same kernel (pool address), 0: there is none.
         0 pub next: Cell64,
-        /// Bytes in `bytes`: the header and what follows it, without the page.
+        /// Bytes in `bytes`: the header and what follows it, without pages.
         8 pub len: Cell32,
-        /// A page that follows these (frame number, with a reference), 0: none does.
-        12 pub page: Cell32,
+        /// Pages that follow these (frame numbers, with a reference each), up to the first 0.
+        12 pub pages: [Cell32; 15],
         /// The message.
-        16 pub bytes: [Cell64; 185],
-        1496 _pad0: [Cell64; 5],
+        72 pub bytes: [Cell64; 185],
+        /// 1: pages do not follow, but are read in place.
+        1552 pub lends: Cell32,
+        1556 _pad1: Cell32,
+        1560 _pad0: [Cell64; 5],
     }
 }
 
@@ -205,5 +243,6 @@ pool_struct! {
 /// In [`KeptRecord::asked`]: the page is in no range.
 pub const KEPT_ABSENT: u64 = 1;
 
-const _: () = assert!(RING_SLOTS_MAX == 1024 && MESSAGE_KINDS_MAX == 32 && NODES_MAX == 4);
+const _: () =
+    assert!(RING_SLOTS_MAX == 1024 && MESSAGE_KINDS_MAX == 32 && NODES_MAX == 4 && PAGES_MAX == 15 && LENT_MAX == 340);
 const _: () = assert!(size_of::<MessageRing>() as u64 <= RING_SLOTS_AT);

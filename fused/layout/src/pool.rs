@@ -170,32 +170,39 @@ impl Pool {
     }
 }
 
-/// Memory behind a kernel's own pool that another kernel writes, too: windows for messages. No object of a kernel lies there, and no [`Pool`] reaches it.
+/// Memory behind a kernel's own pool that another kernel writes, too: windows for messages. No object of a kernel lies there, and no [`Pool`] reaches it. Where pages are read in
+/// place, other kernels' memory lies behind them, of which bytes can be copied, and nothing else.
 #[derive(Clone, Copy, Debug)]
 pub struct Windows {
     all: Pool,
     start: u64,
+    end: u64,
 }
 
 impl Windows {
-    /// Windows from `start` on, behind the pool at `base`; `len` bytes of both.
+    /// Windows from `start` on, behind the pool at `base`, to `end`; `len` bytes with what is behind them.
     ///
     /// # Safety
-    /// As [`Pool::new`], of both.
-    pub const unsafe fn new(base: *mut u8, start: u64, len: u64) -> Self {
+    /// As [`Pool::new`], of all.
+    pub const unsafe fn new(base: *mut u8, start: u64, end: u64, len: u64) -> Self {
         // SAFETY: the caller's.
-        Self { all: unsafe { Pool::new(base, len) }, start }
+        Self { all: unsafe { Pool::new(base, len) }, start, end }
     }
 
     /// The part of a pool from `start` on: for tests; `start` at its end: no windows.
     pub const fn within(pool: Pool, start: u64) -> Self {
-        Self { all: pool, start }
+        Self::between(pool, start, pool.len)
+    }
+
+    /// The part of a pool from `start` to `end`; behind it is other kernels' memory.
+    pub const fn between(pool: Pool, start: u64, end: u64) -> Self {
+        Self { all: pool, start, end }
     }
 
     /// The ring at `at`. `None`: it is not in a window.
     #[inline]
     pub fn ring(self, at: PoolAddr) -> Option<&'static MessageRing> {
-        self.all.get(at).filter(|_| at.0 >= self.start)
+        self.all.get(at).filter(|_| self.has(at, size_of::<MessageRing>()))
     }
 
     /// Copies bytes out of a window; they may be changing.
@@ -204,7 +211,7 @@ impl Windows {
     /// When the range is not in the windows.
     #[inline]
     pub fn read(self, at: PoolAddr, into: &mut [u8]) {
-        self.check(at);
+        self.check(at, into.len());
         self.all.read(at, into);
     }
 
@@ -214,7 +221,7 @@ impl Windows {
     /// When the range is not in the windows.
     #[inline]
     pub fn write(self, at: PoolAddr, from: &[u8]) {
-        self.check(at);
+        self.check(at, from.len());
         self.all.write(at, from);
     }
 
@@ -224,7 +231,7 @@ impl Windows {
     /// When a range is not where it is to be.
     #[inline]
     pub fn copy_to(self, at: PoolAddr, pool: Pool, to: PoolAddr, len: usize) {
-        self.check(at);
+        self.check(at, len);
         let (from, into) = (self.all.bytes(at, len), pool.bytes(to, len));
         // SAFETY: `bytes` checked both ranges, which may even overlap.
         unsafe { core::ptr::copy(from, into, len) }
@@ -236,15 +243,34 @@ impl Windows {
     /// When a range is not where it is to be.
     #[inline]
     pub fn copy_from(self, at: PoolAddr, pool: Pool, from: PoolAddr, len: usize) {
-        self.check(at);
+        self.check(at, len);
         let (from, into) = (pool.bytes(from, len), self.all.bytes(at, len));
         // SAFETY: as in `copy_to`.
         unsafe { core::ptr::copy(from, into, len) }
     }
 
+    /// Copies bytes of another kernel's memory to `to` in a pool; they may be changing. `false`: none is there.
+    ///
+    /// # Panics
+    /// When the range in the pool is not there.
+    #[inline]
+    pub fn copy_of_other(self, at: PoolAddr, pool: Pool, to: PoolAddr, len: usize) -> bool {
+        let is_there = at.0 >= self.end && at.0.checked_add(len as u64).is_some_and(|end| end <= self.all.len);
+        if is_there {
+            let (from, into) = (self.all.bytes(at, len), pool.bytes(to, len));
+            // SAFETY: as in `copy_to`.
+            unsafe { core::ptr::copy(from, into, len) }
+        }
+        is_there
+    }
+
+    fn has(self, at: PoolAddr, len: usize) -> bool {
+        at.0 >= self.start && at.0.checked_add(len as u64).is_some_and(|end| end <= self.end)
+    }
+
     #[track_caller]
-    fn check(self, at: PoolAddr) {
-        if at.0 < self.start {
+    fn check(self, at: PoolAddr, len: usize) {
+        if !self.has(at, len) {
             corrupt(at);
         }
     }

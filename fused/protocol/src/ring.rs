@@ -75,11 +75,25 @@ impl Ring {
     /// # Errors
     /// Nothing is written.
     pub fn send(self, write: impl FnOnce(Slot)) -> Result<(), Unsent> {
+        self.send_numbered(write).map(drop)
+    }
+
+    /// As [`send`](Self::send); returns the message's number.
+    ///
+    /// # Errors
+    /// Nothing is written.
+    pub fn send_numbered(self, write: impl FnOnce(Slot)) -> Result<u64, Unsent> {
         let number = self.claim()?;
         write(self.slot(number));
         // The receiver reads the slot after this word.
         self.turn(number).store(self.free_turn(number) + 1, Ordering::Release);
-        Ok(())
+        Ok(number)
+    }
+
+    /// Whether a message that this kernel has sent was taken, as far as the receiver says so.
+    pub fn was_taken(self, number: u64) -> bool {
+        let turn = self.turn(number).load(Ordering::Acquire);
+        turn.wrapping_sub(self.free_turn(number).wrapping_add(1)).cast_signed() > 0
     }
 
     /// Takes the next message, which `read` reads in its slot. `None`: it is not there yet. By one core at a time.

@@ -24,6 +24,8 @@ struct World {
     channels: Vec<VecDeque<(Message, u8)>>,
     /// By thread: accesses done, and whether it waits.
     threads: Vec<(usize, bool)>,
+    /// Kernels that may wish for the page, to write or to read, each once.
+    wishes: Vec<(usize, bool)>,
     /// Messages so far, where they are counted.
     messages: u32,
     broken: Broken,
@@ -54,6 +56,14 @@ enum Broken {
     Waiters,
     /// A fault for which a message could not be sent leaves no trace, though other kernels were told of it.
     Unsent,
+    /// A kernel does not note that it has wished for a page.
+    Unnoted,
+    /// The home does not answer a wish that it does not fulfil.
+    Unanswered,
+    /// The home forgets for a wish whom it serves.
+    Forgetful,
+    /// A page that was wished for goes out while the sender's threads may still write it.
+    Wished,
 }
 
 /// What one kernel does in a step.
@@ -61,6 +71,8 @@ struct Doing<'a> {
     node: usize,
     world: &'a mut World,
     came: u8,
+    /// What it does is to answer a wish.
+    is_wished: bool,
     wakes: bool,
     /// A message went to a kernel that has died.
     has_failed: bool,
@@ -69,7 +81,8 @@ struct Doing<'a> {
 impl Effects for Doing<'_> {
     fn protect(&mut self, rights: Rights) {
         let mapped = &mut self.world.mapped[self.node];
-        if rights > *mapped || self.world.broken != Broken::Tables {
+        let keeps = self.world.broken == Broken::Tables || self.is_wished && self.world.broken == Broken::Wished;
+        if rights > *mapped || !keeps {
             *mapped = rights;
         }
     }
@@ -80,6 +93,9 @@ impl Effects for Doing<'_> {
             assert!(self.world.mapped[self.node] <= most, "the page is written while it is sent");
         }
         let count = self.world.sites.len();
+        if self.is_wished && message == Message::Retry && self.world.broken == Broken::Unanswered {
+            return;
+        }
         if self
             .world
             .mortal
@@ -111,6 +127,7 @@ impl World {
             written: 0,
             channels: vec![VecDeque::new(); kernels * kernels],
             threads: vec![(0, false); scripts.len()],
+            wishes: Vec::new(),
             messages: 0,
             broken,
             mortal: None,
@@ -170,7 +187,7 @@ impl World {
         let mut site = Site::from_word(node as u32, 0, self.sites[node].word());
         assert_eq!(site, self.sites[node], "a word does not say what is known of a page");
         let before = site;
-        let mut doing = Doing { node, world: self, came, wakes: false, has_failed: false };
+        let mut doing = Doing { node, world: self, came, is_wished: false, wakes: false, has_failed: false };
         let result = act(&mut site, &mut doing);
         let (wakes, has_failed) = (doing.wakes, doing.has_failed);
         if has_failed && self.broken == Broken::Unsent {
@@ -236,6 +253,18 @@ fn next(world: &World, scripts: &[Script<'_>], met: &mut Met) -> Vec<World> {
         }
         all.push(after);
     }
+    for (index, &(node, write)) in world.wishes.iter().enumerate().filter(|(_, (node, _))| !world.is_dead(*node)) {
+        for from in if node == 0 { 1..world.sites.len() } else { 0..1 } {
+            let mut after = world.clone();
+            after.wishes.remove(index);
+            if after.act(node, scripts, 0, |site, doing| site.wish(from as u32, write, doing)) {
+                if world.broken == Broken::Unnoted {
+                    after.sites[node] = world.sites[node];
+                }
+                all.push(after);
+            }
+        }
+    }
     let count = world.sites.len();
     for (channel, messages) in world.channels.iter().enumerate() {
         let (from, node) = (channel / count, channel % count);
@@ -250,7 +279,16 @@ fn next(world: &World, scripts: &[Script<'_>], met: &mut Met) -> Vec<World> {
                 assert!(node == 0 || world.sites[node].served().is_none(), "the home asks who asks it");
                 note(world, node, Fault { write, is_remote: true }, met);
             }
-            let received = after.act(node, scripts, page, |site, doing| site.receive(from as u32, message, doing));
+            if let Message::Wish { .. } = message {
+                assert!(node == 0 || world.sites[node].served().is_none(), "the home wishes for what it is asked for");
+            }
+            let received = after.act(node, scripts, page, |site, doing| {
+                doing.is_wished = matches!(message, Message::Wish { .. });
+                if doing.is_wished && doing.world.broken == Broken::Forgetful {
+                    *site = Site::from_word(node as u32, 0, site.word() & !SERVED);
+                }
+                site.receive(from as u32, message, doing)
+            });
             if node == 0 && world.sites[0].is_lost() {
                 // Who asks is told that there is no such page.
                 after.end_threads(from, scripts);
@@ -290,7 +328,9 @@ fn explore_from(start: World, scripts: &[Script<'_>], met: &mut Met) -> usize {
         let world = states[index].clone();
         if world.has_ended(scripts) && world.channels.iter().all(VecDeque::is_empty) {
             let is_served = |node: usize| !world.is_dead(node) && world.sites[node].served().is_some();
-            assert!(!(0..kernels).any(is_served), "somebody is served for ever");
+            // What was wished of a kernel that has died is given up when the home lets go of it.
+            let is_settled = !matches!(world.mortal, Some((_, Life::Died | Life::Broken)));
+            assert!(!(is_settled && (0..kernels).any(is_served)), "somebody is served for ever");
             ends.push(index);
         }
         for mut after in next(&world, scripts, met) {
@@ -314,6 +354,9 @@ fn explore_from(start: World, scripts: &[Script<'_>], met: &mut Met) -> usize {
     assert_eq!(stuck, 0, "{stuck} of {} states of {kernels} kernels with {scripts:?} lead to no end", states.len());
     states.len()
 }
+
+/// In the word of a page: somebody is served.
+const SERVED: u64 = 1 << 32;
 
 const ACCESSES: [&[bool]; 4] = [&[false], &[true], &[false, true], &[true, false]];
 
@@ -397,6 +440,85 @@ fn nobody_waits_for_a_kernel_that_has_died() {
     println!("{states} states");
 }
 
+/// Kernels wish for the page at any time, beside what their threads need: nobody is served for ever, and each read sees the last write.
+#[test]
+fn pages_that_are_wished_for_are_as_right_as_those_that_are_asked_for() {
+    let (mut met, mut states) = (Met::new(), 0);
+    let mut wishing = |wishes: &[(usize, bool)], kernels: usize, scripts: &[Script<'_>]| {
+        let start = World { wishes: wishes.to_vec(), ..World::new(kernels, scripts, Broken::Nothing) };
+        states += explore_from(start, scripts, &mut met);
+    };
+    for first in ACCESSES {
+        for second in ACCESSES {
+            for wishes in [[(0, false), (1, true)], [(0, true), (1, false)], [(1, false), (1, true)]] {
+                wishing(&wishes, 2, &[(0, first), (1, second)]);
+                wishing(&wishes, 2, &[(0, first), (0, second), (1, &[true])]);
+                wishing(&wishes, 3, &[(0, &[true]), (1, first), (2, second)]);
+            }
+            wishing(&[(1, true), (2, true)], 3, &[(0, first), (1, second), (2, &[false])]);
+        }
+    }
+    println!("{states} states");
+    let met: std::collections::BTreeSet<String> = met.into_iter().map(described).collect();
+    assert!(met.iter().all(|rule| NEEDED.contains(&rule.as_str())), "{met:?}");
+}
+
+/// As [`nobody_waits_for_a_kernel_that_has_died`], with wishes.
+#[test]
+fn nobody_waits_for_what_was_wished_of_a_kernel_that_has_died() {
+    let mut states = 0;
+    for first in ACCESSES {
+        for wishes in [[(0, false), (1, true)], [(0, true), (1, false)], [(0, true), (2, true)]] {
+            for second in ACCESSES {
+                let scripts: [Script<'_>; 3] = [(0, first), (1, second), (2, &[true])];
+                let kernels = if wishes[1].0 == 2 { 3 } else { 2 };
+                let scripts = &scripts[..kernels];
+                let world = World::new(kernels, scripts, Broken::Nothing);
+                let start = World { wishes: wishes.to_vec(), mortal: Some((1, Life::Lives)), ..world };
+                states += explore_from(start, scripts, &mut Met::new());
+            }
+        }
+    }
+    println!("{states} states");
+}
+
+/// A wish costs no other kernel anything: it is fulfilled only where the page is at hand.
+#[test]
+fn nobody_else_is_asked_for_a_wish() {
+    let wish = |setup: &[(usize, bool)], (node, from, write): (usize, u32, bool)| {
+        let mut world = World::new(3, &[], Broken::Nothing);
+        let settle = |world: &mut World| {
+            while let Some(channel) = world.channels.iter().position(|messages| !messages.is_empty()) {
+                let Some((message, page)) = world.channels[channel].pop_front() else { break };
+                let from = channel as u32 / 3;
+                world.act(channel % 3, &[], page, |site, doing| site.receive(from, message, doing));
+            }
+        };
+        for &(node, write) in setup {
+            let _ = world.act(node, &[], 0, |site, doing| site.fault(write, doing));
+            settle(&mut world);
+        }
+        let before = world.messages;
+        let wished = world.act(node, &[], 0, |site, doing| site.wish(from, write, doing));
+        settle(&mut world);
+        (wished.then(|| world.messages - before), world.sites[node].rights())
+    };
+    assert_eq!(wish(&[], (1, 0, false)), (Some(2), Rights::Read), "home has it");
+    assert_eq!(wish(&[(1, false)], (1, 0, true)), (Some(2), Rights::Write), "both have it: an upgrade");
+    assert_eq!(wish(&[(1, true)], (0, 1, true)), (Some(2), Rights::Write), "home wishes for it");
+    assert_eq!(
+        wish(&[(2, false)], (1, 0, true)),
+        (Some(2), Rights::None),
+        "a third kernel would have to drop its copy"
+    );
+    assert_eq!(wish(&[(2, false)], (1, 0, false)), (Some(2), Rights::Read));
+    assert_eq!(wish(&[(2, true)], (1, 0, false)), (Some(2), Rights::None), "a third kernel has it");
+    assert_eq!(wish(&[(2, true)], (0, 1, false)), (None, Rights::None), "another one is asked");
+    assert_eq!(wish(&[(1, false)], (0, 1, true)), (None, Rights::Read), "home asks nobody for what it has");
+    assert_eq!(wish(&[], (1, 2, true)), (None, Rights::None), "only the home is asked");
+    assert_eq!(wish(&[(1, true)], (1, 0, true)), (None, Rights::Write), "it has it");
+}
+
 /// Two messages a miss or an upgrade between two kernels; four where a third one has the page.
 #[test]
 fn misses_cost_what_they_cost_in_popcorn() {
@@ -456,6 +578,12 @@ fn what_is_broken_is_found() {
     let scripts: [Script<'_>; 3] = [(0, &[true, false]), (1, &[true, false]), (2, &[false, true])];
     for broken in [Broken::Order, Broken::Tables, Broken::Waiters] {
         let ended = std::panic::catch_unwind(|| explore_broken(broken, 3, &scripts, &mut Met::new()));
+        assert!(ended.is_err(), "nobody notices");
+    }
+    for broken in [Broken::Unnoted, Broken::Unanswered, Broken::Forgetful, Broken::Wished] {
+        let wishes = vec![(0, true), (1, false), (1, true)];
+        let start = World { wishes, ..World::new(2, &scripts[..2], broken) };
+        let ended = std::panic::catch_unwind(|| explore_from(start, &scripts[..2], &mut Met::new()));
         assert!(ended.is_err(), "nobody notices");
     }
     let ended = std::panic::catch_unwind(|| explore_dying(Broken::Unsent, 1, 3, &scripts));

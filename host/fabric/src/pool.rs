@@ -454,6 +454,8 @@ fn write_peers(peers: &Peers, spec: &MultikernelSpec, kernel: usize) {
     peers.slots.set(spec.slots);
     peers.slot_len.set(spec.slot_len);
     peers.coalesces.set(spec.coalesces.into());
+    peers.prefetch.set(spec.prefetch);
+    peers.by_reference.set(spec.by_reference.into());
     peers.windows_len.set(spec.windows_len());
     for (other, window) in peers.windows.iter().enumerate() {
         window.set(spec.window(kernel, other).unwrap_or(0));

@@ -2,8 +2,8 @@
 
 use motet_coherence::{Bytes, config::Link};
 use motet_error::Result;
-use motet_layout::{NODES_MAX, RING_SLOTS_MAX, SLOT_LEN_MAX, SLOT_LEN_MIN};
-use motet_protocol::ring;
+use motet_layout::{NODES_MAX, PAGE_SIZE, PAGES_MAX, RING_SLOTS_MAX, SLOT_LEN_MAX, SLOT_LEN_MIN};
+use motet_protocol::{peer::MessageKind, ring};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -31,6 +31,10 @@ pub struct MultikernelSpec {
     pub slot_len: u32,
     /// A message rings only a kernel that is not about to look.
     pub coalesces: bool,
+    /// Pages behind one that is asked for that are wished for, too.
+    pub prefetch: u32,
+    /// Pages are read in place: each kernel may read the other one's memory, which it sees behind its windows.
+    pub by_reference: bool,
     /// How much later a message arrives than its doorbell would, in simulated nanoseconds.
     pub message_ns: u64,
 }
@@ -46,6 +50,9 @@ pub(super) struct MessagesTable {
     slots: Option<Spanned<i64>>,
     slot: Option<Spanned<Bytes>>,
     coalesce: Option<bool>,
+    prefetch: Option<Spanned<i64>>,
+    #[serde(rename = "by-reference")]
+    by_reference: Option<Spanned<bool>>,
     transport: Option<Spanned<String>>,
     round_trip_ns: Option<Spanned<i64>>,
 }
@@ -92,8 +99,25 @@ pub(super) fn check(
         return Err(fault(text, span_of(os), &why));
     }
     let coalesces = table.as_ref().and_then(|table| table.coalesce).unwrap_or(false);
+    let by_reference = table.as_ref().and_then(|table| table.by_reference.clone());
+    if let Some(key) = by_reference.as_ref().filter(|key| *key.get_ref() && kernels != 2) {
+        let why = format!("messages.by-reference: two kernels read pages in place; the machine has {kernels}");
+        return Err(fault(text, key.span(), &why));
+    }
+    let by_reference = by_reference.is_some_and(Spanned::into_inner);
+    let prefetch = table.as_ref().map_or(Ok(0), |table| table.prefetch(text, slot_len))?;
     let message_ns = table.map_or(Ok(0), |table| table.message_ns(text))?;
-    let spec = MultikernelSpec { kernels, kernel_len, window_len, slots, slot_len, coalesces, message_ns };
+    let spec = MultikernelSpec {
+        kernels,
+        kernel_len,
+        window_len,
+        slots,
+        slot_len,
+        coalesces,
+        prefetch,
+        by_reference,
+        message_ns,
+    };
     if let Some(island) = hides_windows(&spec, machine)? {
         let why = format!(
             "os: messages of \"{island}\" would not be seen: it caches windows privately ([[model.access]]; they begin at {} of the pool)",
@@ -150,6 +174,22 @@ impl MessagesTable {
         Ok((slots as u32, slot as u32))
     }
 
+    /// How many pages are wished for beside one that is asked for.
+    fn prefetch(&self, text: &str, slot_len: u32) -> Result<u32> {
+        let prefetch = self.prefetch.as_ref().map_or(0, |number| *number.get_ref());
+        let room = u64::from(slot_len) - MessageKind::PagesResponse.message_len() as u64;
+        let pages = (room / PAGE_SIZE).min(PAGES_MAX as u64) as i64;
+        if !(0..pages).contains(&prefetch) {
+            let why = format!(
+                "messages.prefetch: {prefetch}, must be 0 to {}: a slot of {} has room for {pages} pages, of which one is that which is asked for",
+                pages - 1,
+                Bytes(slot_len.into()),
+            );
+            return Err(fault(text, span_of(self.prefetch.as_ref()), &why));
+        }
+        Ok(prefetch as u32)
+    }
+
     /// How much longer a message takes than by shared memory.
     fn message_ns(&self, text: &str) -> Result<u64> {
         let round_trip = self.round_trip_ns.as_ref();
@@ -201,7 +241,8 @@ impl MultikernelSpec {
         (self.kernels as u64 - 1) * self.window_len
     }
 
-    /// The map of a kernel's memory, of `machine`'s islands the one with its number: its own, then the windows to its peers in their order. Nothing else is its.
+    /// The map of a kernel's memory, of `machine`'s islands the one with its number: its own, then the windows to its peers in their order. Nothing else is its, but for the
+    /// other one's memory behind them where pages are read in place.
     pub fn ranges(&self, machine: &MachineSpec, kernel: usize) -> Vec<LocalRange> {
         let island = &machine.islands[kernel];
         let base = local_ranges(island.isa, island.private, machine.pool.size)[0].1;
@@ -214,6 +255,12 @@ impl MultikernelSpec {
                 ranges.push((offset, first, len + self.window_len));
             } else {
                 ranges.push((offset + len, phys, self.window_len));
+            }
+        }
+        if self.by_reference {
+            for other in (0..self.kernels).filter(|&other| other != kernel) {
+                let (offset, _, len) = ranges[ranges.len() - 1];
+                ranges.push((offset + len, base + self.start(other), self.kernel_len));
             }
         }
         ranges
@@ -341,6 +388,37 @@ mod tests {
         assert!(why("[messages]\nround_trip_ns = 1\n").contains("messages.round_trip_ns: for transport = \"tcp\""));
         let late = "[messages]\ntransport = \"tcp\"\nround_trip_ns = -1\n";
         assert!(why(late).contains("messages.round_trip_ns: -1, must be 0 to 1000000000"));
+    }
+
+    #[test]
+    fn kernels_that_read_pages_in_place_see_each_others_memory_behind_their_windows() {
+        let by_reference = machine(2, "[messages]\nby-reference = true\n").unwrap();
+        let (plain, spec) = (machine(2, "").unwrap(), by_reference.multikernel.unwrap());
+        for kernel in [0, 1] {
+            let mut wanted = plain.multikernel.unwrap().ranges(&plain, kernel);
+            let other = wanted[0].1 - spec.start(kernel) + spec.start(1 - kernel);
+            wanted.push((spec.kernel_len + spec.windows_len(), other, spec.kernel_len));
+            assert_eq!(spec.ranges(&by_reference, kernel), wanted);
+        }
+        let why = machine(3, "[messages]\nby-reference = true\n").unwrap_err().message;
+        assert!(why.contains("messages.by-reference: two kernels read pages in place; the machine has 3"), "{why}");
+        assert!(!machine(3, "[messages]\nby-reference = false\n").unwrap().multikernel.unwrap().by_reference);
+    }
+
+    #[test]
+    fn pages_are_prefetched_as_far_as_a_message_has_room() {
+        let parse = |messages: &str| machine(2, &format!("[messages]\n{messages}"));
+        let of = |messages: &str| parse(messages).unwrap().multikernel.unwrap().prefetch;
+        assert_eq!((of(""), of("prefetch = 0\n"), of("prefetch = 14\n")), (0, 0, 14));
+        assert_eq!(of("slot = \"16KiB\"\nprefetch = 2\n"), 2);
+        let why = |messages: &str| parse(messages).unwrap_err().message;
+        let most = "messages.prefetch: 15, must be 0 to 14: a slot of 64KiB has room for 15 pages, of which one is that which is asked for";
+        assert!(why("prefetch = 15\n").contains(most));
+        assert!(why("prefetch = -1\n").contains("messages.prefetch: -1, must be 0 to 14"));
+        assert!(
+            why("slot = \"8KiB\"\nprefetch = 1\n")
+                .contains("messages.prefetch: 1, must be 0 to 0: a slot of 8KiB has room for 1 pages")
+        );
     }
 
     #[test]

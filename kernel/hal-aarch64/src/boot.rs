@@ -114,8 +114,8 @@ fn boot(device_tree: u64, image: u64) -> Result<AArch64, &'static str> {
         cores,
         // SAFETY: all of the pool is mapped at POOL_VA, for good, and only used through this type.
         pool: unsafe { Pool::new(pool_base(), header.pool_len.get()) },
-        // SAFETY: so are the windows behind it.
-        windows: unsafe { Windows::new(pool_base(), header.pool_len.get(), mapped_len(header)) },
+        // SAFETY: so is what lies behind it.
+        windows: unsafe { Windows::new(pool_base(), header.pool_len.get(), windows_end(header), mapped_len(header)) },
         pool_map,
         clock: Clock::detect(),
         command_line: description.command_line,
@@ -125,8 +125,13 @@ fn boot(device_tree: u64, image: u64) -> Result<AArch64, &'static str> {
 }
 
 /// Bytes of the pool and of the windows behind it.
-fn mapped_len(header: &PoolHeader) -> u64 {
+fn windows_end(header: &PoolHeader) -> u64 {
     header.pool_len.get().saturating_add(header.peers.windows_len.get())
+}
+
+/// With other kernels' memory behind these, if there is some.
+fn mapped_len(header: &PoolHeader) -> u64 {
+    windows_end(header).saturating_add(header.peers.others_len(header.pool_len.get()))
 }
 
 fn pool_base() -> *mut u8 {

@@ -117,6 +117,10 @@ pub struct WindowConfig {
     pub slot_len: u32,
     /// A message rings only a kernel that is not about to look.
     pub coalesces: bool,
+    /// Pages behind one that is asked for that are wished for, too.
+    pub prefetch: u32,
+    /// Pages are read in place.
+    pub by_reference: bool,
 }
 
 /// Faults for the seeded driver to inject.

@@ -106,7 +106,7 @@ pub fn damage_window(peers: &'static Peers, windows: Windows, below: &mut dyn Fn
 fn nonsense(node: u8, below: &mut dyn FnMut(u64) -> u64) -> [u8; 32] {
     let kind = MessageKind::ALL[below(MessageKind::ALL.len() as u64) as usize];
     let mut message = [0; 32];
-    message[..HEADER_LEN].copy_from_slice(&Header { node, kind }.to_bytes());
+    message[..HEADER_LEN].copy_from_slice(&Header { node, kind, pages: 0 }.to_bytes());
     message[HEADER_LEN..][..8].copy_from_slice(&below(4).to_le_bytes());
     if below(2) == 0 {
         message[below(32) as usize] = below(256) as u8;

@@ -33,11 +33,12 @@ pub fn core_of(number: usize) -> CoreId {
 /// The memory that a machine needs.
 pub fn shape(config: &Config) -> Shape {
     match config.windows {
-        None => Shape { kernels: 1, own_len: config.pool_len, window_len: 0 },
+        None => Shape { kernels: 1, own_len: config.pool_len, window_len: 0, is_common: false },
         Some(windows) => Shape {
             kernels: config.islands.len(),
             own_len: config.pool_len,
             window_len: ring::window_len(windows.slots, windows.slot_len),
+            is_common: windows.by_reference,
         },
     }
 }
@@ -197,10 +198,10 @@ fn write_island(record: &IslandRecord, island: &IslandConfig, config: &Config, k
     record.state.store(ISLAND_BOOTING, Ordering::Relaxed);
     record.private_len.set(64 << 20);
     record.poll_ns.set(island.poll_ns);
-    let (len, windows_len) = (config.pool_len, shape(config).windows_len());
+    let (len, behind_len) = (config.pool_len, shape(config).behind_len());
     let below = island.split_at.unwrap_or(len);
     let high = (4 << 30) + below;
-    let pieces = [(0, island.local_base, below), (below, high, len - below), (len, high + len - below, windows_len)];
+    let pieces = [(0, island.local_base, below), (below, high, len - below), (len, high + len - below, behind_len)];
     let pieces = pieces.into_iter().filter(|(_, _, len)| *len != 0);
     for (range, (offset, local, len)) in record.ranges.iter().zip(pieces) {
         range.pool_offset.set(offset);
@@ -224,6 +225,8 @@ fn write_peers(peers: &Peers, windows: WindowConfig, shape: Shape, kernel: usize
     peers.slots.set(windows.slots);
     peers.slot_len.set(windows.slot_len);
     peers.coalesces.set(windows.coalesces.into());
+    peers.prefetch.set(windows.prefetch);
+    peers.by_reference.set(windows.by_reference.into());
     peers.windows_len.set(shape.windows_len());
     for (other, window) in peers.windows.iter().enumerate() {
         window.set(shape.window(kernel, other).unwrap_or(0));

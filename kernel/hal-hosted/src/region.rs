@@ -16,8 +16,10 @@ static FREE: Mutex<Vec<Vec<View>>> = Mutex::new(Vec::new());
 #[derive(Clone, Copy)]
 struct View {
     own: Pool,
-    /// With the windows.
+    /// With the windows, and what is behind them.
     all: Pool,
+    /// Where the windows end.
+    windows_end: u64,
 }
 
 /// The zeroed memory of a machine's kernels, until dropped.
@@ -30,12 +32,19 @@ pub struct Shape {
     pub own_len: u64,
     /// A multiple of the host's page size.
     pub window_len: u64,
+    /// Each kernel sees the others' pools, too, behind its windows.
+    pub is_common: bool,
 }
 
 impl Shape {
     /// Bytes of a kernel's windows.
     pub fn windows_len(self) -> u64 {
         (self.kernels as u64 - 1) * self.window_len
+    }
+
+    /// Bytes that a kernel sees behind its pool.
+    pub fn behind_len(self) -> u64 {
+        self.windows_len() + if self.is_common { (self.kernels as u64 - 1) * self.own_len } else { 0 }
     }
 
     /// Where the window to another kernel lies in a kernel's view. `None`: it is the same kernel.
@@ -52,8 +61,9 @@ impl Region {
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
         let is_alike = |views: &Vec<View>| {
             let view = views[0];
-            let len = shape.own_len + shape.windows_len();
-            (views.len(), view.own.len(), view.all.len()) == (shape.kernels, shape.own_len, len)
+            let (windows_end, len) = (shape.own_len + shape.windows_len(), shape.own_len + shape.behind_len());
+            (views.len(), view.own.len(), view.windows_end, view.all.len())
+                == (shape.kernels, shape.own_len, windows_end, len)
         };
         match free.iter().position(is_alike) {
             Some(at) => Self(free.swap_remove(at)),
@@ -68,43 +78,60 @@ impl Region {
 
     /// A kernel's windows to the others.
     pub fn windows(&self, kernel: usize) -> Windows {
-        Windows::within(self.0[kernel].all, self.0[kernel].own.len())
+        let view = self.0[kernel];
+        Windows::between(view.all, view.own.len(), view.windows_end)
     }
 }
 
-/// Maps new memory: each window twice.
+/// Maps new memory: each window twice, and each pool once for each kernel that sees it.
 fn map(shape: Shape) -> Vec<View> {
     let (read_write, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-    let len = shape.own_len + shape.windows_len();
+    let (windows_end, len) = (shape.own_len + shape.windows_len(), shape.own_len + shape.behind_len());
     let map_own = |_| {
         // SAFETY: a fresh anonymous mapping replaces nothing.
         let base = unsafe { mmap_anonymous(null_mut(), len as usize, read_write, flags) };
         let base = base.expect("address space for a pool").cast::<u8>();
         // SAFETY: page-aligned, `len` bytes, of which `own_len` are no more, never unmapped, used only through `Pool`s.
-        unsafe { View { own: Pool::new(base, shape.own_len), all: Pool::new(base, len) } }
+        unsafe { View { own: Pool::new(base, shape.own_len), all: Pool::new(base, len), windows_end } }
     };
     let views: Vec<View> = (0..shape.kernels).map(map_own).collect();
     for (first, second) in (0..shape.kernels).flat_map(|second| (0..second).map(move |first| (first, second))) {
-        let memory = memfd_create("motet-window", MemfdFlags::CLOEXEC).expect("a memory file");
-        ftruncate(&memory, shape.window_len).expect("memory for a window");
-        for (kernel, other) in [(first, second), (second, first)] {
-            let at = shape.window(kernel, other).expect("they are two");
-            let place = views[kernel].all.bytes(PoolAddr(at), shape.window_len as usize);
-            let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
-            // SAFETY: it replaces a part of the mapping made above, which nobody has used yet, by as many bytes of a file that is as long.
-            let mapped = unsafe { mmap(place.cast(), shape.window_len as usize, read_write, flags, &memory, 0) };
-            mapped.expect("a window is mapped");
-        }
+        let places = [(first, second), (second, first)].map(|(kernel, other)| {
+            (kernel, shape.window(kernel, other).expect("they are two")) //
+        });
+        map_common(&views, shape.window_len, &places);
+    }
+    for own in (0..shape.kernels).filter(|_| shape.is_common) {
+        let others = (0..shape.kernels).filter(|&kernel| kernel != own);
+        let behind = |kernel: usize| windows_end + (own - usize::from(own > kernel)) as u64 * shape.own_len;
+        let places: Vec<_> = std::iter::once((own, 0)).chain(others.map(|kernel| (kernel, behind(kernel)))).collect();
+        map_common(&views, shape.own_len, &places);
     }
     views
+}
+
+/// Maps new memory of `len` bytes at each of some places of kernels' views.
+fn map_common(views: &[View], len: u64, places: &[(usize, u64)]) {
+    let memory = memfd_create("motet-common", MemfdFlags::CLOEXEC).expect("a memory file");
+    ftruncate(&memory, len).expect("memory for what kernels have in common");
+    for &(kernel, at) in places {
+        let place = views[kernel].all.bytes(PoolAddr(at), len as usize);
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
+        // SAFETY: it replaces a part of a mapping that `map` has made, which nobody has used yet, by as many bytes of a file that is as long.
+        unsafe { mmap(place.cast(), len as usize, access, flags, &memory, 0) }
+            .expect("what they have in common is mapped");
+    }
 }
 
 /// Zeroes what a kernel sees.
 fn zero(view: View) -> bool {
     let (own_len, windows_len) = (view.own.len() as usize, (view.all.len() - view.own.len()) as usize);
     let base = view.own.bytes(PoolAddr::NULL, own_len);
+    let is_common = view.all.len() != view.windows_end;
+    let advice = if is_common { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
     // SAFETY: the mapping is ours; a straggler that still looks at it sees zeroes, which are valid in every atomic.
-    let own = unsafe { madvise(base.cast(), own_len, Advice::LinuxDontNeed) };
+    let own = unsafe { madvise(base.cast(), own_len, advice) };
     if windows_len == 0 {
         return own.is_ok();
     }

@@ -285,7 +285,7 @@ fn prepare(hart: u64, device_tree_phys: u64) -> Result<Parts, &'static str> {
     let header_only = unsafe { Pool::new(private(args.pool_phys), header_range.len) };
     check_pool(header_only).unwrap_or_else(|reason| refuse_display(&reason));
     let record = &header_only.header().islands[args.island.index()];
-    let (pool_len, windows_len) = (header_only.header().pool_len.get(), header_only.header().peers.windows_len.get());
+    let (pool_len, peers) = (header_only.header().pool_len.get(), &header_only.header().peers);
     let core_count = record.core_count.get() as usize;
     if record.isa.get() != Isa::RiscV64 as u32 {
         return Err("the island table has another ISA for this island");
@@ -297,7 +297,8 @@ fn prepare(hart: u64, device_tree_phys: u64) -> Result<Parts, &'static str> {
         return Err("the machine has fewer harts than the island has cores");
     }
     let is_ram = |start, len| platform.is_memory(PhysRange { start, len });
-    let mapped_len = pool_len.saturating_add(windows_len);
+    let windows_end = pool_len.saturating_add(peers.windows_len.get());
+    let mapped_len = windows_end.saturating_add(peers.others_len(pool_len));
     let pool_map = PoolMap::read(&record.ranges, mapped_len, args.pool_phys, PAGE_SIZE, is_ram)?;
     let tables = kernel_tables(&platform, &pool_map, frames)?;
     PER_CORE[0].set_core(args.island, 0);
@@ -310,7 +311,9 @@ fn prepare(hart: u64, device_tree_phys: u64) -> Result<Parts, &'static str> {
         // SAFETY: `kernel_tables` maps exactly this, for good; Rust sees it through `Pool` only.
         pool: unsafe { Pool::new(with_exposed_provenance_mut(POOL_VA as usize), pool_len) },
         // SAFETY: as above, with what is behind it.
-        windows: unsafe { Windows::new(with_exposed_provenance_mut(POOL_VA as usize), pool_len, mapped_len) },
+        windows: unsafe {
+            Windows::new(with_exposed_provenance_mut(POOL_VA as usize), pool_len, windows_end, mapped_len)
+        },
         pool_map,
         kernel_entries: tables.kernel_entries(),
         kernel_satp: csr::satp(tables.root),

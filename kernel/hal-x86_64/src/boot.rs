@@ -197,14 +197,16 @@ fn bring_up(facts: Facts) -> Result<&'static TheMachine, Failure> {
         return Err("this island is not an x86-64 one in the pool's table".into());
     }
     let is_ram = |phys, len| start.is_ram(phys, len);
-    let (pool_len, windows_len) = (header.pool_len.get(), header.peers.windows_len.get());
-    let ranges = PoolMap::read(&record.ranges, pool_len.saturating_add(windows_len), args.pool_phys, LARGE, is_ram)?;
+    let pool_len = header.pool_len.get();
+    let windows_end = pool_len.saturating_add(header.peers.windows_len.get());
+    let mapped_len = windows_end.saturating_add(header.peers.others_len(pool_len));
+    let ranges = PoolMap::read(&record.ranges, mapped_len, args.pool_phys, LARGE, is_ram)?;
     for Piece { pool_offset, phys, len } in ranges.pieces() {
         map.map(POOL_VA + pool_offset, phys, len, Kind::Data)?;
     }
-    // SAFETY: all of the pool is mapped now, and the windows behind it, for good.
+    // SAFETY: all of the pool is mapped now, and what is behind it, for good.
     let (pool, windows) =
-        unsafe { (Pool::new(pool_base, pool_len), Windows::new(pool_base, pool_len, pool_len + windows_len)) };
+        unsafe { (Pool::new(pool_base, pool_len), Windows::new(pool_base, pool_len, windows_end, mapped_len)) };
 
     // SAFETY: the block of core 0 is mapped and this core runs on its stack; other cores do not run yet.
     unsafe {

@@ -8,7 +8,8 @@ use motet_layout::Pool;
 use crate::{Console, Scenario, Texts, run_motet, three_islands};
 
 /// The smallest rings.
-pub const SMALL: WindowConfig = WindowConfig { slots: 2, slot_len: 8 << 10, coalesces: false };
+pub const SMALL: WindowConfig =
+    WindowConfig { slots: 2, slot_len: 8 << 10, coalesces: false, prefetch: 0, by_reference: false };
 
 /// How a run of several kernels ended.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use motet_abi::fat::Signature;
-use motet_hal_hosted::{Config, Driver, Failure, Faults, isa::Op, run_seeds};
+use motet_hal_hosted::{Config, Driver, Failure, Faults, WindowConfig, isa::Op, run_seeds};
 use motet_layout::{Isa, IslandId, sync::Ordering};
+use motet_protocol::peer::MessageKind;
 use motet_tests_hosted::{
     ROUGH, Scenario,
     calls::Sys,
@@ -287,4 +288,232 @@ fn remotes_of_a_kernel_that_dies_end() {
         Ok(())
     });
     assert!(learnt > 0, "nobody has learnt of a death");
+}
+
+/// Pages that functions of all kernels count in, one behind the other.
+const ARRAY: u64 = DATA + 0x2000;
+const ARRAY_PAGES: u64 = 12;
+/// A page with a word for each of two threads, and the stack of the second one.
+const DONE: u64 = DATA + 0xe000;
+const STACK: u64 = DATA + 0x10000 - 64;
+/// Rings whose slots have room for three pages.
+const AHEAD: WindowConfig = WindowConfig { slots: 2, slot_len: 16 << 10, prefetch: 2, ..SMALL };
+
+/// Reads a word of each page, and counts it then: `place` of the page's words.
+fn count_array(body: &mut Body<'_>, place: i32) {
+    let (at, value) = (body.scratch(), body.result());
+    let [_, end, step, ..] = body.program.asm.roles.args;
+    body.enter(2);
+    for adds in [0, 1] {
+        body.program.asm.li(at, ARRAY);
+        body.program.asm.li(end, ARRAY + 4096 * ARRAY_PAGES);
+        body.program.asm.li(step, 4096);
+        let again = body.program.asm.here();
+        body.program.asm.op_i(Op::Ld64, value, at, place);
+        if adds == 1 {
+            body.program.asm.op_i(Op::Addi, value, value, 1);
+            body.program.asm.op_i(Op::St64, value, at, place);
+        }
+        body.program.asm.op(Op::Add, at, at, step);
+        body.program.asm.branch(Op::Bltu, at, end, again);
+    }
+    body.leave();
+}
+
+/// Adds up the first words of the pages, or the second ones, and exits with the sum.
+fn exit_with_sum(program: &mut Program, places: &[i32]) {
+    let [at, end, step, sum, value] = program.asm.roles.saved;
+    program.asm.li(sum, 0);
+    program.asm.li(at, ARRAY);
+    program.asm.li(end, ARRAY + 4096 * ARRAY_PAGES);
+    program.asm.li(step, 4096);
+    let again = program.asm.here();
+    for &place in places {
+        program.asm.op_i(Op::Ld64, value, at, place);
+        program.asm.op(Op::Add, sum, sum, value);
+    }
+    program.asm.op(Op::Add, at, at, step);
+    program.asm.branch(Op::Bltu, at, end, again);
+    program.arg_from(0, sum);
+    program.call_as_is(Sys::ExitGroup);
+}
+
+/// Has the other kernels count in the array, and counts there itself.
+fn array_main(body: &mut Body<'_>) {
+    let [left, zero, ..] = body.program.asm.roles.saved;
+    body.program.asm.li(left, ROUNDS / 2);
+    body.program.asm.li(zero, 0);
+    let again = body.program.asm.here();
+    for function in 1..=3 {
+        body.call(address_of(function));
+    }
+    body.program.asm.op_i(Op::Addi, left, left, -1);
+    body.program.asm.branch(Op::Bne, left, zero, again);
+    exit_with_sum(body.program, &[0]);
+}
+
+/// The same by two threads at once, one for each of the other kernels, which write different words of the pages. Ranges behind the array change meanwhile.
+fn array_threads(body: &mut Body<'_>) {
+    let program = &mut *body.program;
+    let [left, zero, value, ..] = program.asm.roles.saved;
+    program.call(Sys::Clone, &[0x0001_0f00, STACK, 0, 0, 0]); // CLONE_VM | … | CLONE_THREAD
+    program.or_exit(102);
+    program.result_to(value);
+    program.asm.li(zero, 0);
+    let second = program.asm.label();
+    program.asm.branch(Op::Beq, value, zero, second);
+    for function in [1, 2] {
+        if function == 2 {
+            body.program.asm.bind(second);
+        }
+        body.program.asm.li(zero, 0);
+        body.program.asm.li(left, ROUNDS / 2);
+        let again = body.program.asm.here();
+        body.call(address_of(function));
+        body.program.call(Sys::Mprotect, &[ARRAY + 4096 * (3 + 4 * function as u64), 4096, 3]);
+        body.program.asm.op_i(Op::Addi, left, left, -1);
+        body.program.asm.branch(Op::Bne, left, zero, again);
+        let (at, done) = (body.scratch(), DONE + 8 * function as u64);
+        if function == 2 {
+            body.program.asm.li(value, 1);
+            body.program.asm.li(at, done);
+            body.program.asm.op_i(Op::St64, value, at, 0);
+            body.program.call(Sys::Exit, &[0]);
+        } else {
+            // Until the second one has come to its end.
+            let wait = body.program.asm.here();
+            sleep(body.program, 0, 100_000);
+            body.program.asm.li(at, DONE + 16);
+            body.program.asm.op_i(Op::Ld64, value, at, 0);
+            body.program.asm.branch(Op::Beq, value, zero, wait);
+            exit_with_sum(body.program, &[0, 8]);
+        }
+    }
+}
+
+type Functions = (fn(&mut Body<'_>), fn(&mut Body<'_>));
+/// A program of one thread, and one of two, with what RISC-V does.
+const BY_ONE: Functions = (array_main, |body| count_array(body, 0));
+const BY_TWO: Functions = (array_threads, |body| count_array(body, 8));
+
+/// Runs a program that counts in the array: how it ended, and requests for pages, messages with several of them, and with one, of all kernels.
+fn count_in_array(config: Config, (main, on_riscv): Functions) -> Result<(KernelsEnded, [u64; 3]), Failure> {
+    let kernels = config.islands.len();
+    let functions = [
+        function("main", None, main),
+        function("on_arm", Some(Isa::AArch64), |body| count_array(body, 0)),
+        // Of two kernels, the first one does what RISC-V would do.
+        function("on_riscv", (kernels == 3).then_some(Isa::RiscV64), on_riscv),
+        function("here", None, |body| count_array(body, 0)),
+    ];
+    let app = executable(Isa::X86_64, &functions);
+    let scenarios: Vec<Scenario> = (0..kernels)
+        .map(|kernel| {
+            let command = if kernel == 0 { vec!["/app"] } else { Vec::new() };
+            Scenario { files: vec![("app", app.clone())], command, ..Scenario::default() }
+        })
+        .collect();
+    boot_kernels(config, &scenarios, |pools| {
+        let sent = |kind: MessageKind| {
+            pools.iter().map(|pool| pool.header().peers.sent[kind as usize].load(Ordering::Relaxed)).sum()
+        };
+        [MessageKind::PageRequest, MessageKind::PagesResponse, MessageKind::PageResponse].map(sent)
+    })
+}
+
+/// Pages come ahead, with fewer messages, and all functions count in one memory.
+#[test]
+fn pages_that_come_ahead_are_of_one_memory() {
+    run_seeds(0..3, |seed| {
+        for faults in [Faults::default(), ROUGH] {
+            let run = |windows| {
+                let (ended, sent) =
+                    count_in_array(Config { faults, ..machine(Driver::Seeded(seed), 3, windows) }, BY_ONE)?;
+                let first = &ended.kernels[0];
+                let wanted = Some((ARRAY_PAGES * 3 * (ROUNDS / 2)) as u32);
+                assert_eq!(first.status, wanted, "seed {seed}: {}", first.errors);
+                Ok(sent)
+            };
+            let ([requests, several, _], [plain, none, _]) = (run(AHEAD)?, run(SMALL)?);
+            assert!(
+                several > 0 && none == 0 && requests * 4 < plain * 3,
+                "seed {seed}: {requests} of {plain}, {several}"
+            );
+        }
+        Ok(())
+    });
+}
+
+/// Two kernels fault on the same pages at once, wish for them, and home changes ranges meanwhile.
+#[test]
+fn pages_that_several_kernels_want_ahead_are_of_one_memory() {
+    run_seeds(0..4, |seed| {
+        let slot_len = if seed % 2 == 0 { 16 << 10 } else { 64 << 10 };
+        let windows = WindowConfig { slot_len, prefetch: if seed % 2 == 0 { 2 } else { 14 }, ..AHEAD };
+        let config = Config { faults: ROUGH, ..machine(Driver::Seeded(seed), 3, windows) };
+        let (ended, [_, several, _]) = count_in_array(config, BY_TWO)?;
+        let first = &ended.kernels[0];
+        let wanted = Some((ARRAY_PAGES * 2 * (ROUNDS / 2)) as u32);
+        assert_eq!(first.status, wanted, "seed {seed}: {}", first.errors);
+        assert!(several > 0, "seed {seed}");
+        Ok(())
+    });
+}
+
+/// A kernel dies that was asked for pages, or was to have some: nobody waits for ever, and no other status comes out than that of all or a signal's.
+#[test]
+fn nobody_waits_for_ever_for_pages_ahead() {
+    let deaths = if is_long() { 24 } else { 6 };
+    let mut ends = BTreeMap::new();
+    run_seeds(0..2, |seed| {
+        let config = |faults| Config { faults, ..machine(Driver::Seeded(seed), 3, AHEAD) };
+        let (whole, _) = count_in_array(config(ROUGH), BY_TWO)?;
+        for step in (1..=deaths).map(|part| whole.steps * part / (deaths + 1)) {
+            let faults = Faults { death: Some((IslandId(1), step)), survives: true, ..ROUGH };
+            let (ended, _) = count_in_array(config(faults), BY_TWO)?;
+            *ends.entry(ended.kernels[0].status).or_insert(0) += 1;
+        }
+        Ok(())
+    });
+    println!("{ends:?}");
+    let whole = (ARRAY_PAGES * 2 * (ROUNDS / 2)) as u32;
+    assert!(ends.keys().all(|status| matches!(status, Some(status) if *status == whole || *status > 128)), "{ends:?}");
+    assert!(ends.keys().any(|status| *status != Some(whole)), "nobody has learnt of a death");
+}
+
+/// Two kernels read pages where the other one has them, which keeps them meanwhile: one at a time, and several.
+#[test]
+fn pages_that_are_read_in_place_are_of_one_memory() {
+    run_seeds(0..4, |seed| {
+        for functions in [BY_ONE, BY_TWO] {
+            let prefetch = if seed % 2 == 0 { 0 } else { 2 };
+            let windows = WindowConfig { prefetch, by_reference: true, ..AHEAD };
+            let faults = if seed < 2 { Faults::default() } else { ROUGH };
+            let config = Config { faults, ..machine(Driver::Seeded(seed), 2, windows) };
+            let (ended, [requests, several, with_page]) = count_in_array(config, functions)?;
+            let first = &ended.kernels[0];
+            let counters = if functions.0 as *const () == BY_ONE.0 as *const () { 3 } else { 2 };
+            let wanted = Some((ARRAY_PAGES * counters * (ROUNDS / 2)) as u32);
+            assert_eq!(first.status, wanted, "seed {seed}: {}", first.errors);
+            assert!(requests > 0 && with_page == 0 && (several > 0) == (prefetch > 0), "seed {seed}");
+        }
+        Ok(())
+    });
+}
+
+/// A kernel dies that was to read pages, or had them: nobody waits for ever.
+#[test]
+fn nobody_waits_for_ever_for_pages_in_place() {
+    let deaths = if is_long() { 24 } else { 6 };
+    run_seeds(0..2, |seed| {
+        let windows = WindowConfig { by_reference: true, ..AHEAD };
+        let config = |faults| Config { faults, ..machine(Driver::Seeded(seed), 2, windows) };
+        let (whole, _) = count_in_array(config(ROUGH), BY_TWO)?;
+        for step in (1..=deaths).map(|part| whole.steps * part / (deaths + 1)) {
+            let faults = Faults { death: Some((IslandId(1), step)), survives: true, ..ROUGH };
+            let status = count_in_array(config(faults), BY_TWO)?.0.kernels[0].status;
+            assert!(matches!(status, Some(72 | 128..)), "seed {seed}, step {step}: {status:?}");
+        }
+        Ok(())
+    });
 }

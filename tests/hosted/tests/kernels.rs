@@ -282,7 +282,7 @@ fn a_kernel_that_writes_nonsense_harms_nobody() {
         runs += 1;
         let what = format!("seed {seed}");
         let faults = Faults { nonsense: Some(IslandId(1)), ..ROUGH };
-        let windows = WindowConfig { coalesces: seed % 2 == 1, ..SMALL };
+        let windows = WindowConfig { coalesces: seed % 2 == 1, by_reference: seed % 3 == 1, ..SMALL };
         let config = Config { faults, ..machine(Driver::Seeded(seed), 3, windows) };
         let (ended, ()) = exchange(config, COUNT, Some(1), |peers| {
             go_on(peers, [0, 2], COUNT, &what);

@@ -31,6 +31,11 @@ pub enum Message {
         /// To write.
         write: bool,
     },
+    /// As [`Request`](Self::Request), of a page that no thread waits for. Its receiver answers at once, and by [`Retry`](Self::Retry) if others would have to be asked first.
+    Wish {
+        /// To write.
+        write: bool,
+    },
     /// The page, and with it what was asked for.
     Data {
         /// To write.
@@ -249,6 +254,18 @@ impl Site {
         if self.allows(write) { Outcome::Done } else { Outcome::Wait }
     }
 
+    /// The page may be needed soon: wishes for it beside another one that kernel `from` is asked for, unless somebody else would have to be asked. Until it comes, or does not, it is as if
+    /// a thread had faulted. `false`: there is nothing to wish for.
+    pub fn wish(&mut self, from: u32, write: bool, effects: &mut impl Effects) -> bool {
+        let is_its = if self.is_home() { self.holders == bit(from) } else { from == self.home };
+        if !is_its || self.handle.is_some() || self.allows(write) {
+            return false;
+        }
+        effects.send(from, Message::Wish { write });
+        self.handle = Some(Handle { node: self.node, write, invalidated: false, left: bit(from) });
+        true
+    }
+
     /// A message has come.
     pub fn receive(&mut self, from: u32, message: Message, effects: &mut impl Effects) -> Received {
         let own = self.handle.filter(|handle| handle.node == self.node);
@@ -263,6 +280,7 @@ impl Site {
     fn take(&mut self, from: u32, message: Message, effects: &mut impl Effects) -> bool {
         match message {
             Message::Request { write } => return self.requested(from, write, effects),
+            Message::Wish { write } => return self.wished(from, write, effects),
             Message::Invalidate if !self.is_home() && from == self.home => self.invalidate(effects),
             Message::Data { .. } if self.awaits(from) => self.answered(from, message, effects),
             Message::Short | Message::Retry if !self.is_home() && self.awaits(from) => {
@@ -306,6 +324,24 @@ impl Site {
             Some(_) => effects.send(from, Message::Retry),
         }
         true
+    }
+
+    fn wished(&mut self, from: u32, write: bool, effects: &mut impl Effects) -> bool {
+        if !self.is_home() {
+            return from == self.home && self.hand_out(write, effects);
+        }
+        if self.handle.is_none() && self.is_at_hand(from, write) {
+            self.serve(Handle { node: from, write, invalidated: false, left: 0 }, effects);
+        } else {
+            effects.send(from, Message::Retry);
+        }
+        true
+    }
+
+    /// At home: whether no other kernel has to be asked before that one gets the page.
+    const fn is_at_hand(&self, node: u32, write: bool) -> bool {
+        let two = bit(self.home) | bit(node);
+        self.holders & two != 0 && !(write && self.holders & !two != 0)
     }
 
     /// At a holder: the home wants the page.

@@ -11,9 +11,9 @@ use motet_abi::{
     convention::{Arguments, Results},
     fat::{FLOATS_MAX, Signature, WORDS_MAX},
 };
-use motet_layout::PAGE_SIZE;
+use motet_layout::{Frame, PAGE_SIZE};
 
-use super::{HEADER_LEN, MessageKind};
+use super::{HEADER_LEN, MessageKind, PAGES_MAX};
 
 /// What follows the header of a kind of message.
 pub trait Body: Fields {
@@ -185,8 +185,10 @@ bodies! {
         write: U32,
         /// The last change of ranges that the sender was told of.
         change: U32,
+        /// Pages behind it that are wished for, too: bit `n` is the `n`-th one.
+        wishes: U32,
         /// Zeroes.
-        rest: [u8; 28],
+        rest: [u8; 24],
     }
     /// A page.
     PageResponse of PageResponse with page {
@@ -199,6 +201,21 @@ bodies! {
         /// Zeroes.
         rest: [u8; 8],
     }
+    /// What was wanted of several pages, one behind the other. Those that have come follow.
+    PagesResponse of PagesResponse {
+        /// The process here.
+        pid: U32,
+        /// The first page's address.
+        address: U64,
+        /// 1: to write.
+        write: U32,
+        /// [`SeveralResult`]s, two bits each.
+        results: U32,
+        /// Where those that have come are in the sender's memory (frame numbers), in their order; 0: they follow.
+        frames: [U32; PAGES_MAX],
+        /// Zeroes.
+        rest: [u8; 8],
+    }
     /// What was wanted, without the page; or nothing.
     PageResponseShort of PageResponseShort {
         /// The process here.
@@ -207,8 +224,10 @@ bodies! {
         address: U64,
         /// `PAGE_*`.
         result: U32,
-        /// Zeroes.
-        rest: [u8; 8],
+        /// [`PAGE_IN_PLACE`]: where it is in the sender's memory (frame number).
+        frame: U32,
+        /// [`PAGE_IN_PLACE`]: 1: to write.
+        write: U32,
     }
     /// A copy is to be dropped.
     PageInvalidateRequest of PageInvalidateRequest {
@@ -286,6 +305,49 @@ pub const PAGE_GRANTED: u32 = 0;
 pub const PAGE_RETRY: u32 = 1;
 /// [`PageResponseShort::result`]: there is none.
 pub const PAGE_NONE: u32 = 2;
+/// [`PageResponseShort::result`]: the receiver reads the page in the sender's memory, before it takes another message.
+pub const PAGE_IN_PLACE: u32 = 3;
+
+/// What a [`PagesResponse`] says of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SeveralResult {
+    /// Nothing.
+    Nothing,
+    /// As [`PAGE_RETRY`].
+    Retry,
+    /// As [`PAGE_GRANTED`].
+    Granted,
+    /// It has come.
+    Came,
+}
+
+impl PagesResponse {
+    /// What it says of each page.
+    pub fn results(&self) -> [SeveralResult; PAGES_MAX] {
+        use SeveralResult::{Came, Granted, Nothing, Retry};
+        core::array::from_fn(|number| {
+            [Nothing, Retry, Granted, Came][(self.results.get() >> (2 * number) & 3) as usize] //
+        })
+    }
+
+    /// Bits that say it ([`Self::results`](struct@Self)).
+    pub fn bits_of(results: &[SeveralResult; PAGES_MAX]) -> u32 {
+        (0..).zip(results).map(|(number, &result)| (result as u32) << (2 * number)).sum()
+    }
+}
+
+impl PageResponseShort {
+    /// Of a page of a process there.
+    pub fn of(pid: U32, address: U64, result: u32) -> Self {
+        Self { pid, address, result: result.into(), frame: 0.into(), write: 0.into() }
+    }
+
+    /// The same of one that is in this frame.
+    #[must_use]
+    pub fn at(self, frame: Frame, write: bool) -> Self {
+        Self { frame: frame.0.into(), write: u32::from(write).into(), ..self }
+    }
+}
 
 impl VmaInfoResponse {
     /// Bytes of zeroes, where Popcorn's have a file's path.

@@ -7,7 +7,7 @@ pub mod bodies;
 
 use core::cmp::Ordering::{Equal, Greater, Less};
 
-use motet_layout::{CoreId, Isa, IslandId, MESSAGE_KINDS_MAX};
+use motet_layout::{CoreId, Isa, IslandId, MESSAGE_KINDS_MAX, PAGE_SIZE, PAGES_MAX};
 
 use bodies::NodeInfoBody;
 
@@ -84,6 +84,8 @@ kinds! {
     FutexResponse = 17, "futex_response", 22;
     /// The result of a thread that is away and changes ranges.
     VmaOpResponse = 18, "vma_op_response", 50;
+    /// Several pages, which follow it, unless they are read in place: its length says how many.
+    PagesResponse = 19, "remote_pages_response", 98;
     /// A number, to be followed by the next one. Tests alone send it.
     Probe = 31, "probe", 18;
 }
@@ -144,6 +146,8 @@ pub struct Header {
     pub node: u8,
     /// What it is about.
     pub kind: MessageKind,
+    /// Pages that make it longer than others of its kind.
+    pub pages: u32,
 }
 
 impl Header {
@@ -151,8 +155,13 @@ impl Header {
     pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         (bytes[0], bytes[1]) = (self.node & NODE_MASK, self.kind as u8);
-        bytes[2..].copy_from_slice(&(self.kind.message_len() as u64).to_le_bytes());
+        bytes[2..].copy_from_slice(&self.message_len().to_le_bytes());
         bytes
+    }
+
+    /// Bytes of the message, this header included.
+    pub const fn message_len(self) -> u64 {
+        self.kind.message_len() as u64 + self.pages as u64 * PAGE_SIZE
     }
 
     /// Reads the header of a message from `node`.
@@ -166,7 +175,10 @@ impl Header {
         }
         let kind = MessageKind::from_raw(code).ok_or(Malformed::Kind(code))?;
         let len = u64::from_le_bytes(len);
-        if len == kind.message_len() as u64 { Ok(Self { node, kind }) } else { Err(Malformed::Len(len)) }
+        let most = if kind == MessageKind::PagesResponse { PAGES_MAX as u64 } else { 0 };
+        let pages = len.saturating_sub(kind.message_len() as u64) / PAGE_SIZE;
+        let header = Self { node, kind, pages: pages.min(most) as u32 };
+        if len == header.message_len() { Ok(header) } else { Err(Malformed::Len(len)) }
     }
 }
 
@@ -203,7 +215,7 @@ mod tests {
     #[test]
     fn messages_are_as_long_as_popcorns() {
         assert_eq!((HEADER_LEN, MessageKind::NodeInfo.message_len()), (10, 22));
-        let header = Header { node: 2, kind: MessageKind::NodeInfo };
+        let header = Header { node: 2, kind: MessageKind::NodeInfo, pages: 0 };
         assert_eq!(header.to_bytes(), [2, 0, 22, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(Header::read(header.to_bytes(), 2), Ok(header));
     }
@@ -223,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_refused() {
-        let bytes = Header { node: 1, kind: MessageKind::NodeInfo }.to_bytes();
+        let bytes = Header { node: 1, kind: MessageKind::NodeInfo, pages: 0 }.to_bytes();
         assert_eq!(Header::read(bytes, 2), Err(Malformed::Sender(1)));
         let with = |at: usize, byte| {
             let mut changed = bytes;

@@ -14,7 +14,7 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 10] = [
         ("away::kernels_without_shared_memory_have_one_memory", one_memory),
         ("away::a_fault_in_another_kernel_ends_the_process", fault),
         ("away::handlers_run_wherever_their_pages_are", || signals("handled")),
@@ -22,6 +22,8 @@ pub fn trials() -> Vec<Trial> {
         ("away::what_ends_or_is_cut_brings_pages_home", || signals("ends")),
         ("away::two_threads_go_to_two_kernels_again_and_again", again),
         ("away::many_processes_have_functions_run_by_one_kernel", many),
+        ("away::pages_that_come_ahead_need_fewer_messages", ahead),
+        ("away::pages_are_read_where_another_kernel_has_them", in_place),
         ("away::benchmarks_need_the_messages_that_their_arrays_need", counts),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
@@ -78,6 +80,64 @@ fn again() -> Result<(), String> {
         return Err(format!("{futexes} of futexes, {ranges} of ranges:\n{}", ended.output));
     }
     Ok(())
+}
+
+/// Two kernels that get pages so.
+fn pair(messages: &str) -> Result<Machine, String> {
+    let island = |isa: &str| format!("[[island]]\nname = \"{isa}\"\nisa = \"{isa}\"\ncores = 1\n");
+    let islands = ["x86_64", "aarch64"].map(island).concat();
+    Machine::with("os = \"multikernel\"\n", &format!("[messages]\nslots = 16\n{messages}{islands}"))
+}
+
+/// Requests for pages of a program that goes over an array in order, of one that does so in random order, and messages with pages of both.
+fn requests(messages: &str) -> Result<[u64; 3], String> {
+    let programs = compiled("ahead", &["-O1"])?;
+    let machine = pair(messages)?;
+    let show = "grep -wE '^(remote_page_request|remote_page_response|message_bytes_taken|messages_refused)' /proc/motet | tr -s ' '; ";
+    let command = format!("{show}/in/programs/ahead; {show}/in/programs/ahead random; {show}");
+    let ended = on(&machine.0.path().join("machine.toml"), &programs, &command);
+    ended.expect_code(0)?;
+    let of = |kind: &str| -> Vec<u64> {
+        let words = ended.output.lines().filter_map(|line| line.strip_prefix(kind));
+        words.filter_map(|word| word.trim().parse().ok()).collect()
+    };
+    let is_right = ended.output.lines().filter(|&line| line == "20").count() == 2 && of("messages_refused") == [0; 3];
+    match of("remote_page_request")[..] {
+        [before, ordered, random] if is_right => {
+            Ok([ordered - before, random - ordered, of("remote_page_response")[2]])
+        }
+        _ => Err(ended.output),
+    }
+}
+
+/// Values are right, whatever comes ahead; it saves messages where pages are used in order, and costs none elsewhere.
+fn ahead() -> Result<(), String> {
+    let (plain, ahead) = (requests("")?, requests("prefetch = 14\n")?);
+    println!("{plain:?} {ahead:?}");
+    let [ordered, random, _] = ahead;
+    // Of the array: in each of four rounds a read and a write away, and a read at home.
+    if plain[..2].iter().all(|&plain| plain >= 3 * 4 * 240 - 240) && ordered * 8 < plain[0] && random * 2 < plain[1] {
+        return Ok(());
+    }
+    Err(format!("requests in order and at random: {plain:?}, with pages that come ahead {ahead:?}"))
+}
+
+/// No page goes by message, and values are right; all the same, the requests are those of kernels that do not see each other's memory.
+fn in_place() -> Result<(), String> {
+    let (plain, one, several) =
+        (requests("")?, requests("by-reference = true\n")?, requests("by-reference = true\nprefetch = 14\n")?);
+    println!("{plain:?} {one:?} {several:?}");
+    let is_like = |count: u64, other: u64| count.abs_diff(other) < 100;
+    if is_like(one[0], plain[0])
+        && is_like(one[1], plain[1])
+        && (plain[2] > 0, one[2], several[2]) == (true, 0, 0)
+        && several[0] * 8 < one[0]
+    {
+        return Ok(());
+    }
+    Err(format!(
+        "requests in order and at random, and messages with pages: {plain:?}, in place {one:?}, several {several:?}"
+    ))
 }
 
 /// Processes that compute at the same time, each with its thread at another kernel half of the time. 125 of them, and BT, made Popcorn's kernels hang or crash.

@@ -1,12 +1,16 @@
 //! What other kernels send, and who acts on it.
 
 use motet_hal::Machine;
+use motet_layout::{Frame, PAGE_SIZE, PAGES_MAX};
 use motet_protocol::{
     Context,
     memory::{alloc_frame_on, release_frame},
     peer::{
-        HEADER_LEN, Malformed, MessageKind,
-        bodies::{FutexRequest, PageResponse, SyscallForward, VmaOpRequest},
+        HEADER_LEN, Header, Malformed, MessageKind,
+        bodies::{
+            FutexRequest, PAGE_IN_PLACE, PageResponse, PageResponseShort, PagesResponse, SeveralResult, SyscallForward,
+            VmaOpRequest,
+        },
     },
     ring::Slot,
 };
@@ -33,25 +37,19 @@ pub fn take<M: Machine>(cpu: &Cpu<M>) {
 struct Life;
 
 impl<M: Machine> Acts<M> for Life {
-    fn act(&self, cpu: &Cpu<M>, node: u32, kind: MessageKind, slot: Slot) -> Result<(), Malformed> {
+    fn act(&self, cpu: &Cpu<M>, node: u32, header: Header, slot: Slot) -> Result<(), Malformed> {
         use MessageKind as K;
+        let kind = header.kind;
         match kind {
             // `peers` takes these.
             K::NodeInfo | K::Probe => Err(Malformed::Unasked),
             K::TaskMigrate => remote::arrive(cpu, node, &body(slot)),
-            K::PageRequest
-            | K::PageResponse
-            | K::PageResponseShort
-            | K::PageInvalidateRequest
-            | K::PageInvalidateResponse => {
-                if let Some(woken) = act_on_page(cpu, node, kind, slot)? {
-                    futex::wake_shared(cpu, woken.word);
-                    if woken.has_page {
-                        peers::hold(cpu);
-                    }
-                }
-                Ok(())
-            }
+            K::PageRequest => go_on(cpu, in_tree(cpu, || kept::wanted(cpu, node, &body(slot)))),
+            K::PageResponse => go_on(cpu, page_came(cpu, node, slot)),
+            K::PageResponseShort => go_on(cpu, short_came(cpu, node, slot)),
+            K::PageInvalidateRequest => go_on(cpu, in_tree(cpu, || kept::invalidate(cpu, node, &body(slot)))),
+            K::PageInvalidateResponse => go_on(cpu, in_tree(cpu, || kept::invalidated(cpu, node, &body(slot)))),
+            K::PagesResponse => act_on_pages(cpu, node, header.pages, slot),
             K::VmaInfoResponse => {
                 in_tree(cpu, || kept::area_came(cpu, node, &body(slot), |word| futex::wake_shared(cpu, word)))
             }
@@ -83,29 +81,92 @@ fn in_tree<M: Machine, R>(cpu: &Cpu<M>, act: impl FnOnce() -> R) -> R {
     act()
 }
 
-/// Returns who is to be woken.
-fn act_on_page<M: Machine>(cpu: &Cpu<M>, node: u32, kind: MessageKind, slot: Slot) -> Result<Option<Woken>, Malformed> {
-    use MessageKind as K;
-    let frame = if kind == K::PageResponse {
-        let Some(frame) = alloc_frame_on(cpu, cpu.memory_index()) else {
-            return in_tree(cpu, || kept::lack_memory(cpu, node, body::<PageResponse>(slot).pid.get())).map(|()| None);
-        };
-        slot.read_page(HEADER_LEN + size_of::<PageResponse>(), cpu.pool, frame);
-        Some(frame)
-    } else {
-        None
-    };
-    let _tree = lock_tree(cpu);
-    match (kind, frame) {
-        (K::PageResponse, Some(frame)) => kept::came(cpu, node, &body(slot), frame),
-        (_, Some(frame)) => {
-            release_frame(cpu, frame);
-            Ok(None)
+/// A message about a page was acted on: wakes who waits for it.
+fn go_on<M: Machine>(cpu: &Cpu<M>, answered: Result<Option<Woken>, Malformed>) -> Result<(), Malformed> {
+    if let Some(woken) = answered? {
+        futex::wake_shared(cpu, woken.word);
+        if woken.has_page {
+            peers::hold(cpu);
         }
-        (K::PageRequest, None) => kept::wanted(cpu, node, &body(slot)),
-        (K::PageResponseShort, None) => kept::short_came(cpu, node, &body(slot)),
-        (K::PageInvalidateRequest, None) => kept::invalidate(cpu, node, &body(slot)),
-        (K::PageInvalidateResponse, None) => kept::invalidated(cpu, node, &body(slot)),
-        (_, None) => Ok(None),
     }
+    Ok(())
+}
+
+fn page_came<M: Machine>(cpu: &Cpu<M>, node: u32, slot: Slot) -> Result<Option<Woken>, Malformed> {
+    let said: PageResponse = body(slot);
+    match copied(cpu, Source::Message(slot, HEADER_LEN + size_of::<PageResponse>()))? {
+        Some(frame) => in_tree(cpu, || kept::came(cpu, node, &said, frame)),
+        None => lack_memory(cpu, node, said.pid.get()).map(|()| None),
+    }
+}
+
+fn short_came<M: Machine>(cpu: &Cpu<M>, node: u32, slot: Slot) -> Result<Option<Woken>, Malformed> {
+    let said: PageResponseShort = body(slot);
+    if said.result.get() != PAGE_IN_PLACE {
+        return in_tree(cpu, || kept::short_came(cpu, node, &said));
+    }
+    match copied(cpu, Source::InPlace(node, Frame(said.frame.get())))? {
+        Some(frame) => in_tree(cpu, || kept::read_in_place(cpu, node, &said, frame)),
+        None => lack_memory(cpu, node, said.pid.get()).map(|()| None),
+    }
+}
+
+/// Where a page is that has come.
+enum Source {
+    /// In a message, from some byte on.
+    Message(Slot, usize),
+    /// In the memory of the kernel that has sent the message.
+    InPlace(u32, Frame),
+}
+
+/// A new frame with what has come. `None`: there is no memory for it.
+///
+/// # Errors
+/// None can have come from there.
+fn copied<M: Machine>(cpu: &Cpu<M>, source: Source) -> Result<Option<Frame>, Malformed> {
+    let Some(frame) = alloc_frame_on(cpu, cpu.memory_index()) else { return Ok(None) };
+    match source {
+        Source::Message(slot, offset) => slot.read_page(offset, cpu.pool, frame),
+        Source::InPlace(node, page) if peers::read_in_place(cpu, node, page, frame) => {}
+        Source::InPlace(..) => {
+            release_frame(cpu, frame);
+            return Err(Malformed::Unasked);
+        }
+    }
+    Ok(Some(frame))
+}
+
+fn lack_memory<M: Machine>(cpu: &Cpu<M>, node: u32, pid: u32) -> Result<(), Malformed> {
+    in_tree(cpu, || kept::lack_memory(cpu, node, pid))
+}
+
+/// Several pages have come: `pages` of them by the message's length.
+fn act_on_pages<M: Machine>(cpu: &Cpu<M>, node: u32, pages: u32, slot: Slot) -> Result<(), Malformed> {
+    let said: PagesResponse = body(slot);
+    let results = said.results();
+    let came = results.iter().filter(|&&result| result == SeveralResult::Came).count();
+    let is_in_place = pages == 0;
+    if came > PAGES_MAX
+        || !is_in_place && (came != pages as usize || came > peers::pages_max(cpu, MessageKind::PagesResponse))
+    {
+        return Err(Malformed::Len(u64::from(pages)));
+    }
+    let mut frames = [Frame::NONE; PAGES_MAX];
+    for number in 0..came {
+        let offset = HEADER_LEN + size_of::<PagesResponse>() + number * PAGE_SIZE as usize;
+        let place = Frame(said.frames[number].get());
+        let source = if is_in_place { Source::InPlace(node, place) } else { Source::Message(slot, offset) };
+        let copied = copied(cpu, source);
+        if let Ok(Some(frame)) = copied {
+            frames[number] = frame;
+            continue;
+        }
+        frames.iter().filter(|frame| !frame.is_none()).for_each(|&frame| release_frame(cpu, frame));
+        return copied.and_then(|_| lack_memory(cpu, node, said.pid.get()));
+    }
+    let wake = |word| futex::wake_shared(cpu, word);
+    if in_tree(cpu, || kept::several_came(cpu, node, &said, &frames[..came], wake))? {
+        peers::hold(cpu);
+    }
+    Ok(())
 }

@@ -2,10 +2,12 @@
 //!
 //! Protocol page: `docs/protocols/messages.md`. The first core takes messages, each kernel's in the order in which they were sent.
 
+mod lent;
 mod outgoing;
 mod watch;
 
-pub use outgoing::{post, post_page};
+pub use lent::{is_on as reads_in_place, read_in_place};
+pub use outgoing::{pages_max, post, post_lent, post_pages};
 pub use watch::{begin_space, end_space, watch};
 
 use motet_abi::Errno;
@@ -71,6 +73,7 @@ pub fn of<M: Machine>(cpu: &Cpu<M>) -> &'static Peers {
 
 /// Tells all peers who this kernel is.
 pub fn introduce<M: Machine>(cpu: &Cpu<M>) {
+    lent::begin(cpu);
     let info = NodeInfo { isa: M::ISA, fingerprint: FINGERPRINT }.body();
     for node in others(of(cpu)) {
         if let Err(errno) = post(cpu, node, &info) {
@@ -106,6 +109,7 @@ pub fn take_messages<M: Machine>(cpu: &Cpu<M>, acts: &impl Acts<M>) {
     let record = of(cpu);
     let count = record.count.get().clamp(1, NODES_MAX as u32);
     in_turn(record.node.get(), count, record.taken_from.get()).for_each(|node| take_from(cpu, node, acts));
+    lent::collect(cpu, None);
     let is_left = outgoing::send_kept(cpu);
     // First this, and then the look: who ends the hold meanwhile rings.
     record.is_put_off.store(1, Ordering::Release);
@@ -182,7 +186,7 @@ pub trait Acts<M: Machine> {
     ///
     /// # Errors
     /// It says what cannot be.
-    fn act(&self, cpu: &Cpu<M>, node: u32, kind: MessageKind, slot: Slot) -> Result<(), Malformed>;
+    fn act(&self, cpu: &Cpu<M>, node: u32, header: Header, slot: Slot) -> Result<(), Malformed>;
 }
 
 /// What follows the header of the message in a slot: copied, as the sender may still write there.
@@ -215,7 +219,8 @@ fn take<M: Machine>(cpu: &Cpu<M>, node: u32, slot: Slot, acts: &impl Acts<M>) ->
     let record = of(cpu);
     let mut bytes = [0; HEADER_LEN];
     slot.read(0, &mut bytes);
-    let kind = Header::read(bytes, node as u8)?.kind;
+    let header = Header::read(bytes, node as u8)?;
+    let kind = header.kind;
     if kind == MessageKind::NodeInfo {
         know(record, node, &NodeInfo::read(&body(slot))?)?;
     } else if kind == MessageKind::Probe {
@@ -223,10 +228,10 @@ fn take<M: Machine>(cpu: &Cpu<M>, node: u32, slot: Slot, acts: &impl Acts<M>) ->
     } else if record.known.load(Ordering::Relaxed) & 1 << node == 0 {
         return Err(Malformed::Unasked);
     } else {
-        acts.act(cpu, node, kind, slot)?;
+        acts.act(cpu, node, header, slot)?;
     }
     count(&record.taken[kind as usize]);
-    record.bytes_taken.fetch_add(kind.message_len() as u64, Ordering::Relaxed);
+    record.bytes_taken.fetch_add(header.message_len(), Ordering::Relaxed);
     Ok(())
 }
 

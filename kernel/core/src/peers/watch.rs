@@ -5,7 +5,7 @@ use motet_hal::Machine;
 use motet_layout::{CoreId, Peers, TIMER_PEERS, sync::Ordering};
 use motet_protocol::{Context, peer::bell_of, ring::Ring, timer};
 
-use super::{of, others, ring_from};
+use super::{lent, of, others, ring_from};
 use crate::{alarm, cpu::Cpu};
 
 /// Time between two questions, in nanoseconds.
@@ -40,7 +40,10 @@ pub fn watch<M: Machine>(cpu: &Cpu<M>, lose: impl Fn(u32)) {
     let gone = broken & !record.lost.load(Ordering::Relaxed);
     if gone != 0 {
         record.lost.store(broken, Ordering::Relaxed);
-        others(record).filter(|node| gone & 1 << node != 0).for_each(lose);
+        for node in others(record).filter(|node| gone & 1 << node != 0) {
+            lent::collect(cpu, Some(node));
+            lose(node);
+        }
     }
 }
 

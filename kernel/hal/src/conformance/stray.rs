@@ -40,7 +40,7 @@ pub fn run<M: Machine>(machine: &'static M, stray: Stray) -> ! {
     if machine.core().index_in_island() == 0 && node == wanted {
         let own = &header.islands[suite.island.index()].ranges[0];
         let (first, end) = (own.local_phys.get(), own.local_phys.get() + own.len.get());
-        let behind = pool.len() + header.peers.windows_len.get();
+        let behind = pool.len() + header.peers.windows_len.get() + header.peers.others_len(pool.len());
         let address = match stray {
             Stray::Behind => core::ptr::from_ref(header).expose_provenance() as u64 + behind,
             Stray::Above => PRIVATE_VA + end,

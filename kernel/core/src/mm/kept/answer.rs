@@ -22,7 +22,7 @@ use motet_protocol::{
     residency::Home,
 };
 
-use super::{areas, damage, is_alike, name, page::Here, site, tell};
+use super::{ahead, areas, damage, is_alike, name, page::Here, site, tell};
 use crate::{
     cpu::Cpu,
     mm::{entry, vma},
@@ -43,7 +43,7 @@ fn page_at(address: u64) -> Result<u64, Malformed> {
     if address % PAGE_SIZE == 0 && address < USER_END { Ok(address) } else { Err(Malformed::Unasked) }
 }
 
-/// A kernel wants a page.
+/// A kernel wants a page, and may wish for others behind it.
 ///
 /// # Errors
 /// It wants what cannot be.
@@ -52,27 +52,28 @@ pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageRequest) -> Answer
     let Some((space, kept)) = super::space_of_peer(cpu, node, body.pid.get())? else { return Ok(None) };
     let _guard = lock(cpu, &space.lock);
     let vma = vma::find(cpu, space, page);
+    if body.wishes.get() != 0 {
+        return ahead::wanted(cpu, (space, kept), vma, (node, page), body);
+    }
     let mut site = site(cpu, kept, page);
     if !super::is_remote(cpu, kept) && body.change.get() != kept.told[node as usize].get() {
         // It does not know yet that ranges have changed, and would not know what this answers: it asks again.
         let pid = kept.pids[node as usize].load(Ordering::Acquire).into();
-        let later = PageResponseShort { pid, address: page.into(), result: PAGE_RETRY.into(), rest: [0; 8] };
-        tell(cpu, kept, node, &later);
+        tell(cpu, kept, node, &PageResponseShort::of(pid, page.into(), PAGE_RETRY));
         return Ok(None);
     }
     if !super::is_remote(cpu, kept)
         && let Err(_none) = bring(cpu, space, vma, (page, write), &site)
     {
         let pid = kept.pids[node as usize].load(Ordering::Acquire).into();
-        let none = PageResponseShort { pid, address: page.into(), result: PAGE_NONE.into(), rest: [0; 8] };
-        tell(cpu, kept, node, &none);
+        tell(cpu, kept, node, &PageResponseShort::of(pid, page.into(), PAGE_NONE));
         return Ok(None);
     }
     receive(cpu, (space, kept), vma, (node, page), Message::Request { write }, None, &mut site)
 }
 
 /// Home: makes a page that it has ready to be sent. What is shared with a file, or with a forked process, becomes the space's own if it can be written.
-fn bring<M: Machine>(
+pub(super) fn bring<M: Machine>(
     cpu: &Cpu<M>,
     space: &'static SpaceRecord,
     vma: Option<&'static VmaRecord>,
@@ -104,6 +105,15 @@ fn bring<M: Machine>(
 /// # Errors
 /// It is none that can come.
 pub fn came<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageResponse, frame: Frame) -> Answered {
+    let write = body.write.get() != 0;
+    answer(cpu, node, (body.pid.get(), body.address.get()), Message::Data { write }, Some(frame))
+}
+
+/// A page was copied that the sender had where it has said, to `frame`, whose reference is taken over.
+///
+/// # Errors
+/// It is none that can come.
+pub fn read_in_place<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageResponseShort, frame: Frame) -> Answered {
     let write = body.write.get() != 0;
     answer(cpu, node, (body.pid.get(), body.address.get()), Message::Data { write }, Some(frame))
 }
@@ -146,7 +156,8 @@ pub fn invalidated<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageInvalidateRes
     answer(cpu, node, (body.pid.get(), body.address.get()), Message::Invalidated, None)
 }
 
-fn answer<M: Machine>(
+/// A kernel has said something of a page.
+pub(super) fn answer<M: Machine>(
     cpu: &Cpu<M>,
     node: u32,
     (pid, address): (u32, u64),

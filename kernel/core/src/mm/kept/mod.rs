@@ -5,18 +5,21 @@
 //! | file | |
 //! |---|---|
 //! | `page` | what the protocol does with a page here |
+//! | `ahead` | pages that are wished for beside one that is asked for |
 //! | `answer` | messages about pages |
 //! | `areas` | ranges: remotes ask home, home tells remotes |
 //! | `lost` | a kernel has died |
 //!
 //! Views and stores are each kernel's own. What processes share (`MAP_SHARED`) stays at home.
 
+mod ahead;
 mod answer;
 mod areas;
 mod lost;
 mod page;
 
-pub use answer::{Woken, came, invalidate, invalidated, short_came, wanted};
+pub use ahead::several_came;
+pub use answer::{Woken, came, invalidate, invalidated, read_in_place, short_came, wanted};
 pub(super) use areas::{Place, ask, forget_elsewhere, has_left, next_known, place};
 pub use areas::{area_came, area_wanted, forget};
 pub use lost::lose;

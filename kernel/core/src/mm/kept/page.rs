@@ -8,13 +8,16 @@ use motet_protocol::{
     dsm::{Effects, Message, Outcome, Rights},
     memory::{release_frame, share_frame},
     peer::bodies::{
-        PAGE_GRANTED, PAGE_RETRY, PageInvalidateRequest, PageInvalidateResponse, PageRequest, PageResponse,
-        PageResponseShort,
+        PAGE_GRANTED, PAGE_IN_PLACE, PAGE_RETRY, PageInvalidateRequest, PageInvalidateResponse, PageRequest,
+        PageResponse, PageResponseShort, SeveralResult,
     },
     residency::{self, Home, Kind, Part},
 };
 
-use super::{areas, await_page, damage, is_alike, put_site, site};
+use super::{
+    ahead::{self, Several},
+    areas, await_page, damage, is_alike, put_site, site,
+};
 use crate::{
     call::Stop,
     cpu::Cpu,
@@ -38,6 +41,10 @@ pub struct Here<'a, M: Machine> {
     pub wakes: bool,
     /// A message could not be sent.
     pub failed: Option<Errno>,
+    /// Answers go into one message, with those about other pages.
+    pub several: Option<&'a mut Several>,
+    /// A thread of this kernel has faulted: with the page, others are asked for.
+    pub looks_ahead: bool,
 }
 
 impl<'a, M: Machine> Here<'a, M> {
@@ -47,7 +54,19 @@ impl<'a, M: Machine> Here<'a, M> {
         vma: Option<&'static VmaRecord>,
         page: u64,
     ) -> Self {
-        Self { cpu, space, kept, vma, page, arrived: None, gone: None, wakes: false, failed: None }
+        Self {
+            cpu,
+            space,
+            kept,
+            vma,
+            page,
+            arrived: None,
+            gone: None,
+            wakes: false,
+            failed: None,
+            several: None,
+            looks_ahead: false,
+        }
     }
 
     fn home(&self) -> Home {
@@ -115,6 +134,25 @@ impl<'a, M: Machine> Here<'a, M> {
         self.arrived.or_else(|| self.home().leaf(self.page).map(|leaf| leaf.frame.named())).or(self.gone)
     }
 
+    /// Whether a message is an answer that goes into one message with others.
+    fn joins_several(&mut self, to: u32, message: Message) -> bool {
+        if self.several.as_ref().is_none_or(|several| several.node != to) {
+            return false;
+        }
+        let frame = self.frame();
+        let Some(several) = &mut self.several else { return false };
+        match (message, frame) {
+            (Message::Data { .. }, Some(frame)) => {
+                share_frame(self.cpu, frame);
+                several.note(self.page, SeveralResult::Came, frame);
+            }
+            (Message::Short, _) => several.note(self.page, SeveralResult::Granted, Frame::NONE),
+            (Message::Retry, _) => several.note(self.page, SeveralResult::Retry, Frame::NONE),
+            _ => return false,
+        }
+        true
+    }
+
     /// Keeps what is known of the page, and gives back frames that nobody has.
     pub fn finish(mut self, word: u64) -> Result<bool, Errno> {
         for frame in [self.arrived.take(), self.gone.take()].into_iter().flatten() {
@@ -135,17 +173,27 @@ impl<M: Machine> Effects for Here<'_, M> {
     }
 
     fn send(&mut self, to: u32, message: Message) {
+        if self.joins_several(to, message) {
+            return;
+        }
         let (cpu, address) = (self.cpu, self.page.into());
         let pid = self.kept.pids[to as usize].load(Ordering::Acquire).into();
-        let short = |result: u32| PageResponseShort { pid, address, result: result.into(), rest: [0; 8] };
+        let short = |result: u32| PageResponseShort::of(pid, address, result);
         let sent = match message {
             Message::Request { write } => {
+                let wishes = if self.looks_ahead { ahead::wish(self, to, write) } else { 0 };
                 let (write, change) = (u32::from(write).into(), self.kept.change.get().into());
-                peers::post(cpu, to, &PageRequest { pid, address, write, change, rest: [0; 28] })
+                peers::post(cpu, to, &PageRequest { pid, address, write, change, wishes: wishes.into(), rest: [0; 24] })
+            }
+            // The request says so of the page that is asked for.
+            Message::Wish { .. } => Ok(()),
+            Message::Data { write } if peers::reads_in_place(cpu) => {
+                let frame = self.frame().ok_or(Errno::ENXIO);
+                frame.and_then(|frame| peers::post_lent(cpu, to, &short(PAGE_IN_PLACE).at(frame, write), &[frame]))
             }
             Message::Data { write } => {
                 let body = PageResponse { pid, address, write: u32::from(write).into(), rest: [0; 8] };
-                self.frame().ok_or(Errno::ENXIO).and_then(|frame| peers::post_page(cpu, to, &body, frame))
+                self.frame().ok_or(Errno::ENXIO).and_then(|frame| peers::post_pages(cpu, to, &body, &[frame]))
             }
             Message::Short => peers::post(cpu, to, &short(PAGE_GRANTED)),
             Message::Retry => peers::post(cpu, to, &short(PAGE_RETRY)),
@@ -198,6 +246,7 @@ pub fn prepare<M: Machine>(
     }
     peers::hold_no_longer(cpu);
     let mut here = Here::new(cpu, (space, kept), Some(vma), page);
+    here.looks_ahead = true;
     let outcome = site.fault(write, &mut here);
     if let Err(errno) = here.finish(site.word()) {
         damage(cpu, kept);
