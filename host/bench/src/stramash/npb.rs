@@ -5,7 +5,7 @@ use motet_error::{Error, ErrorKind, Result};
 
 use super::{
     paper,
-    runs::{Case, Kept, Model, Runs, System},
+    runs::{Case, Kept, Model, Runs, SYSTEMS, System},
 };
 use crate::{project, report::Measurement};
 
@@ -153,7 +153,7 @@ pub struct Pair {
     /// Where.
     pub model: Model,
     /// Of [`System::ALL`].
-    pub systems: [Timed; 4],
+    pub systems: [Timed; SYSTEMS],
     /// Seconds of the program that stays at home, in memory of its own island.
     pub home_s: f64,
     /// What it was measured on.
@@ -197,7 +197,7 @@ struct Planned {
     /// At home.
     home: Case,
     /// By model.
-    models: Vec<(Model, [Case; 4])>,
+    models: Vec<(Model, [Case; SYSTEMS])>,
 }
 
 fn planned(runs: &Runs, plan: &Plan) -> Result<Vec<Planned>> {
@@ -218,10 +218,8 @@ fn planned(runs: &Runs, plan: &Plan) -> Result<Vec<Planned>> {
                 })
             };
             let schedule = benchmark.schedule();
-            let of_model = |&model: &Model| {
-                let [fused, multikernel, adaptive, tcp] = System::ALL.map(|system| case(system, model, schedule));
-                Ok((model, [fused?, multikernel?, adaptive?, tcp?]))
-            };
+            let of_model =
+                |&model: &Model| Ok((model, all_of(System::ALL.map(|system| case(system, model, schedule)))?));
             all.push(Planned {
                 benchmark,
                 level,
@@ -231,6 +229,12 @@ fn planned(runs: &Runs, plan: &Plan) -> Result<Vec<Planned>> {
         }
     }
     Ok(all)
+}
+
+/// What each system has, if none has failed.
+fn all_of<T>(results: [Result<T>; SYSTEMS]) -> Result<[T; SYSTEMS]> {
+    let all: Vec<T> = results.into_iter().collect::<Result<_>>()?;
+    Ok(all.try_into().unwrap_or_else(|_| unreachable!("as many as there were")))
 }
 
 /// How long a run takes beside the others, roughly.
@@ -250,13 +254,13 @@ pub fn measure(runs: &mut Runs, plan: &Plan) -> Result<Vec<Result<Pair>>> {
         let home = runs.run(&one.home).and_then(|kept| timed(&kept, one.benchmark, plan.class));
         for (model, cases) in &one.models {
             let mut system = |case| runs.run(case).and_then(|kept| timed(&kept, one.benchmark, plan.class));
-            let [fused, multikernel, adaptive, tcp] = cases.each_ref().map(&mut system);
+            let systems = cases.each_ref().map(&mut system);
             let pair = || -> Result<Pair> {
                 Ok(Pair {
                     benchmark: one.benchmark,
                     level: one.level,
                     model: *model,
-                    systems: [fused?, multikernel?, adaptive?, tcp?],
+                    systems: all_of(systems)?,
                     home_s: home.as_ref().map_err(Clone::clone)?.seconds,
                     machine: project::describe(&cases[0].machine.machine)?,
                 })
@@ -307,22 +311,26 @@ pub fn measurements(class: Class, pairs: &[Pair]) -> Vec<Measurement> {
         let machine = pairs[0].machine.clone();
         let source = "of all runs on fused kernels; they have no messages. What they have instead is doorbells_fused_…";
         all.push(measurement("messages_fused".into(), fused as f64, "messages", machine, source.into()));
-        for (system, name) in [(System::Multikernel, "best_rival"), (System::Fused, "fused")] {
-            all.extend(worst_of_adaptive(class, pairs, system, name));
+        for (systems, name) in [(&System::RIVALS[..], "best_rival"), (&[System::Fused], "fused")] {
+            all.extend(worst_of_adaptive(class, pairs, systems, name));
         }
     }
     all
 }
 
-/// The pair in which pages that follow their users gain least over another system.
-fn worst_of_adaptive(class: Class, pairs: &[Pair], system: System, name: &str) -> Option<Measurement> {
-    let worst = pairs.iter().min_by(|a, b| a.over_adaptive(system).total_cmp(&b.over_adaptive(system)))?;
+/// The pair in which pages that follow their users gain least over one of some other systems.
+fn worst_of_adaptive(class: Class, pairs: &[Pair], systems: &[System], name: &str) -> Option<Measurement> {
+    let all = pairs.iter().flat_map(|pair| systems.iter().map(move |&system| (pair, system)));
+    let (worst, system) =
+        all.min_by(|(a, one), (b, other)| a.over_adaptive(*one).total_cmp(&b.over_adaptive(*other)))?;
     let source = format!(
-        "class {}: the smallest of all such ratios: {} {} on {}",
+        "class {}: the smallest of all such ratios: {} {} on {}, {}{}",
         class.letter(),
         worst.benchmark.name(),
         worst.level.option(),
-        worst.model.name()
+        worst.model.name(),
+        system.metric(),
+        system.lines()
     );
     Some(Measurement {
         target: Some(1.0),
@@ -358,28 +366,39 @@ fn of_pair(class: Class, pair: &Pair) -> Vec<Measurement> {
         )
     };
     let mut all = vec![ratio];
-    all.push(measurement(
-        format!("{}_over_popcorn_tcp_{end}", benchmark.metric()),
-        pair.over_fused(System::Tcp),
-        "ratio",
-        pair.machine.clone(),
-        format!("{what}: the same with messages that take as long as over TCP"),
-    ));
-    all.push(measurement(
-        format!("{}_adaptive_over_popcorn_shm_{end}", benchmark.metric()),
-        pair.over_adaptive(System::Multikernel),
-        "ratio",
-        pair.machine.clone(),
-        format!("{what}: time with a kernel for each island over time with fused kernels and policy = \"adaptive\""),
-    ));
+    for rival in System::RIVALS.into_iter().filter(|&rival| rival != System::Multikernel) {
+        all.push(measurement(
+            format!("{}_over_{}_{end}", benchmark.metric(), rival.metric()),
+            pair.over_fused(rival),
+            "ratio",
+            pair.machine.clone(),
+            format!("{what}: time with a kernel for each island{} over time with fused kernels", rival.lines()),
+        ));
+    }
+    for rival in System::RIVALS.into_iter().filter(|&rival| rival != System::Tcp) {
+        all.push(measurement(
+            format!("{}_adaptive_over_{}_{end}", benchmark.metric(), rival.metric()),
+            pair.over_adaptive(rival),
+            "ratio",
+            pair.machine.clone(),
+            format!(
+                "{what}: time with a kernel for each island{} over time with fused kernels and policy = \"adaptive\"",
+                rival.lines()
+            ),
+        ));
+        let messages = pair.systems[rival as usize].messages as f64;
+        all.push(measurement(
+            format!("{}_messages_{}_{end}", benchmark.metric(), rival.metric()),
+            messages,
+            "messages",
+            pair.machine.clone(),
+            format!("{what}: messages of the whole program, without system calls{}", rival.lines()),
+        ));
+    }
     for (system, timed) in System::ALL.into_iter().zip(&pair.systems) {
         let file = system.machine(*model);
         let name = format!("{}_{}_ms_{end}", benchmark.metric(), system.metric());
-        let with = match system {
-            System::Fused | System::Multikernel => "",
-            System::Adaptive => " with policy = \"adaptive\"",
-            System::Tcp => " with transport = \"tcp\"",
-        };
+        let with = system.lines();
         let source = format!("{what}: the timed part, on machines/{file}.toml{with}");
         all.push(measurement(name, 1e3 * timed.seconds, "ms", pair.machine.clone(), source));
     }
@@ -455,7 +474,15 @@ mod tests {
     }
 
     fn pair(benchmark: Benchmark, model: Model, level: Level, messages: u64) -> Pair {
-        let systems = [timed(0.5, 0), timed(1.0, messages), timed(0.25, 0), timed(1.5, messages)];
+        let systems = [
+            timed(0.5, 0),
+            timed(1.0, messages),
+            timed(0.25, 0),
+            timed(1.5, messages),
+            timed(0.75, messages / 2),
+            timed(0.875, messages),
+            timed(0.625, messages / 2),
+        ];
         Pair { benchmark, level, model, systems, home_s: 0.4, machine: "m".into() }
     }
 
@@ -477,7 +504,14 @@ mod tests {
             assert_eq!(find("cg_over_popcorn_shm_fully_shared_o0").reference, None);
             assert_eq!(find("cg_over_popcorn_tcp_shared_o0").value, 3.0);
             assert_eq!(find("cg_adaptive_over_popcorn_shm_shared_o0").value, 4.0);
-            assert_eq!((find("adaptive_over_best_rival_min").value, find("adaptive_over_fused_min").value), (4.0, 2.0));
+            assert_eq!(find("cg_over_popcorn_prefetch_shared_o0").value, 1.5);
+            assert_eq!(find("cg_over_popcorn_by_reference_shared_o0").value, 1.75);
+            assert_eq!(find("cg_over_popcorn_prefetch_by_reference_shared_o2").value, 1.25);
+            assert_eq!(find("cg_adaptive_over_popcorn_prefetch_shared_o0").value, 3.0);
+            assert_eq!(find("cg_messages_popcorn_prefetch_shared_o0").value, 1000.0);
+            let best = find("adaptive_over_best_rival_min");
+            assert_eq!((best.value, find("adaptive_over_fused_min").value), (2.5, 2.0));
+            assert!(best.source.contains("prefetch = 14 and by-reference"), "{}", best.source);
             assert_eq!((find("cg_home_ms_o2").value, find("messages_fused").value), (400.0, 0.0));
             assert_eq!(all.iter().any(|measured| measured.metric == "messages_over_paper_cg"), class == Class::A);
             crate::report::assert_each_once(&all);

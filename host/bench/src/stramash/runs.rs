@@ -40,6 +40,10 @@ const LARGE: [(&str, &str); 4] = [
 const ADAPTIVE: (&str, &str) = ("[pool]", "policy = \"adaptive\"\n\n[pool]");
 /// What makes messages take longer.
 const TCP: (&str, &str) = ("coalesce = false", "coalesce = false\ntransport = \"tcp\"");
+/// What makes pages come ahead, as many as a message has room for.
+const PREFETCH: (&str, &str) = ("coalesce = false", "coalesce = false\nprefetch = 14");
+/// What makes kernels read pages where they are.
+const BY_REFERENCE: (&str, &str) = ("coalesce = false", "coalesce = false\nby-reference = true");
 /// Changes when what is kept is another thing, so that no older one is taken for it.
 const VERSION: u32 = 1;
 
@@ -88,13 +92,33 @@ pub enum System {
     Adaptive,
     /// As `Multikernel`, with messages that take as long as over TCP.
     Tcp,
+    /// As `Multikernel`, where each request brings the next pages, too.
+    Prefetch,
+    /// As `Multikernel`, where kernels read pages in each other's memory.
+    ByReference,
+    /// Both.
+    PrefetchByReference,
 }
+
+/// How many they are.
+pub const SYSTEMS: usize = System::ALL.len();
 
 impl System {
     /// The one that is judged first.
     pub const BOTH: [Self; 2] = [Self::Fused, Self::Multikernel];
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Fused, Self::Multikernel, Self::Adaptive, Self::Tcp];
+    pub const ALL: [Self; 7] = [
+        Self::Fused,
+        Self::Multikernel,
+        Self::Adaptive,
+        Self::Tcp,
+        Self::Prefetch,
+        Self::ByReference,
+        Self::PrefetchByReference,
+    ];
+    /// Those with a kernel for each island.
+    pub const RIVALS: [Self; 5] =
+        [Self::Multikernel, Self::Tcp, Self::Prefetch, Self::ByReference, Self::PrefetchByReference];
 
     /// Its name in metrics.
     pub const fn metric(self) -> &'static str {
@@ -103,6 +127,33 @@ impl System {
             Self::Multikernel => "popcorn_shm",
             Self::Adaptive => "adaptive",
             Self::Tcp => "popcorn_tcp",
+            Self::Prefetch => "popcorn_prefetch",
+            Self::ByReference => "popcorn_by_reference",
+            Self::PrefetchByReference => "popcorn_prefetch_by_reference",
+        }
+    }
+
+    /// What its machine file has beside the shipped one's lines, and what it is called with that.
+    const fn changes(self) -> (&'static str, &'static [(&'static str, &'static str)]) {
+        match self {
+            Self::Fused | Self::Multikernel => ("", &[]),
+            Self::Adaptive => ("adaptive", &[ADAPTIVE]),
+            Self::Tcp => ("tcp", &[TCP]),
+            Self::Prefetch => ("prefetch", &[PREFETCH]),
+            Self::ByReference => ("by-reference", &[BY_REFERENCE]),
+            Self::PrefetchByReference => ("prefetch-by-reference", &[PREFETCH, BY_REFERENCE]),
+        }
+    }
+
+    /// The lines that its machine file has beside the shipped one's, for people.
+    pub const fn lines(self) -> &'static str {
+        match self {
+            Self::Fused | Self::Multikernel => "",
+            Self::Adaptive => " with policy = \"adaptive\"",
+            Self::Tcp => " with transport = \"tcp\"",
+            Self::Prefetch => " with prefetch = 14",
+            Self::ByReference => " with by-reference = true",
+            Self::PrefetchByReference => " with prefetch = 14 and by-reference = true",
         }
     }
 
@@ -110,7 +161,9 @@ impl System {
     pub fn machine(self, model: Model) -> String {
         let start = match self {
             Self::Fused | Self::Adaptive => "stramash",
-            Self::Multikernel | Self::Tcp => "multikernel",
+            Self::Multikernel | Self::Tcp | Self::Prefetch | Self::ByReference | Self::PrefetchByReference => {
+                "multikernel"
+            }
         };
         format!("{start}-{}", model.metric().replace('_', "-"))
     }
@@ -226,10 +279,9 @@ impl Runs {
     /// Its file cannot be read, or the larger one not written.
     pub fn machine(&self, system: System, model: Model, large: bool) -> Result<Described> {
         let shipped = self.machines.machine(&system.machine(model))?;
-        let machine = match system {
-            System::Fused | System::Multikernel => shipped,
-            System::Adaptive => self.machines.changed(&shipped, "adaptive", &[ADAPTIVE])?,
-            System::Tcp => self.machines.changed(&shipped, "tcp", &[TCP])?,
+        let machine = match system.changes() {
+            (_, []) => shipped,
+            (name, changes) => self.machines.changed(&shipped, name, changes)?,
         };
         if !large {
             return Ok(machine);
@@ -336,7 +388,7 @@ fn build(project: &Project) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use motet_machine::MachineSpec;
+    use motet_machine::{MachineSpec, MultikernelSpec};
 
     use super::*;
 
@@ -393,6 +445,24 @@ mod tests {
             let usual = runs.machine(System::Multikernel, model, false).unwrap().machine;
             assert_eq!(usual.multikernel.unwrap().kernel_len, 444 << 20);
         }
+    }
+
+    #[test]
+    fn rivals_differ_from_the_shipped_machine_in_what_they_are_called_by() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut runs = runs(folder.path());
+        runs.machines.project.root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let spec = |system| runs.machine(system, Model::Shared, false).unwrap().machine.multikernel.unwrap();
+        let plain = spec(System::Multikernel);
+        assert_eq!((plain.prefetch, plain.by_reference, plain.message_ns), (0, false, 0));
+        let wanted = [
+            plain,
+            MultikernelSpec { message_ns: 37_500, ..plain },
+            MultikernelSpec { prefetch: 14, ..plain },
+            MultikernelSpec { by_reference: true, ..plain },
+            MultikernelSpec { prefetch: 14, by_reference: true, ..plain },
+        ];
+        assert_eq!(System::RIVALS.map(spec), wanted);
     }
 
     #[test]
