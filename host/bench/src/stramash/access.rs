@@ -24,7 +24,18 @@ pub const PASSES: [(&str, &str); 12] = [
     ("home_warm_write", "home writes that again"),
 ];
 /// The systems, in the order of their bars.
-pub const SYSTEMS: [System; 3] = [System::Multikernel, System::Fused, System::Adaptive];
+pub const SYSTEMS: [System; 6] = [
+    System::Multikernel,
+    System::Fused,
+    System::Adaptive,
+    System::Prefetch,
+    System::ByReference,
+    System::PrefetchByReference,
+];
+const FUSED: usize = 1;
+const ADAPTIVE: usize = 2;
+/// Those of them with a kernel for each island.
+const RIVALS: [usize; 4] = [0, 3, 4, 5];
 
 /// The passes in a memory model.
 #[derive(Clone, Debug)]
@@ -32,15 +43,15 @@ pub struct Access {
     /// Which model.
     pub model: Model,
     /// Milliseconds by [`PASSES`], of [`SYSTEMS`].
-    pub ms: [Vec<f64>; 3],
+    pub ms: [Vec<f64>; SYSTEMS.len()],
     /// What it was measured on.
     pub machine: String,
 }
 
 impl Access {
-    /// So many times as long as one of [`SYSTEMS`] the first one takes, with messages, by [`PASSES`].
-    fn messages_over(&self, system: usize) -> impl Iterator<Item = f64> {
-        self.ms[0].iter().zip(&self.ms[system]).map(|(messages, other)| messages / other)
+    /// So many times as long as another of [`SYSTEMS`] one takes, by [`PASSES`].
+    fn ratios(&self, slow: usize, fast: usize) -> impl Iterator<Item = f64> {
+        self.ms[slow].iter().zip(&self.ms[fast]).map(|(slow, fast)| slow / fast)
     }
 }
 
@@ -54,19 +65,20 @@ pub fn measure(runs: &mut Runs, models: &[Model]) -> Result<Vec<Result<Access>>>
         let machine = runs.machine(system, model, false)?;
         Ok(Case { program: program.clone(), arguments: String::new(), machine, weight: 2.0 })
     };
-    let of = |&model: &Model| -> Result<(Model, [Case; 3])> {
-        let [rival, fused, adaptive] = SYSTEMS.map(|system| case(system, model));
-        Ok((model, [rival?, fused?, adaptive?]))
+    let of = |&model: &Model| -> Result<(Model, Vec<Case>)> {
+        Ok((model, SYSTEMS.into_iter().map(|system| case(system, model)).collect::<Result<_>>()?))
     };
     let cases = models.iter().map(of).collect::<Result<Vec<_>>>()?;
     runs.announce(cases.iter().flat_map(|(_, cases)| cases));
     Ok(cases.iter().map(|(model, cases)| of_model(runs, *model, cases)).collect())
 }
 
-fn of_model(runs: &mut Runs, model: Model, cases: &[Case; 3]) -> Result<Access> {
-    let [rival, fused, adaptive] = cases.each_ref().map(|case| runs.run(case).and_then(|kept| passes(&kept)));
-    let machine = project::describe(&cases[0].machine.machine)?;
-    Ok(Access { model, ms: [rival?, fused?, adaptive?], machine })
+fn of_model(runs: &mut Runs, model: Model, cases: &[Case]) -> Result<Access> {
+    let mut ms = [const { Vec::new() }; SYSTEMS.len()];
+    for (ms, case) in ms.iter_mut().zip(cases) {
+        *ms = passes(&runs.run(case)?)?;
+    }
+    Ok(Access { model, ms, machine: project::describe(&cases[0].machine.machine)? })
 }
 
 fn passes(kept: &Kept) -> Result<Vec<f64>> {
@@ -99,12 +111,15 @@ fn of_access(access: &Access) -> Vec<Measurement> {
             all.push(of(name, ms, "ms", None, format!("10 MiB, word by word: {what}")));
         }
     }
-    for ((region, _), ratio) in PASSES.iter().zip(access.messages_over(1)) {
-        let reference = paper::access(region, access.model);
-        let source = "time with messages over time on fused kernels; reference: Figure 11, the most that its text says";
-        all.push(of(format!("access_{region}_over_popcorn_shm_{model}"), ratio, "ratio", reference, source.into()));
+    for rival in RIVALS {
+        let name = SYSTEMS[rival].metric();
+        for ((region, _), ratio) in PASSES.iter().zip(access.ratios(rival, FUSED)) {
+            let reference = paper::access(region, access.model).filter(|_| SYSTEMS[rival] == System::Multikernel);
+            let source = "time with messages over time on fused kernels; reference: Figure 11, the most that its text says";
+            all.push(of(format!("access_{region}_over_{name}_{model}"), ratio, "ratio", reference, source.into()));
+        }
     }
-    for ((region, _), ratio) in PASSES.iter().zip(access.messages_over(2)) {
+    for ((region, _), ratio) in PASSES.iter().zip(access.ratios(0, ADAPTIVE)) {
         let name = format!("access_{region}_adaptive_over_popcorn_shm_{model}");
         all.push(of(name, ratio, "ratio", None, "the same where pages follow the islands that use them".into()));
     }
@@ -117,12 +132,14 @@ mod tests {
 
     #[test]
     fn ratios_are_over_fused_kernels_and_only_cold_reads_have_a_reference() {
-        let ms = [9.0, 3.0, 4.0].map(|ms| vec![ms; PASSES.len()]);
+        let ms = [9.0, 3.0, 4.0, 6.0, 7.0, 5.0].map(|ms| vec![ms; PASSES.len()]);
         let all = measurements(&[Access { model: Model::Shared, ms, machine: "m".into() }]);
         let of = |name: &str| all.iter().find(|measured| measured.metric == name).unwrap();
         assert_eq!(of("access_away_cold_over_popcorn_shm_shared").value, 3.0);
         assert_eq!(of("access_away_cold_over_popcorn_shm_shared").reference, Some(2.5));
         assert_eq!(of("access_away_warm_over_popcorn_shm_shared").reference, None);
+        assert_eq!(of("access_away_cold_over_popcorn_prefetch_shared").value, 2.0);
+        assert_eq!(of("access_away_cold_over_popcorn_prefetch_shared").reference, None);
         assert_eq!(of("access_home_warm_ms_adaptive_shared").value, 4.0);
         assert_eq!(of("access_home_warm_adaptive_over_popcorn_shm_shared").value, 2.25);
         crate::report::assert_each_once(&all);

@@ -243,6 +243,9 @@ const fn short(system: System) -> &'static str {
         System::Multikernel => "SHM",
         System::Adaptive => "adaptive",
         System::Tcp => "TCP",
+        System::Prefetch => "prefetch",
+        System::ByReference => "in place",
+        System::PrefetchByReference => "both",
     }
 }
 
@@ -373,7 +376,7 @@ fn accesses(all: &[Access]) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let colours = ["var(--i1)", "var(--i0)", "var(--i2)"];
+    let colours = ["var(--i1)", "var(--i0)", "var(--i2)", "var(--i3)", "var(--i4)", "var(--i5)"];
     let plot = |(index, (_, what)): (usize, &(&str, &str))| {
         let bars: Vec<Bar> = all
             .iter()
@@ -449,7 +452,7 @@ mod tests {
         let pairs = vec![pair(Benchmark::Is, Level::O0), pair(Benchmark::Cg, Level::O2)];
         let access = Access {
             model: Model::Shared,
-            ms: [9.0, 3.0, 4.0].map(|ms| vec![ms; access::PASSES.len()]),
+            ms: [9.0, 3.0, 4.0, 6.0, 7.0, 5.0].map(|ms| vec![ms; access::PASSES.len()]),
             machine: "m".into(),
         };
         let wakes = |us, doorbells| Wakes { us, home_us: 3.0, doorbells };
