@@ -115,7 +115,8 @@ fn of_access(access: &Access) -> Vec<Measurement> {
         let name = SYSTEMS[rival].metric();
         for ((region, _), ratio) in PASSES.iter().zip(access.ratios(rival, FUSED)) {
             let reference = paper::access(region, access.model).filter(|_| SYSTEMS[rival] == System::Multikernel);
-            let source = "time with messages over time on fused kernels; reference: Figure 11, the most that its text says";
+            let source =
+                "time with messages over time on fused kernels; reference: Figure 11, the most that its text says";
             all.push(of(format!("access_{region}_over_{name}_{model}"), ratio, "ratio", reference, source.into()));
         }
     }

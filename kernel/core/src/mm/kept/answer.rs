@@ -22,7 +22,7 @@ use motet_protocol::{
     residency::Home,
 };
 
-use super::{ahead, areas, damage, is_alike, name, page::Here, site, tell};
+use super::{areas, damage, is_alike, name, page::Here, site, tell};
 use crate::{
     cpu::Cpu,
     mm::{entry, vma},
@@ -39,22 +39,22 @@ pub struct Woken {
 type Answered = Result<Option<Woken>, Malformed>;
 
 /// Checks a page's address.
-fn page_at(address: u64) -> Result<u64, Malformed> {
+pub(super) fn page_at(address: u64) -> Result<u64, Malformed> {
     if address % PAGE_SIZE == 0 && address < USER_END { Ok(address) } else { Err(Malformed::Unasked) }
 }
 
-/// A kernel wants a page, and may wish for others behind it.
+/// A kernel wants a page. The space's lock is held.
 ///
 /// # Errors
 /// It wants what cannot be.
-pub fn wanted<M: Machine>(cpu: &Cpu<M>, node: u32, body: &PageRequest) -> Answered {
-    let (page, write) = (page_at(body.address.get())?, body.write.get() != 0);
-    let Some((space, kept)) = super::space_of_peer(cpu, node, body.pid.get())? else { return Ok(None) };
-    let _guard = lock(cpu, &space.lock);
-    let vma = vma::find(cpu, space, page);
-    if body.wishes.get() != 0 {
-        return ahead::wanted(cpu, (space, kept), vma, (node, page), body);
-    }
+pub(super) fn wanted<M: Machine>(
+    cpu: &Cpu<M>,
+    (space, kept): (&'static SpaceRecord, &'static KeptRecord),
+    vma: Option<&'static VmaRecord>,
+    (node, page): (u32, u64),
+    body: &PageRequest,
+) -> Answered {
+    let write = body.write.get() != 0;
     let mut site = site(cpu, kept, page);
     if !super::is_remote(cpu, kept) && body.change.get() != kept.told[node as usize].get() {
         // It does not know yet that ranges have changed, and would not know what this answers: it asks again.

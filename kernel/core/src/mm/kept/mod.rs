@@ -5,8 +5,9 @@
 //! | file | |
 //! |---|---|
 //! | `page` | what the protocol does with a page here |
-//! | `ahead` | pages that are wished for beside one that is asked for |
+//! | `several` | one message with answers about several pages |
 //! | `answer` | messages about pages |
+//! | `ahead` | messages about a page and those behind it that are wished for |
 //! | `areas` | ranges: remotes ask home, home tells remotes |
 //! | `lost` | a kernel has died |
 //!
@@ -17,9 +18,10 @@ mod answer;
 mod areas;
 mod lost;
 mod page;
+mod several;
 
-pub use ahead::several_came;
-pub use answer::{Woken, came, invalidate, invalidated, read_in_place, short_came, wanted};
+pub use ahead::{several_came, wanted};
+pub use answer::{Woken, came, invalidate, invalidated, read_in_place, short_came};
 pub(super) use areas::{Place, ask, forget_elsewhere, has_left, next_known, place};
 pub use areas::{area_came, area_wanted, forget};
 pub use lost::lose;

@@ -15,8 +15,9 @@ use motet_protocol::{
 };
 
 use super::{
-    ahead::{self, Several},
-    areas, await_page, damage, is_alike, put_site, site,
+    areas, await_page, damage, is_alike, put_site,
+    several::{Several, most},
+    site,
 };
 use crate::{
     call::Stop,
@@ -181,7 +182,7 @@ impl<M: Machine> Effects for Here<'_, M> {
         let short = |result: u32| PageResponseShort::of(pid, address, result);
         let sent = match message {
             Message::Request { write } => {
-                let wishes = if self.looks_ahead { ahead::wish(self, to, write) } else { 0 };
+                let wishes = if self.looks_ahead { wish(self, to, write) } else { 0 };
                 let (write, change) = (u32::from(write).into(), self.kept.change.get().into());
                 peers::post(cpu, to, &PageRequest { pid, address, write, change, wishes: wishes.into(), rest: [0; 24] })
             }
@@ -218,6 +219,20 @@ impl<M: Machine> Effects for Here<'_, M> {
     fn wake(&mut self) {
         self.wakes = true;
     }
+}
+
+/// Kernel `from` is asked for a page: the pages behind it that it may have for this kernel, too, are wished for. A bit for each.
+fn wish<M: Machine>(asked: &Here<'_, M>, from: u32, write: bool) -> u32 {
+    let (cpu, space, kept) = (asked.cpu, asked.space, asked.kept);
+    let Some(vma) = asked.vma else { return 0 };
+    let count = peers::of(cpu).prefetch.get().min(most(cpu));
+    let pages = (1..=count).map(|number| (number, asked.page + u64::from(number) * PAGE_SIZE));
+    let wished = pages.take_while(|&(_, page)| page < vma.end.get()).filter(|&(_, page)| {
+        let mut site = site(cpu, kept, page);
+        let mut here = Here::new(cpu, (space, kept), Some(vma), page);
+        site.wish(from, write, &mut here) && put_site(cpu, kept, page, site.word()).is_ok()
+    });
+    wished.fold(0, |wishes, (number, _)| wishes | 1 << number)
 }
 
 /// Before a fault on a page is served as usual: whether this kernel has the page so that it may. The space's lock is held.
