@@ -9,7 +9,7 @@ use crate::{
 
 const WIDTH: f64 = 540.0;
 /// Room for names to the left.
-const LEFT: f64 = 130.0;
+const LEFT: f64 = 144.0;
 /// Room for values to the right.
 const RIGHT: f64 = WIDTH - 62.0;
 const ROW: f64 = 26.0;

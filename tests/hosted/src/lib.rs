@@ -327,6 +327,33 @@ pub fn everywhere(seeds: u64, scenario: &Scenario, status: u32, output: &str) {
     });
 }
 
+/// Runs a scenario on three islands under seeds, and once for each of some steps at which the second or the third island dies: it ends alike, and leaves the pool whole. Deaths
+/// come where a core calls its machine, not at every operation: `repairs` has that.
+///
+/// # Panics
+/// When one does not.
+pub fn whoever_dies(scenario: &Scenario, output: &str) {
+    let (stride, offset) = stride(40, 10);
+    let first = env("MOTET_FIRST", 0);
+    run_seeds(first..first + env("MOTET_SEEDS", 2), |seed| {
+        let run = |death: Option<(IslandId, u64)>| {
+            let mut config = Config::new(Driver::Seeded(seed), three_islands([2, 1, 2]));
+            config.faults = Faults { death, survives: true, ..ROUGH };
+            boot_and_look(config, scenario, whole::broken)
+        };
+        let (whole_run, _) = run(None)?;
+        assert_eq!((whole_run.status, whole_run.output.as_str()), (0, output), "{}", whole_run.errors);
+        let steps = || (offset..whole_run.steps).step_by(stride as usize);
+        for (island, step) in [1, 2].into_iter().flat_map(|island| steps().map(move |step| (island, step))) {
+            let (ended, broken) = run(Some((IslandId(island), step)))?;
+            let got = (ended.status, ended.output.as_str());
+            assert_eq!(got, (0, output), "seed {seed}, island {island} dies at {step}: {}", ended.errors);
+            assert!(broken.is_empty(), "seed {seed}, island {island} dies at {step}: {broken:?}");
+        }
+        Ok(())
+    });
+}
+
 /// Whether what is slow by nature is asked for (`./motet test long`).
 pub fn is_long() -> bool {
     std::env::var_os("MOTET_LONG").is_some()

@@ -1,14 +1,14 @@
 //! Watches of inodes across islands: who watches on one is told what programs on others do; and some of these die.
 
-use motet_hal_hosted::{Config, Driver, Faults, isa::Op, run_seeds};
-use motet_layout::{Isa, IslandId};
+use motet_hal_hosted::isa::Op;
+use motet_layout::Isa;
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::deaths::{
     Argument::{Number as N, Text as T},
     call_with, together, watchers,
 };
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{ROUGH, Scenario, boot_and_look, env, everywhere, stride, three_islands, whole};
+use motet_tests_hosted::{Scenario, everywhere, whoever_dies};
 
 const HERE: u64 = (-100_i64).cast_unsigned();
 const TOLD: u64 = DATA + 0x400;
@@ -155,28 +155,7 @@ fn a_user_who_watches_all_he_can_leaves_room_for_others() {
     everywhere(2, &flood(), 0, "room\n");
 }
 
-/// Without a point at every operation; `repairs` has that.
 #[test]
 fn watches_of_dead_islands_go_and_others_are_told_on() {
-    let (stride, offset) = stride(40, 10);
-    let first = env("MOTET_FIRST", 0);
-    run_seeds(first..first + env("MOTET_SEEDS", 2), |seed| {
-        let run = |death: Option<(IslandId, u64)>| {
-            let mut config = Config::new(Driver::Seeded(seed), three_islands([2, 1, 2]));
-            config.faults = Faults { death, survives: true, ..ROUGH };
-            boot_and_look(config, &watchers(), whole::broken)
-        };
-        let (whole_run, _) = run(None)?;
-        assert_eq!((whole_run.status, whole_run.output.as_str()), (0, "all\n"), "{}", whole_run.errors);
-        for (island, step) in [1, 2]
-            .into_iter()
-            .flat_map(|island| (offset..whole_run.steps).step_by(stride as usize).map(move |step| (island, step)))
-        {
-            let (ended, broken) = run(Some((IslandId(island), step)))?;
-            let got = (ended.status, ended.output.as_str());
-            assert_eq!(got, (0, "all\n"), "seed {seed}, island {island} dies at {step}: {}", ended.errors);
-            assert!(broken.is_empty(), "seed {seed}, island {island} dies at {step}: {broken:?}");
-        }
-        Ok(())
-    });
+    whoever_dies(&watchers(), "all\n");
 }

@@ -1,11 +1,11 @@
 //! System V IPC across islands: programs of three instruction sets share a segment, semaphores and messages; and one of them dies.
 
-use motet_hal_hosted::{Config, Driver, Faults, isa::Op, run_seeds};
-use motet_layout::{Isa, IslandId};
+use motet_hal_hosted::isa::Op;
+use motet_layout::Isa;
 use motet_tests_hosted::calls::Sys;
 use motet_tests_hosted::deaths::{sharers_of_ipc, together};
 use motet_tests_hosted::program::{DATA, Program};
-use motet_tests_hosted::{ROUGH, Scenario, boot_and_look, env, everywhere, stride, three_islands, whole};
+use motet_tests_hosted::{Scenario, everywhere, whoever_dies};
 
 const KEY: u64 = 0x5e7;
 const ROUNDS: u64 = 4;
@@ -220,28 +220,7 @@ fn a_user_who_takes_all_he_can_leaves_room_for_the_superuser() {
     everywhere(2, &flood(), 0, "room\n");
 }
 
-/// Without a point at every operation; `repairs` has that.
 #[test]
 fn what_processes_of_dead_islands_have_done_to_semaphores_is_undone() {
-    let (stride, offset) = stride(40, 10);
-    let first = env("MOTET_FIRST", 0);
-    run_seeds(first..first + env("MOTET_SEEDS", 2), |seed| {
-        let run = |death: Option<(IslandId, u64)>| {
-            let mut config = Config::new(Driver::Seeded(seed), three_islands([2, 1, 2]));
-            config.faults = Faults { death, survives: true, ..ROUGH };
-            boot_and_look(config, &sharers_of_ipc(), whole::broken)
-        };
-        let (whole_run, _) = run(None)?;
-        assert_eq!((whole_run.status, whole_run.output.as_str()), (0, "all\n"), "{}", whole_run.errors);
-        for (island, step) in [1, 2]
-            .into_iter()
-            .flat_map(|island| (offset..whole_run.steps).step_by(stride as usize).map(move |step| (island, step)))
-        {
-            let (ended, broken) = run(Some((IslandId(island), step)))?;
-            let got = (ended.status, ended.output.as_str());
-            assert_eq!(got, (0, "all\n"), "seed {seed}, island {island} dies at {step}: {}", ended.errors);
-            assert!(broken.is_empty(), "seed {seed}, island {island} dies at {step}: {broken:?}");
-        }
-        Ok(())
-    });
+    whoever_dies(&sharers_of_ipc(), "all\n");
 }
