@@ -14,6 +14,7 @@ pub mod conformance;
 mod guest;
 pub mod interrupt;
 pub mod ivshmem;
+pub mod network;
 pub mod pci;
 pub mod pool_map;
 pub mod registers;
@@ -25,6 +26,7 @@ pub use guest::{
     ZERO_REGISTER, register, set_register,
 };
 pub use motet_paging::Stage2;
+pub use network::Network;
 pub use text::Text;
 
 use motet_abi::{
@@ -110,6 +112,8 @@ impl Interrupts {
     pub const DOORBELL: Self = Self(2);
     /// No interrupt of a core's: a thread comes home because its hidden hart is taken out.
     pub const REMOVED: Self = Self(4);
+    /// The network device has received a frame, or has room again for one to send. Of an island's first core.
+    pub const NETWORK: Self = Self(8);
 
     /// Whether `kind` is among these.
     pub const fn contains(self, kind: Self) -> bool {
@@ -569,6 +573,23 @@ pub trait Machine: Sync + 'static {
 
     /// The extensions of this core, as in `/proc/cpuinfo` flags (space-separated).
     fn extensions(&self) -> &str;
+
+    /// The island's network device, for the one who asks first; `None`: there is none, or somebody has it. The next two calls are for who has
+    /// got it, on the island's first core.
+    fn take_network(&self) -> Option<Network> {
+        None
+    }
+
+    /// Sends a frame of at most [`network::FRAME_BYTES_MAX`] bytes. `false`: there is no room, and [`Interrupts::NETWORK`] says when there is.
+    fn send_frame(&self, _frame: &[u8]) -> bool {
+        false
+    }
+
+    /// Takes the frame that was received first, into a buffer of [`network::FRAME_BYTES_MAX`] bytes; returns its length. `None`: there is none, and
+    /// [`Interrupts::NETWORK`] says when there is. A longer frame is dropped.
+    fn receive_frame(&self, _buffer: &mut [u8]) -> Option<usize> {
+        None
+    }
 
     /// Stops this core for good (after a panic, or a spare core).
     fn park(&self) -> !;
