@@ -30,7 +30,7 @@ pub use directory::{
     create, directory_hint, entry_name, entry_of, last_name, link, lookup, mkdir, name_once, parent, readdir,
     readdir_after, rmdir, symlink, unlink,
 };
-pub use pages::{FILE_SIZE_MAX, absent_pages, has_page, page, page_or_allocate};
+pub use pages::{FILE_SIZE_MAX, absent_pages, has_page, page, page_or_allocate, word, word_or_allocate};
 pub use rename::{Replace, rename};
 pub use watched::happened;
 

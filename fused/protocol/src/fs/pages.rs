@@ -42,6 +42,30 @@ pub fn page_or_allocate(context: &impl Context, inode: &'static InodeRecord, ind
     Ok(frame)
 }
 
+/// The word at `offset`, a multiple of 8, of a file that is a table of words: it has no name, and whoever uses it sees to it that nobody else does. It is neither
+/// counted as read or written, nor told to anybody. `None`: it is in a hole.
+pub fn word(context: &impl Context, inode: &'static InodeRecord, offset: u64) -> Option<&'static AtomicU64> {
+    let frame = find(context, inode, offset >> PAGE_SHIFT)?;
+    context.pool().get(frame.addr().add(offset % PAGE_SIZE))
+}
+
+/// As [`word`]; a hole is filled.
+///
+/// # Errors
+/// `ENOSPC`.
+pub fn word_or_allocate(
+    context: &impl Context,
+    inode: &'static InodeRecord,
+    offset: u64,
+) -> Result<&'static AtomicU64, Errno> {
+    if let Some(word) = word(context, inode, offset) {
+        return Ok(word);
+    }
+    let _guard = lock(context, &inode.lock);
+    find_or_allocate(context, inode, offset >> PAGE_SHIFT)?;
+    word(context, inode, offset).ok_or(Errno::ENOSPC)
+}
+
 /// Whether any byte of page `index` is before the file's end.
 pub fn has_page(inode: &InodeRecord, index: u64) -> bool {
     index < inode.size.load(Ordering::Relaxed).div_ceil(PAGE_SIZE)

@@ -199,16 +199,17 @@ pub fn body<B: Fields>(slot: Slot) -> B {
 /// Takes some of what a kernel has sent.
 fn take_from<M: Machine>(cpu: &Cpu<M>, node: u32, acts: &impl Acts<M>) {
     let record = of(cpu);
+    let Some(ring) = ring_from(cpu, record, node) else { return };
     for _ in 0..AT_ONCE {
         if held_until_ns(cpu).is_some() {
             return;
         }
-        // Whoever sends too much that is none is not listened to any more.
-        let Some(ring) = ring_from(cpu, record, node) else { return };
         match ring.take(|slot| take(cpu, node, slot, acts)) {
             None => return,
             Some(Ok(())) => {}
-            Some(Err(why)) => refuse(cpu, node, why),
+            // Whoever sends too much that is none is not listened to any more.
+            Some(Err(why)) if refuse(cpu, node, why) => return,
+            Some(Err(_)) => {}
         }
         record.taken_from.set(node);
         cpu.relax();
@@ -259,13 +260,14 @@ fn know(record: &Peers, node: u32, info: &NodeInfo) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// A kernel has sent what is no message.
-fn refuse<M: Machine>(cpu: &Cpu<M>, node: u32, why: Malformed) {
+/// A kernel has sent what is no message. `true`: no more is taken from it.
+#[cold]
+fn refuse<M: Machine>(cpu: &Cpu<M>, node: u32, why: Malformed) -> bool {
     let record = of(cpu);
     if matches!(why, Malformed::NoMemory) {
         // That is not its fault.
         cpu.log(format_args!("a page of kernel {node} is lost: there is no memory"));
-        return;
+        return false;
     }
     let refused = record.refused[node as usize % NODES_MAX].fetch_add(1, Ordering::Relaxed) + 1;
     if refused == 1 {
@@ -275,4 +277,5 @@ fn refuse<M: Machine>(cpu: &Cpu<M>, node: u32, why: Malformed) {
         record.broken.fetch_or(1 << node, Ordering::Relaxed);
         cpu.log(format_args!("kernel {node} has sent {REFUSED_MAX} such messages: no more are taken from it"));
     }
+    refused >= REFUSED_MAX
 }

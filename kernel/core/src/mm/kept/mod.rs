@@ -225,11 +225,10 @@ fn has_part(kept: &KeptRecord, node: u32) -> bool {
 
 /// What is known of the page at `page`.
 fn site<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord, page: u64) -> Site {
-    let mut word = [0; WORD_LEN as usize];
-    if let Some(pages) = cpu.object::<InodeRecord>(kept.pages.get()) {
-        fs::read_bytes(cpu, pages, page / PAGE_SIZE * WORD_LEN, &mut word);
-    }
-    Site::from_word(peers::own_node(cpu), kept.home.get(), u64::from_le_bytes(word))
+    let pages = cpu.object::<InodeRecord>(kept.pages.get());
+    let word = pages.and_then(|pages| fs::word(cpu, pages, page / PAGE_SIZE * WORD_LEN));
+    let word = word.map_or(0, |word| word.load(Ordering::Relaxed));
+    Site::from_word(peers::own_node(cpu), kept.home.get(), word)
 }
 
 /// Whether another kernel has a page, or is about to. The space's lock is held.
@@ -243,8 +242,9 @@ pub(super) fn is_elsewhere<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord, page: u6
 /// `ENOMEM`.
 fn put_site<M: Machine>(cpu: &Cpu<M>, kept: &KeptRecord, page: u64, word: u64) -> Result<(), Errno> {
     let pages = cpu.object::<InodeRecord>(kept.pages.get()).ok_or(Errno::ENOMEM)?;
-    let written = fs::write_bytes(cpu, pages, page / PAGE_SIZE * WORD_LEN, &word.to_le_bytes());
-    written.map(drop).map_err(|_| Errno::ENOMEM)
+    let place = fs::word_or_allocate(cpu, pages, page / PAGE_SIZE * WORD_LEN).map_err(|_| Errno::ENOMEM)?;
+    place.store(word, Ordering::Relaxed);
+    Ok(())
 }
 
 /// What threads wait at for a page.
