@@ -486,7 +486,7 @@ fn may_come(arrives_ns: u64, now_ns: u64) -> bool {
 }
 
 impl<M: Machine> Cpu<M> {
-    /// Looks which islands have died. Whoever passes does so, before it says that it has: from then on it sends nothing to them.
+    /// Notes which islands have died. A core does this before it stores that it has passed; from then on it sends nothing to their cores.
     pub fn note_deaths(&self) {
         let islands = (0..self.pool.header().island_count.get()).filter_map(IslandId::from_raw);
         let dead = islands.filter(|&island| is_dead(self, CoreId::new(island, 0)));

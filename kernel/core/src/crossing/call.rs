@@ -88,7 +88,7 @@ pub fn call_by_engine<M: Machine>(
     call_again(cpu, thread, process, space, Reach::Engine)
 }
 
-/// As [`call_again`]: apart from it, so that the other one has more registers.
+/// As [`call_again`], over a link by stores. It is a function of its own, so that the compiler has more registers for the coherent way.
 #[inline(never)]
 pub fn call_noncoherent<M: Machine>(
     cpu: &Cpu<M>,
@@ -262,7 +262,7 @@ pub fn called_from_noncoherent<M: Machine>(cpu: &Cpu<M>) -> bool {
     if cpu.crossing.reach().has_engine() { called_by_engine(cpu) } else { called_by_stores(cpu) }
 }
 
-/// As [`run_called`]: apart from it, so that the other one has more registers.
+/// As [`run_called`], over a link by stores. It is a function of its own, so that the compiler has more registers for the coherent way.
 #[inline(never)]
 fn called_by_stores<M: Machine>(cpu: &Cpu<M>) -> bool {
     run_called(cpu, Reach::Noncoherent)

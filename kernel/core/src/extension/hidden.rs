@@ -90,7 +90,7 @@ fn send<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) -> Result<(), U
     }
     let space = space_of(cpu, thread);
     let root = Frame(space.roots[cpu.island().index()].load(Ordering::Relaxed));
-    // First say so, then let it translate, as where a space becomes active.
+    // Count the thread as away, then let the hidden hart translate: in the order of a space that becomes active.
     cpu.own.away.fetch_add(1, Ordering::SeqCst);
     mm::keep_active(cpu, space);
     match cpu.machine.send_away(&thread.frame, &thread.vector_stamp, root) {

@@ -2,8 +2,8 @@
 //! call). [`next()`] decides who follows.
 //!
 //! Guests of equal threads take turns: when the slice of one is over, the core goes on with the next one's guest at once. The call of the thread that stops does
-//! not return, and that of the next one is not dispatched. All else is as otherwise: at each moment the threads have the states, and the places in the queue,
-//! that they have when they take turns by the scheduler. So this just ends when anything but the end of a slice comes.
+//! not return, and that of the next one is not dispatched. At each moment the threads have the states, and the places in the queue, that the
+//! scheduler would give them. So when anything but the end of a slice comes, this ends, and nothing has to be put in order first.
 
 use core::sync::atomic::Ordering;
 

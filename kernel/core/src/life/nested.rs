@@ -2,7 +2,7 @@
 //!
 //! The call has been interrupted where it looks what is due ([`due`](crate::due)). It may hold locks, references, and the extended registers of its thread in
 //! whatever state. So the core takes only the lock of its timers, and changes its ready queue; the thread of the guest stays in its wait queue ([`wait::prepare_again`]).
-//! At anything else than its timer's interrupts and its wait, the thread is ready, and runs when the call gives way.
+//! When anything but its timer's interrupts and its wait happens, the guest's thread becomes ready, and runs when the call gives way.
 
 use core::{cell::Cell, sync::atomic::Ordering};
 

@@ -6,8 +6,8 @@
 //! ([`motet_protocol::stacked`]): its guest is in the core to whoever raises an interrupt for it, and these ring. All that is known of the guests is
 //! in the pool, as when they are stopped otherwise.
 //!
-//! This goes on as long as nothing happens but the upper one's timer, its waits, and either one's own timer. At anything else, the two are made what they are
-//! otherwise: the upper one waits in its queue, with its timer armed; or the lower one is among the ready ones. Then the general way serves what has come.
+//! This goes on as long as nothing happens but the upper one's timer, its waits, and either one's own timer. When anything else happens, both are put where the
+//! scheduler expects them: the upper one waits in its queue, with its timer armed; or the lower one is among the ready ones. Then the general way serves what has come.
 
 use core::{cell::Cell, sync::atomic::Ordering};
 

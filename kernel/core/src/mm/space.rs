@@ -141,7 +141,7 @@ fn change_to<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) -> Result<()
         // The dead kernel's half of it, unless that has been done.
         cpu.machine.prepare_root(root);
     }
-    // First say so, then translate: whoever edits the table from now on asks this core to drop translations.
+    // Set the bit, then translate: from then on a core that edits the table asks this one to drop translations.
     space.active[cpu.island().index()].fetch_or(own_bit(cpu), Ordering::SeqCst);
     cpu.activate_space(root);
     leave_active(cpu, cpu.raw(space));

@@ -363,7 +363,8 @@ fn tell_of_end<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord) {
     }
 }
 
-/// Ends a process again, of which a core had begun to end that has died (`has_threads_left`: not even that it has ended is said). The tree lock is held.
+/// Finishes the end of a process that a core had begun before it died. `is_new`: the process has no threads left, and does not count as ended yet.
+/// The tree lock is held.
 pub(super) fn end_again<M: Machine>(cpu: &Cpu<M>, process: &'static ProcessRecord, is_new: bool) {
     give_some_away(cpu, process, usize::MAX);
     if is_new {

@@ -56,7 +56,7 @@ pub enum Found {
 #[inline(always)]
 pub fn root<M: Machine>(cpu: &Cpu<M>, vm: &'static VmRecord, format: Stage2) -> Result<Frame, Errno> {
     let (island, own_bit) = (cpu.island().index(), 1 << cpu.id.index_in_island());
-    // First say so, then translate: who ends the machine asks this core to drop translations.
+    // Set the bit, then translate: a core that ends the machine asks those with a bit to drop translations.
     if vm.space.active[island].load(Ordering::Relaxed) & own_bit == 0 {
         vm.space.active[island].fetch_or(own_bit, Ordering::SeqCst);
     }

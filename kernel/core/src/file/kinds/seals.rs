@@ -88,7 +88,8 @@ pub fn memory_of_guest<M: Machine>(
     file.check_readable().and_then(|()| file.check_writable()).map_err(|_| Errno::EACCES)?;
     let end = offset.checked_add(bytes).ok_or(Errno::EINVAL)?;
     let inode = file.memory(offset).ok_or(Errno::EINVAL)?;
-    // First say so, then look: who seals it does it the other way round, and who shortens it has the lock.
+    // Count the machine, then look for seals. A call that seals stores the seals, then looks at the count: one of the two sees the other.
+    // A call that shortens the file holds the lock.
     inode.guests.fetch_add(1, Ordering::SeqCst);
     let is_there = {
         let _guard = lock(call.cpu, &inode.lock);
