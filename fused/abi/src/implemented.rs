@@ -19,7 +19,7 @@ pub const IMPLEMENTED: &[Syscall] = &[
     S::Ioctl, S::Kill, S::Lchown, S::Link, S::Linkat, S::Listen,
     S::Lseek, S::Lstat, S::Madvise, S::Mbind, S::Membarrier, S::MemfdCreate, S::MigratePages, S::Mincore, S::Mkdir, S::Mkdirat,
     S::Mknod, S::Mknodat, S::Mlock, S::Mlock2, S::Mlockall, S::Mmap, S::Mount, S::MovePages, S::Mprotect, S::Mremap,
-    S::Msgctl, S::Msgget, S::Msgrcv, S::Msgsnd, S::Msync, S::Munlock, S::Munlockall, S::Munmap, S::Nanosleep,
+    S::MqGetsetattr, S::MqNotify, S::MqOpen, S::MqTimedreceive, S::MqTimedsend, S::MqUnlink, S::Msgctl, S::Msgget, S::Msgrcv, S::Msgsnd, S::Msync, S::Munlock, S::Munlockall, S::Munmap, S::Nanosleep,
     S::Newfstatat, S::Open, S::Openat, S::Openat2, S::Pause, S::Personality, S::PidfdGetfd, S::PidfdOpen,
     S::PidfdSendSignal, S::Pipe, S::Pipe2, S::Poll, S::Ppoll, S::Prctl, S::Pread64, S::Preadv, S::Preadv2,
     S::Prlimit64,

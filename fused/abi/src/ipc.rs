@@ -109,6 +109,20 @@ wire_struct! {
 }
 
 wire_struct! {
+    /// `struct mq_attr`: a POSIX message queue (`linux/mqueue.h`).
+    MqAttr: 64 {
+        /// `O_NONBLOCK`, or 0.
+        0 mq_flags: i64,
+        /// Messages that it has room for.
+        8 mq_maxmsg: i64,
+        /// Bytes of a message at most.
+        16 mq_msgsize: i64,
+        /// Messages in it.
+        24 mq_curmsgs: i64,
+    }
+}
+
+wire_struct! {
     /// `struct shmid64_ds`.
     ShmidDs: 112 {
         /// Whose it is.

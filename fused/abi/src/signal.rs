@@ -288,6 +288,8 @@ pub const SI_KERNEL: i32 = 0x80;
 pub const SI_QUEUE: i32 = -1;
 /// `si_code`: a POSIX timer.
 pub const SI_TIMER: i32 = -2;
+/// `si_code`: a message has come (`mq_notify`).
+pub const SI_MESGQ: i32 = -3;
 /// `si_code`: `tkill`, `tgkill`.
 pub const SI_TKILL: i32 = -6;
 /// `sigev_notify`: a signal to the process.

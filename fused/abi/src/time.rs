@@ -212,3 +212,5 @@ pub const RLIMIT_MEMLOCK: usize = 8;
 pub const RLIMIT_AS: usize = 9;
 /// `rlimit`: queued signals.
 pub const RLIMIT_SIGPENDING: usize = 11;
+/// Resource: bytes of POSIX message queues of a user.
+pub const RLIMIT_MSGQUEUE: usize = 12;

@@ -106,7 +106,9 @@ pool_struct! {
         408 pub watches: AtomicU64,
         /// The entry that named it last (pool address), a hint: entries' memory is never used for anything else, so what is there tells.
         416 pub entry: AtomicU64,
-        424 _pad2: [Cell64; 11],
+        /// The queue of messages that it names ([`IpcObject`](crate::IpcObject), pool address); 0: it is another file. Under the header's `ipc.lock`.
+        424 pub queue: AtomicU64,
+        432 _pad2: [Cell64; 10],
     }
 }
 
@@ -198,6 +200,8 @@ pub const FILE_PTY_MASTER: u32 = 18;
 pub const FILE_PIDFD: u32 = 19;
 /// [`FileRecord::kind`]: watches of inodes (`inotify`); `object` is an [`InotifyRecord`](crate::InotifyRecord).
 pub const FILE_INOTIFY: u32 = 20;
+/// [`FileRecord::kind`]: a queue of messages (`mq_open`); `object` is its [`IpcObject`](crate::IpcObject).
+pub const FILE_QUEUE: u32 = 21;
 
 pool_struct! {
     /// An open file description.

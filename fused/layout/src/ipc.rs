@@ -10,6 +10,8 @@ pub const IPC_SEGMENTS: usize = 0;
 pub const IPC_SETS: usize = 1;
 /// Queues of messages.
 pub const IPC_QUEUES: usize = 2;
+/// Place in `tables`: queues of messages that files name.
+pub const IPC_POSIX_QUEUES: usize = 3;
 
 /// [`IpcObject::kind`] of what is in table 0; those of the next tables are 1 and 2 more.
 pub const IPC_FIRST_KIND: u32 = 1;
@@ -21,6 +23,8 @@ pub const IPC_UNDO: u32 = 5;
 pub const IPC_UNDO_LIST: u32 = 6;
 /// [`IpcUser::kind`].
 pub const IPC_USER: u32 = 7;
+/// [`IpcObject::kind`]: a queue of messages that a file names.
+pub const IPC_POSIX_QUEUE: u32 = 8;
 
 /// Frames of a table.
 pub const IPC_TABLE_FRAMES: usize = 32;
@@ -51,9 +55,9 @@ pool_struct! {
         /// The [`IpcUndoList`] whose adjustments change (pool address), 0: none do.
         32 pub journal_list: Cell64,
         40 _pad0: [Cell64; 3],
-        /// By kind: `IPC_SEGMENTS`, `IPC_SETS`, `IPC_QUEUES`.
-        64 pub tables: [IpcTable; 3],
-        544 _pad1: [Cell64; 444],
+        /// By kind: `IPC_SEGMENTS`, `IPC_SETS`, `IPC_QUEUES`, `IPC_POSIX_QUEUES`.
+        64 pub tables: [IpcTable; 4],
+        704 _pad1: [Cell64; 424],
         /// A semaphore's number, its value from bit 16 on, its adjustment from bit 32 on, bit 48: which that has.
         4096 pub journal: [Cell64; 512],
     }
@@ -83,7 +87,7 @@ pool_struct! {
     /// A segment, a set of semaphores, or a queue of messages.
     pub struct IpcObject: size 512, align 64 {
         0 _free: Cell64,
-        /// [`IPC_FIRST_KIND`] + its table. 0: it is nothing.
+        /// [`IPC_FIRST_KIND`] + its table, or [`IPC_POSIX_QUEUE`]. 0: it is nothing.
         8 pub kind: Cell32,
         /// Its id: what is in the table at the place that the lowest 15 bits say.
         12 pub id: Cell32,
@@ -113,9 +117,9 @@ pool_struct! {
         152 pub times_s: [Cell64; 2],
         /// Processes. A segment's: who made it, who has attached or detached it last. A queue's: who has sent last, who has received last.
         168 pub pids: [Cell32; 2],
-        /// Bytes of a segment; how many semaphores; bytes that a queue may have.
+        /// Bytes of a segment; how many semaphores; bytes that a queue may have, or that one which a file names is counted for.
         176 pub size: Cell64,
-        /// A segment's pages ([`InodeRecord`](crate::InodeRecord), pool address), with a reference.
+        /// A segment's pages ([`InodeRecord`](crate::InodeRecord), pool address), with a reference. A queue's file, without one.
         184 pub inode: Cell64,
         /// A queue's messages.
         192 pub count: Cell64,
@@ -125,9 +129,14 @@ pool_struct! {
         208 pub messages: [Cell64; 2],
         /// A set's adjustments: the top of a tree of [`IpcUndo`] (pool address).
         224 pub undo: Cell64,
-        232 _pad0: [Cell64; 3],
+        /// Who is told once that a message has come to a queue that was empty: a descriptor table ([`FilesRecord`](crate::FilesRecord), pool address), 0: nobody.
+        232 pub notified: Cell64,
+        /// What a handler of that signal is told.
+        240 pub notified_value: Cell64,
+        /// The process, and the signal; 0: none is sent.
+        248 pub notified_by: [Cell32; 2],
         /// A set's semaphores, if they fit: value, and from bit 16 on the process that has changed it last. Otherwise its frames of such (frame numbers). The first one of
-        /// a segment: the key that it was made with.
+        /// a segment: the key that it was made with. The first ones of a queue that a file names: how many messages it may have, and bytes of one of these.
         256 pub words: [Cell32; 64],
     }
 }
@@ -217,10 +226,13 @@ pool_struct! {
         /// Bytes of all of that.
         16 pub bytes: Cell64,
         /// Objects by kind.
-        24 pub objects: [Cell32; 3],
+        24 pub objects: [Cell32; 4],
         /// Records that are counted for the user; with the last one this goes.
-        36 pub refs: Cell32,
-        40 _pad0: [Cell64; 3],
+        40 pub refs: Cell32,
+        44 _pad2: Cell32,
+        /// Bytes that queues which files name are counted for (`RLIMIT_MSGQUEUE`).
+        48 pub queue_bytes: Cell64,
+        56 _pad0: Cell64,
         64 _queues: [WaitQueue; 2],
         128 _pad1: [Cell64; 48],
     }

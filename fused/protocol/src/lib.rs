@@ -132,6 +132,9 @@ pub trait Context {
         false
     }
 
+    /// A file goes that names a queue of messages: so does the queue (`ipc::posix::end`). `fs` knows files, and no queues.
+    fn end_queue(&self, _inode: &InodeRecord) {}
+
     /// The service core is to look at what kernels say of its clients. Without a simulator, the host is rung.
     fn tell_service(&self) {}
 

@@ -81,10 +81,11 @@ pub struct Tree {
 /// Host files are copied in pieces of this many bytes: whole pages.
 const PIECE: usize = 64 << 10;
 
-const SYSTEM_FOLDERS: [(&str, u32); 13] = [
+const SYSTEM_FOLDERS: [(&str, u32); 14] = [
     ("bin", 0o755),
     ("dev", 0o755),
     ("dev/host", 0o755),
+    ("dev/mqueue", 0o1777),
     ("dev/pts", 0o755),
     ("dev/shm", 0o1777),
     ("etc", 0o755),

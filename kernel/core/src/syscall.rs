@@ -354,6 +354,12 @@ table! {
     TimerfdSettime => file::timerfd_settime(call);
     InotifyInit => file::inotify_init(call);
     InotifyInit1 => file::inotify_init1(call);
+    MqOpen => file::mq_open(call);
+    MqUnlink => file::mq_unlink(call);
+    MqTimedsend => file::mq_timedsend(call);
+    MqTimedreceive => file::mq_timedreceive(call);
+    MqNotify => file::mq_notify(call);
+    MqGetsetattr => file::mq_getsetattr(call);
     InotifyAddWatch => file::inotify_add_watch(call);
     InotifyRmWatch => file::inotify_rm_watch(call);
     PidfdOpen => file::pidfd_open(call);

@@ -153,4 +153,5 @@ void family(void);
 void terminals(void);
 void sysv(void);
 void semaphores(void);
+void mqueues(void);
 #endif

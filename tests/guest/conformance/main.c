@@ -341,7 +341,7 @@ const char *errno_name(int error) {
 static void be_ordinary(void) {
     static const struct { int resource; rlim_t value; } limits[] = {
         {RLIMIT_NOFILE, 256}, {RLIMIT_CORE, 0}, {RLIMIT_STACK, 8 << 20}, {RLIMIT_NICE, 0}, {RLIMIT_RTPRIO, 0},
-        {RLIMIT_MEMLOCK, 64 << 10}, {RLIMIT_MSGQUEUE, 0}, {RLIMIT_SIGPENDING, 64},
+        {RLIMIT_MEMLOCK, 64 << 10}, {RLIMIT_MSGQUEUE, 819200}, {RLIMIT_SIGPENDING, 64},
     };
     for (unsigned i = 0; i < sizeof limits / sizeof *limits; i++) {
         struct rlimit both = {limits[i].value, limits[i].value};
@@ -402,6 +402,7 @@ int main(int argc, char **argv) {
     family();
     terminals();
     sysv();
+    mqueues();
     semaphores();
     return 0;
 }

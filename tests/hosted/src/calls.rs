@@ -195,6 +195,18 @@ calls! {
     Semtimedop 220 192;
     /// `msgget`
     Msgget 68 186;
+    /// `umask`
+    Umask 95 166;
+    /// `mq_open`
+    MqOpen 240 180;
+    /// `mq_unlink`
+    MqUnlink 241 181;
+    /// `mq_timedsend`
+    MqTimedsend 242 182;
+    /// `mq_timedreceive`
+    MqTimedreceive 243 183;
+    /// `mq_notify`
+    MqNotify 244 184;
     /// `msgsnd`
     Msgsnd 69 189;
     /// `msgrcv`

@@ -663,7 +663,8 @@ fn ipc_of_system_v(look: &Look, found: &mut Vec<String>) {
         return;
     }
     same(found, || "changes that are not made".into(), state.journal_len.get(), 0);
-    let mut users = BTreeMap::<u64, (u64, u32, [u32; 3])>::new();
+    let mut users = BTreeMap::<u64, (u64, u32, [u32; 4])>::new();
+    let mut queue_bytes = BTreeMap::<u64, u64>::new();
     let mut add = |user: u64, bytes: u64, kind: Option<Kind>| {
         let counted = users.entry(user).or_default();
         *counted = (counted.0 + bytes, counted.1 + 1, counted.2);
@@ -680,6 +681,12 @@ fn ipc_of_system_v(look: &Look, found: &mut Vec<String>) {
         same(found, || format!("keys of {kind:?}"), keys.len(), with_key);
         for object in all {
             add(object.user.get(), object.charge.get(), Some(kind));
+            if kind == Kind::Posix {
+                *queue_bytes.entry(object.user.get()).or_default() += object.size.get();
+                let file = pool.get::<InodeRecord>(PoolAddr(object.inode.get()));
+                let named = file.map_or(0, |file| file.queue.load(Ordering::Relaxed));
+                same(found, || "the queue of a file".into(), named, look.raw(object));
+            }
             let list = chain::<IpcMessage>(pool, object.messages[0].get(), |message| message.next.get());
             let bytes: u64 = list.iter().map(|message| u64::from(message.len.get())).sum();
             let last = list.last().map_or(0, |last| look.raw(*last));
@@ -715,5 +722,7 @@ fn ipc_of_system_v(look: &Look, found: &mut Vec<String>) {
         let counted = (user.bytes.get(), user.refs.get(), user.objects.each_ref().map(motet_layout::Cell32::get));
         let should = users.remove(&look.raw(user)).unwrap_or_default();
         same(found, || format!("what user {} has", user.id.get()), counted, should);
+        let should = queue_bytes.remove(&look.raw(user)).unwrap_or_default();
+        same(found, || "bytes of queues".into(), user.queue_bytes.get(), should);
     }
 }

@@ -55,6 +55,8 @@ mod leftover;
 #[cfg(not(motet_model))]
 mod long_calls;
 #[cfg(not(motet_model))]
+mod mqueues;
+#[cfg(not(motet_model))]
 mod netlink;
 #[cfg(not(motet_model))]
 mod network;

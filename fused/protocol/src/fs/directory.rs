@@ -66,7 +66,22 @@ pub fn create<'c, C: Context>(
     name: &[u8],
     attributes: Attributes,
 ) -> Result<Held<'c, C>, Errno> {
+    create_prepared(context, dir, name, attributes, |_| Ok(()))
+}
+
+/// As [`create`]; `prepare` makes the file what it is before anybody finds it.
+///
+/// # Errors
+/// As [`create`]; those of `prepare`.
+pub fn create_prepared<'c, C: Context>(
+    context: &'c C,
+    dir: &'static InodeRecord,
+    name: &[u8],
+    attributes: Attributes,
+    prepare: impl FnOnce(&'static InodeRecord) -> Result<(), Errno>,
+) -> Result<Held<'c, C>, Errno> {
     let inode = Held::adopt(context, new_inode(context, attributes)?);
+    prepare(inode.inode())?;
     enter(context, dir, name, inode.inode(), attributes.now_ns)?;
     Ok(inode)
 }

@@ -27,8 +27,8 @@ pub use contents::{
     write_bytes,
 };
 pub use directory::{
-    create, directory_hint, entry_name, entry_of, last_name, link, lookup, mkdir, name_once, parent, readdir,
-    readdir_after, rmdir, symlink, unlink,
+    create, create_prepared, directory_hint, entry_name, entry_of, last_name, link, lookup, mkdir, name_once, parent,
+    readdir, readdir_after, rmdir, symlink, unlink,
 };
 pub use pages::{FILE_SIZE_MAX, absent_pages, has_page, page, page_or_allocate, word, word_or_allocate};
 pub use rename::{Replace, rename};
@@ -233,6 +233,9 @@ fn free_chain(context: &impl Context, inode: &'static InodeRecord) {
         }
         if let Some(fifo) = context.object::<PipeRecord>(inode.pipe.load(Ordering::Relaxed)) {
             pipe::put(context, fifo);
+        }
+        if inode.queue.load(Ordering::Relaxed) != 0 {
+            context.end_queue(inode);
         }
         free_record(context, inode);
         next =

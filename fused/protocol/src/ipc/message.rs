@@ -129,15 +129,35 @@ pub fn has_room(queue: &IpcObject, len: u64) -> bool {
 
 /// Puts a message at the end of a queue.
 pub fn send(context: &impl Context, queue: &IpcObject, message: &'static IpcMessage) {
-    message.next.set(0);
+    put_behind(context, queue, context.object(queue.messages[1].get()), message);
+}
+
+/// Puts a message behind those whose type is not below its own, which all others are behind.
+pub fn send_by_type(context: &impl Context, queue: &IpcObject, message: &'static IpcMessage) {
+    let comes_first = |other: &IpcMessage| other.mtype.get() >= message.mtype.get();
+    let before = match context.object::<IpcMessage>(queue.messages[1].get()) {
+        Some(last) if comes_first(last) => Some(last),
+        _ => all(context, queue).map(|(_, other)| other).take_while(|other| comes_first(other)).last(),
+    };
+    put_behind(context, queue, before, message);
+}
+
+/// Puts a message behind another one; `None`: before all.
+fn put_behind(
+    context: &impl Context,
+    queue: &IpcObject,
+    before: Option<&'static IpcMessage>,
+    message: &'static IpcMessage,
+) {
+    let link = before.map_or(&queue.messages[0], |before| &before.next);
+    message.next.set(link.get());
     in_order();
-    match context.object::<IpcMessage>(queue.messages[1].get()) {
-        Some(last) => last.next.set(context.raw(message)),
-        None => queue.messages[0].set(context.raw(message)),
-    }
+    link.set(context.raw(message));
     in_order();
     message.holder.store(0, Ordering::Relaxed);
-    queue.messages[1].set(context.raw(message));
+    if message.next.get() == 0 {
+        queue.messages[1].set(context.raw(message));
+    }
     queue.count.set(queue.count.get() + 1);
     queue.bytes.set(queue.bytes.get().saturating_add(u64::from(message.len.get())));
 }

@@ -1,4 +1,4 @@
-//! System V IPC: which segments, sets of semaphores and queues of messages there are, by id and by key, and what each user has of them.
+//! System V IPC, and POSIX message queues: which segments, sets of semaphores and queues of messages there are, by id, by key and by file, and what each user has of them.
 //!
 //! All of it is under one lock, the header's `ipc.lock`: an object is found, looked at and changed while nobody removes it. Threads enter wait queues of an object
 //! with the lock held, too, so they have seen what the next change is going to wake them for.
@@ -7,6 +7,7 @@
 
 pub mod ends;
 pub mod message;
+pub mod posix;
 mod recover;
 pub mod semaphore;
 pub mod undo;
@@ -15,9 +16,9 @@ use core::cmp::Ordering::Less;
 
 use motet_abi::Errno;
 use motet_layout::{
-    Cell32, Frame, IPC_DESTROYED, IPC_FIRST_KIND, IPC_PER_FRAME, IPC_QUEUES, IPC_SEGMENTS, IPC_SEMAPHORES_PER_FRAME,
-    IPC_SETS, IPC_TABLE_FRAMES, IPC_USER, IPC_WORDS, InodeRecord, IpcObject, IpcState, IpcTable, IpcUser, PAGE_SIZE,
-    PoolAddr, TreeLinks, in_order, sync::Ordering,
+    Cell32, Frame, IPC_DESTROYED, IPC_FIRST_KIND, IPC_PER_FRAME, IPC_POSIX_QUEUE, IPC_POSIX_QUEUES, IPC_QUEUES,
+    IPC_SEGMENTS, IPC_SEMAPHORES_PER_FRAME, IPC_SETS, IPC_TABLE_FRAMES, IPC_USER, IPC_WORDS, InodeRecord, IpcObject,
+    IpcState, IpcTable, IpcUser, PAGE_SIZE, PoolAddr, TreeLinks, in_order, sync::Ordering,
 };
 
 pub use recover::{recover, settle};
@@ -54,26 +55,36 @@ pub enum Kind {
     Set = IPC_SETS as isize,
     /// A queue of messages.
     Queue = IPC_QUEUES as isize,
+    /// One that a file names.
+    Posix = IPC_POSIX_QUEUES as isize,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Segment, Self::Set, Self::Queue];
+    pub const ALL: [Self; 4] = [Self::Segment, Self::Set, Self::Queue, Self::Posix];
 
     /// How many there may be (`SHMMNI`, `SEMMNI`, `MSGMNI`).
     pub const fn most(self) -> u32 {
         match self {
             Self::Segment => 4096,
             Self::Set | Self::Queue => 32000,
+            Self::Posix => 1024,
         }
     }
 
     const fn code(self) -> u32 {
-        IPC_FIRST_KIND + self as u32
+        match self {
+            Self::Segment | Self::Set | Self::Queue => IPC_FIRST_KIND + self as u32,
+            Self::Posix => IPC_POSIX_QUEUE,
+        }
     }
 
     fn of(object: &IpcObject) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.code() == object.kind.get())
+    }
+
+    const fn has_messages(self) -> bool {
+        matches!(self, Self::Queue | Self::Posix)
     }
 }
 
@@ -260,7 +271,7 @@ fn give_back(context: &impl Context, object: &'static IpcObject) {
             undo::forget_set(context, object);
             semaphore::release(context, object);
         }
-        Some(Kind::Queue) => {
+        Some(Kind::Queue | Kind::Posix) => {
             while let Some(message) = message::take_first(context, object) {
                 message::free(context, message);
                 context.spend_locked(FREED);
@@ -330,13 +341,16 @@ fn count(context: &impl Context, kind: Kind, object: &IpcObject, is_new: bool) {
     table.count.set(change(table.count.get()));
     let size = match kind {
         Kind::Segment => object.size.get().next_multiple_of(PAGE_SIZE),
-        Kind::Set | Kind::Queue => object.size.get(),
+        Kind::Set | Kind::Queue | Kind::Posix => object.size.get(),
     };
-    let total = table.total.get();
-    table.total.set(if is_new { total.saturating_add(size) } else { total.saturating_sub(size) });
+    let changed = |sum: u64| if is_new { sum.saturating_add(size) } else { sum.saturating_sub(size) };
+    table.total.set(changed(table.total.get()));
     if let Some(user) = context.object::<IpcUser>(object.user.get()) {
         let own = &user.objects[kind as usize];
         own.set(change(own.get()));
+        if kind == Kind::Posix {
+            user.queue_bytes.set(changed(user.queue_bytes.get()));
+        }
     }
 }
 

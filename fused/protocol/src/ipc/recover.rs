@@ -6,8 +6,8 @@ use motet_layout::{
 };
 
 use super::{
-    Kind, RECORD_SIZE, at, count, discharge, give_back, is_listed, keys, lock_all, message, remove_unless_attached,
-    semaphore, slot, state, table, trim, undo,
+    Kind, RECORD_SIZE, at, count, discharge, give_back, is_listed, keys, lock_all, message, posix,
+    remove_unless_attached, semaphore, slot, state, table, trim, undo,
 };
 use crate::{Context, cores::is_dead, slab};
 
@@ -64,7 +64,7 @@ fn repair_table(context: &impl Context, kind: Kind) {
         if object.key.get() != 0 {
             keys(context, kind).insert(object);
         }
-        if kind == Kind::Queue {
+        if kind.has_messages() {
             message::repair(context, object);
         }
     }
@@ -84,6 +84,7 @@ fn forget_links(context: &impl Context) {
                 user.bytes.set(0);
                 user.refs.set(0);
                 user.objects.iter().for_each(|count| count.set(0));
+                user.queue_bytes.set(0);
                 user.next.set(state(context).users.get());
                 state(context).users.set(context.raw(user));
             }
@@ -152,7 +153,7 @@ fn free_unused(context: &impl Context) {
         match record {
             Record::Object(object, kind) if !is_listed(context, object) => {
                 discharge(context, object.user.get(), object.charge.get());
-                if kind == Kind::Queue {
+                if kind.has_messages() {
                     message::repair(context, object);
                 }
                 give_back(context, object);
@@ -167,7 +168,8 @@ fn free_unused(context: &impl Context) {
     }
 }
 
-/// Islands have died: frees messages that belonged to their cores, and segments that are destroyed and that their processes alone had attached. The lock is not held.
+/// Islands have died: frees messages that belonged to their cores, segments that are destroyed and that their processes alone had attached, and queues without a file. The lock is
+/// not held.
 pub fn settle(context: &impl Context) {
     let _guard = lock_all(context);
     for record in records(context) {
@@ -182,4 +184,5 @@ pub fn settle(context: &impl Context) {
             remove_unless_attached(context, segment);
         }
     }
+    posix::remove_unnamed(context);
 }

@@ -9,8 +9,8 @@ use motet_abi::{Errno, file::Device};
 use motet_hal::Machine;
 use motet_layout::{
     FILE_ACCEL, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_EVENT, FILE_INODE, FILE_INOTIFY, FILE_LATE, FILE_PIDFD,
-    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_PTY, FILE_PTY_MASTER, FILE_SERVICE, FILE_SIGNAL,
-    FILE_SOCKET, FILE_TIMER, FILE_VM, FileRecord, InodeRecord,
+    FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_PTY, FILE_PTY_MASTER, FILE_QUEUE, FILE_SERVICE,
+    FILE_SIGNAL, FILE_SOCKET, FILE_TIMER, FILE_VM, FileRecord, InodeRecord,
 };
 
 use super::{
@@ -22,6 +22,7 @@ use super::{
         event::Event,
         inode::Inode,
         inotify::Inotify,
+        message_queue::MessageQueue,
         pidfd::Pidfd,
         pipe::Pipe,
         pty::{Pty, PtyMaster},
@@ -64,6 +65,7 @@ macro_rules! of_kind {
             FILE_PTY_MASTER => PtyMaster,
             FILE_PIDFD => Pidfd,
             FILE_INOTIFY => Inotify,
+            FILE_QUEUE => MessageQueue,
         }
     };
     (@rows $cpu:expr, $file:expr, $kind:ident => $then:expr; $($($code:ident)|+ => $type:ty,)+) => {

@@ -47,6 +47,7 @@ pub use kinds::{
     ends::{pipe, pipe2},
     event::{eventfd, eventfd2},
     inotify::{inotify_init, inotify_init1},
+    message_queue::{mq_getsetattr, mq_notify, mq_timedreceive, mq_timedsend},
     pidfd::{self, pidfd_getfd, pidfd_open},
     signal_fd::{signalfd, signalfd4},
     timer::{timerfd_create, timerfd_gettime, timerfd_settime},
@@ -58,6 +59,7 @@ pub use path::{
     },
     dir::{chdir, chroot, fchdir, getcwd, getdents64},
     lookup::Path,
+    message_queues::{mq_open, mq_unlink},
     names::{
         link, linkat, mkdir, mkdirat, mknod, mknodat, readlink, readlinkat, rename, renameat, renameat2, rmdir,
         symlink, symlinkat, unlink, unlinkat,

@@ -66,15 +66,16 @@ pub fn msgsnd<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let maker = maker(call);
     let message = message::make(call.cpu, mtype, len, (maker.uid, maker.is_privileged))?;
-    let sent = copy(call, message, text, len, Access::Read).and_then(|()| send(call, id, message, flags as u32));
+    let sent =
+        copy_message(call, message, (text, len), Access::Read).and_then(|()| send(call, id, message, flags as u32));
     match sent {
         Ok(None) => Ok(0),
         Ok(Some(waits)) => {
-            free(call, message);
+            free_message(call, message);
             waits
         }
         Err(stop) => {
-            free(call, message);
+            free_message(call, message);
             Err(stop)
         }
     }
@@ -114,17 +115,16 @@ fn send<M: Machine>(
 }
 
 /// Frees a message that is in no queue. The lock is not held.
-fn free<M: Machine>(call: &Call<M>, message: &'static IpcMessage) {
+pub fn free_message<M: Machine>(call: &Call<M>, message: &'static IpcMessage) {
     let _guard = ipc::lock_all(call.cpu);
     message::free(call.cpu, message);
 }
 
 /// Copies the first `len` bytes of a message from user memory (to read), or to it.
-fn copy<M: Machine>(
+pub fn copy_message<M: Machine>(
     call: &Call<M>,
     message: &'static IpcMessage,
-    address: u64,
-    len: u64,
+    (address, len): (u64, u64),
     access: Access,
 ) -> Result<(), Stop> {
     let pool = call.cpu.pool;
@@ -191,8 +191,8 @@ pub fn msgrcv<M: Machine>(call: &Call<M>) -> SysResult {
     // As on Linux, who cannot take it has lost it.
     let told = call
         .write_user(address, &message.mtype.get().to_le_bytes())
-        .and_then(|()| copy(call, message, address.wrapping_add(TYPE_SIZE), len, Access::Write));
-    free(call, message);
+        .and_then(|()| copy_message(call, message, (address.wrapping_add(TYPE_SIZE), len), Access::Write));
+    free_message(call, message);
     told.map_err(Stop::unless_waiting)?;
     Ok(len)
 }

@@ -8,7 +8,7 @@ mod segment;
 mod semaphore;
 mod show;
 
-pub use message::{msgctl, msgget, msgrcv, msgsnd};
+pub use message::{copy_message, free_message, msgctl, msgget, msgrcv, msgsnd};
 pub use segment::{shmat, shmctl, shmdt, shmget};
 pub use semaphore::{semctl, semget, semop, semtimedop};
 pub use show::{Limit, limit, next, title};
@@ -42,7 +42,7 @@ fn now_s<M: Machine>(cpu: &Cpu<M>) -> u64 {
 }
 
 /// By whose rights the caller makes something.
-fn maker<M: Machine>(call: &Call<M>) -> Maker {
+pub fn maker<M: Machine>(call: &Call<M>) -> Maker {
     let identity = Identity::of(call.process);
     Maker {
         uid: identity.users.effective.0,

@@ -61,7 +61,7 @@ pub fn title(kind: Kind) -> &'static str {
             "                   rss                  swap\n"
         ),
         Kind::Set => "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n",
-        Kind::Queue => concat!(
+        Kind::Queue | Kind::Posix => concat!(
             "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid",
             "      stime      rtime      ctime\n"
         ),
@@ -133,7 +133,7 @@ impl Row {
                 write!(out, "{size:10} {uid:5} {gid:5} {cuid:5} {cgid:5} ")?;
                 writeln!(out, "{early:10} {changed:10}")
             }
-            Kind::Queue => {
+            Kind::Queue | Kind::Posix => {
                 write!(out, " {bytes:10} {count:10} {first:5} {second:5} ")?;
                 write!(out, "{uid:5} {gid:5} {cuid:5} {cgid:5} ")?;
                 writeln!(out, "{early:10} {late:10} {changed:10}")

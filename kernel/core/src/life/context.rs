@@ -9,7 +9,7 @@ use motet_layout::{
     CoreId, CoreRecord, Frame, InodeRecord, IslandCounters, IslandId, LockClass, Pool, PoolAddr, ProcessRecord,
     ThreadRecord, UserFrame,
 };
-use motet_protocol::{Context, dma, run_queue::Wake, trace::Kind};
+use motet_protocol::{Context, dma, ipc, run_queue::Wake, trace::Kind};
 
 use super::{idle, interrupt, nested};
 use crate::{
@@ -99,6 +99,10 @@ impl<M: Machine> Context for Cpu<M> {
     #[inline(always)]
     fn zero_frame(&self, frame: Frame) {
         self.machine.zero_frame(frame);
+    }
+
+    fn end_queue(&self, inode: &InodeRecord) {
+        ipc::posix::end(self, inode);
     }
 
     fn free_later(&self, inode: &'static InodeRecord) -> bool {

@@ -71,6 +71,9 @@ fn limit<M: Machine>(call: &Call<M>, pid: u64, resource: u64, new_at: u64, old_a
     })
 }
 
+/// Bytes that a user may have in queues of messages, unless that is changed (`MQ_BYTES_MAX`).
+const QUEUE_BYTES_DEFAULT: u64 = 819_200;
+
 /// Linux's limits of a fresh process. `pool_len`: the pool's size in bytes.
 pub fn set_default_limits(process: &ProcessRecord, pool_len: u64) {
     for (resource, pair) in process.limits.chunks(2).enumerate() {
@@ -79,6 +82,7 @@ pub fn set_default_limits(process: &ProcessRecord, pool_len: u64) {
             4 => 0,
             6 => pool_len / POOL_PER_PROCESS,
             7 => FILES_MAX as u64,
+            12 => QUEUE_BYTES_DEFAULT,
             13 | 14 => 0,
             _ => u64::MAX,
         };

@@ -15,13 +15,14 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{
-    FILES_CLOEXEC, FILES_COUNTED, FILES_INLINE, FILES_MAX, FILES_PER_FRAME, FileRecord, FilesRecord, Frame, PoolAddr,
-    ProcessRecord,
+    FILE_QUEUE, FILES_CLOEXEC, FILES_COUNTED, FILES_INLINE, FILES_MAX, FILES_PER_FRAME, FileRecord, FilesRecord, Frame,
+    PoolAddr, ProcessRecord,
 };
 use motet_protocol::{
     Context,
     cores::{all_cores, is_dead},
     hand::{self, Holder},
+    ipc,
     lock::lock,
     memory::{alloc_common_zeroed_frame, release_frame},
     slab::{self, SlabObject},
@@ -315,6 +316,9 @@ pub fn close<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> 
         record
     };
     range_lock::descriptor_closed(cpu, files, record);
+    if record.kind.get() == FILE_QUEUE {
+        ipc::posix::descriptor_closed(cpu, record, cpu.raw(files));
+    }
     description::put(cpu, record);
     Ok(())
 }

@@ -5,6 +5,7 @@ pub mod ends;
 pub mod event;
 pub mod inode;
 pub mod inotify;
+pub mod message_queue;
 pub mod metadata;
 pub mod pidfd;
 pub mod pipe;

@@ -5,6 +5,7 @@ pub mod attributes;
 pub mod dir;
 pub mod file_system;
 pub mod lookup;
+pub mod message_queues;
 pub mod mount;
 pub mod names;
 pub mod node;

@@ -29,6 +29,7 @@ use crate::{
             device,
             ends::open_fifo,
             inode::{self, DEVICE},
+            message_queue,
             metadata::{self, Time, Times, accessed, cut, drop_privileges, modified},
         },
     },
@@ -175,6 +176,9 @@ impl<'c, M: Machine> FileSystem<'c, M> for Held<'c, Cpu<M>> {
             match fs::file_type(&self) {
                 fs::TYPE_CHARACTER => return device::open(call, self, flags),
                 fs::TYPE_BLOCK | fs::TYPE_SOCKET => return Err(Errno::ENXIO.into()),
+                _ if self.inode().queue.load(Ordering::Relaxed) != 0 => {
+                    return Ok(message_queue::open(call, self, flags)?);
+                }
                 _ => {}
             }
         }
@@ -295,7 +299,7 @@ impl<'c, M: Machine> FileSystem<'c, M> for Held<'c, Cpu<M>> {
 }
 
 /// The attributes with which a new file of the calling process in `dir` starts.
-fn attributes_of_new<M: Machine>(call: &Call<M>, dir: &InodeRecord, mode: u32) -> Attributes {
+pub fn attributes_of_new<M: Machine>(call: &Call<M>, dir: &InodeRecord, mode: u32) -> Attributes {
     let (uid, gid, mode) = FileRights::of(call.process).of_new_file(dir, mode);
     let mode = mode & !(call.process.umask.get() & 0o777);
     Attributes { mode, uid, gid, rdev: 0, now_ns: call.cpu.realtime_ns() }

@@ -24,7 +24,7 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::*};
 use motet_hal::Machine;
 use motet_layout::{CORES_MAX, FileRecord, GROUPS_MAX, Isa, ProcessRecord, THREAD_FREE, ThreadRecord};
-use motet_protocol::{Context, notify, threads};
+use motet_protocol::{Context, ipc::posix, notify, threads};
 
 use super::{
     descriptor::table,
@@ -386,6 +386,9 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::InotifyEvents => writeln!(out, "{}", notify::EVENTS_MAX),
         E::InotifyInstances => writeln!(out, "{}", notify::INSTANCES_MAX),
         E::InotifyWatches => writeln!(out, "{}", notify::watches_max(call.cpu)),
+        E::MqueueQueues => writeln!(out, "{}", posix::QUEUES_MAX),
+        E::MqueueMessages => writeln!(out, "{}", posix::COUNT_MAX[0]),
+        E::MqueueBytes => writeln!(out, "{}", posix::BYTES_MAX),
         E::ShmMax => ipc::limit(Limit::Segment, out),
         E::ShmAll => ipc::limit(Limit::Pages, out),
         E::ShmMni => ipc::limit(Limit::Segments, out),
@@ -521,7 +524,9 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         | E::Counted
         | E::LoopbackClass
         | E::ClassLoopback => Ok(()),
-        E::Sys | E::SysvIpc | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs | E::SysInotify => Ok(()),
+        E::Sys | E::SysvIpc | E::SysKernel | E::SysRandom | E::SysVm | E::SysFs | E::SysInotify | E::SysMqueue => {
+            Ok(())
+        }
         E::Process | E::ProcessCmdline | E::ProcessEnviron | E::ProcessExe | E::ProcessCwd | E::ProcessRoot => Ok(()),
         E::ProcessVectors | E::ProcessFd | E::ProcessFdLink | E::ProcessFdinfo | E::ProcessTask => Ok(()),
         E::ProcessNet | E::NetSockstat | E::NetSockstat6 | E::NetSnmp => Ok(()),
