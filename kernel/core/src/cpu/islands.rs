@@ -24,6 +24,7 @@ pub struct Islands {
     has_isa_alone: bool,
     adapts: bool,
     samples: bool,
+    has_peers: bool,
     common: usize,
 }
 
@@ -46,6 +47,7 @@ impl Islands {
             has_isa_alone: islands.iter().filter(|island| island.isa.get() == record.isa.get()).count() == 1,
             adapts,
             samples: adapts && has_farther(pool, own.index()),
+            has_peers: header.peers.count.get() > 1,
             common: if are_uncached { common_share(pool) } else { own.index() },
         }
     }
@@ -66,6 +68,12 @@ impl Islands {
     #[inline(always)]
     pub fn samples(&self) -> bool {
         self.samples
+    }
+
+    /// Whether other kernels have islands of this machine.
+    #[inline(always)]
+    pub fn has_peers(&self) -> bool {
+        self.has_peers
     }
 
     /// Whether there are islands that do not cache each other's memory.

@@ -39,7 +39,8 @@ const REFUSED_MAX: u64 = 16;
 /// Whether other kernels have islands of this machine.
 #[inline(always)]
 pub fn are_there<M: Machine>(cpu: &Cpu<M>) -> bool {
-    of(cpu).count.get() > 1
+    // Asked at each sleep: the header may be behind a link.
+    cpu.islands.has_peers()
 }
 
 /// Whether this kernel has a command to run: the first one of the machine does. Hosts of tests may give others one, too.
