@@ -1,4 +1,4 @@
-/* shmget(2), semget(2), msgget(2): segments, semaphores and messages of others. */
+/* shmget(2), semget(2), msgget(2), mq_open(3): segments, semaphores and messages of others. */
 #include "hostile.h"
 #include <sys/ipc.h>
 #include <sys/msg.h>
@@ -10,9 +10,14 @@ static int own_key;
 #define KEY own_key
 /* A message: type and text. */
 static struct { long type; char text[8]; } message = {1, "secret"};
-static union { struct shmid_ds segment; char room[128]; } told;
+static union { struct shmid_ds segment; char room[8192]; } told;
 
 static int segment, set, queue, readable, open_queue;
+/* POSIX queues: nobody else may use the one, and others may send to the other. */
+static char own_name[32], open_name[32];
+static int own_fd, open_fd;
+
+static long open_named(const char *name, int flags) { return syscall(SYS_mq_open, name, flags, 0602, NULL); }
 
 static long attach(int id, int flags) { return shmat(id, NULL, flags) == (void *)-1 ? -1 : 0; }
 
@@ -33,6 +38,13 @@ static void make(void) {
     queue = msgget(KEY, IPC_CREAT | 0600);
     readable = shmget(IPC_PRIVATE, 4096, 0604);
     open_queue = msgget(IPC_PRIVATE, 0602);
+    sprintf(own_name, "own.%d", getpid());
+    sprintf(open_name, "open.%d", getpid());
+    mode_t mask = umask(0);
+    own_fd = syscall(SYS_mq_open, own_name, O_CREAT | O_RDWR | O_NONBLOCK, 0600, NULL);
+    open_fd = syscall(SYS_mq_open, open_name, O_CREAT | O_RDWR | O_NONBLOCK, 0602, NULL);
+    umask(mask);
+    syscall(SYS_mq_timedsend, own_fd, "secret", 7, 0, NULL);
     semctl(set, 0, SETVAL, 3);
     msgsnd(queue, &message, 8, 0);
     msgsnd(open_queue, &message, 8, 0);
@@ -41,7 +53,8 @@ static void make(void) {
 /* Whether all is as it was. */
 static long is_spoiled(void) {
     return shmctl(segment, IPC_STAT, &told.segment) != 0 || told.segment.shm_perm.uid != 0 || semctl(set, 0, GETVAL) != 3
-        || msgrcv(queue, &message, 8, 0, IPC_NOWAIT) != 8 || strcmp(message.text, "secret") != 0;
+        || msgrcv(queue, &message, 8, 0, IPC_NOWAIT) != 8 || strcmp(message.text, "secret") != 0
+        || syscall(SYS_mq_timedreceive, own_fd, told.room, 8192, NULL, NULL) != 7 || strcmp(told.room, "secret") != 0;
 }
 
 void attack_sharing(void) {
@@ -74,10 +87,18 @@ void attack_sharing(void) {
     REFUSED(EACCES, msgrcv(open_queue, &message, 8, 0, IPC_NOWAIT));
     ALLOWED(msgsnd(open_queue, &message, 8, IPC_NOWAIT));
     REFUSED(EACCES, open("/proc/sys/kernel/shmmax", O_WRONLY));
+    REFUSED(EACCES, open_named(own_name, O_RDONLY));
+    REFUSED(EACCES, open_named(own_name, O_WRONLY | O_CREAT));
+    REFUSED(EACCES, open_named(open_name, O_RDWR));
+    ALLOWED(open_named(open_name, O_WRONLY) < 0 ? -1 : 0);
+    REFUSED(EPERM, syscall(SYS_mq_unlink, own_name));
+    REFUSED(EPERM, syscall(SYS_mq_unlink, open_name));
     check_shared(!is_spoiled());
     shmctl(segment, IPC_RMID, 0);
     shmctl(readable, IPC_RMID, 0);
     semctl(set, 0, IPC_RMID);
     msgctl(queue, IPC_RMID, 0);
     msgctl(open_queue, IPC_RMID, 0);
+    syscall(SYS_mq_unlink, own_name);
+    syscall(SYS_mq_unlink, open_name);
 }
