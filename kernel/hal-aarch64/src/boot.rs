@@ -9,6 +9,7 @@ use motet_hal::interrupt::InterruptSource;
 use motet_hal::ivshmem::Ivshmem;
 use motet_hal::pci::{Bus, Window};
 use motet_hal::pool_map::{Piece, PoolMap};
+use motet_hal::virtio::NetworkFunction;
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Isa, IslandRecord, PAGE_SIZE, POOL_VA, Pool, PoolHeader, Windows};
 
 use crate::console::{self, Message, log_line};
@@ -18,6 +19,7 @@ use crate::gic::{Gic, TranslationService};
 use crate::guest;
 use crate::machine::{AArch64, Clock, device};
 use crate::memory::{KernelTables, private_pointer};
+use crate::nic::Nic;
 use crate::tree::{self, Description, Range};
 
 /// Where QEMU puts the device tree when it starts an ELF file: the start of `virt`'s RAM.
@@ -107,10 +109,11 @@ fn boot(device_tree: u64, image: u64) -> Result<AArch64, &'static str> {
         core.affinity.store(description.cores[index], Ordering::Relaxed);
     }
     let gic = Gic::init(&description, cores, &mut tables)?;
-    let doorbell = find_doorbell(&description, cores, &mut tables);
+    let (doorbell, network) = find_devices(&description, cores, &mut tables);
     Ok(AArch64 {
         gic,
         doorbell,
+        network,
         cores,
         // SAFETY: all of the pool is mapped at POOL_VA, for good, and only used through this type.
         pool: unsafe { Pool::new(pool_base(), header.pool_len.get()) },
@@ -191,22 +194,28 @@ fn count_cores(record: &IslandRecord, description: &Description) -> Result<usize
     Ok(cores)
 }
 
-/// Finds the doorbell device and routes its message `k` to core `k`.
-fn find_doorbell(description: &Description, cores: usize, tables: &mut KernelTables) -> Option<Ivshmem> {
+/// Finds the doorbell device and routes its message `k` to core `k`, and the network device, if there is one.
+fn find_devices(description: &Description, cores: usize, tables: &mut KernelTables) -> (Option<Ivshmem>, Option<Nic>) {
     let (Some(config), Some(service)) = (description.pci_config, description.translation_service) else {
         log_line!("no PCI or no ITS: no doorbells");
-        return None;
+        return (None, None);
     };
-    let mut window = Window { next: description.pci_window };
-    let Some(doorbell) = Ivshmem::find(Bus::new(device(config)), &mut window, device) else {
-        log_line!("no doorbell device");
-        return None;
-    };
-    let source = doorbell.source();
+    let (bus, mut window) = (Bus::new(device(config)), Window { next: description.pci_window });
     let mut service = TranslationService::init(service, tables);
-    service.route(doorbell.id, cores.min(source.vectors()), description, tables);
-    source.interrupt_cores(cores, |core| service.message(core));
-    Some(doorbell)
+    let doorbell = Ivshmem::find(bus, &mut window, device);
+    if let Some(doorbell) = &doorbell {
+        let source = doorbell.source();
+        service.route(doorbell.id, cores.min(source.vectors()), description, tables);
+        source.interrupt_cores(cores, |core| service.message(core));
+    } else {
+        log_line!("no doorbell device");
+    }
+    let network = NetworkFunction::find(bus, &mut window, device).and_then(|function| {
+        service.route_network(function.id, description, tables);
+        function.source().interrupt_cores(1, |_| service.message(0));
+        Nic::start(function, tables)
+    });
+    (doorbell, network)
 }
 
 /// Makes a word visible to cores whose caches are off.

@@ -1,4 +1,4 @@
-//! GICv3: SGI 0 between the island's cores, the virtual timer's PPI, one LPI per core for the doorbell's messages.
+//! GICv3: SGI 0 between the island's cores, the virtual timer's PPI, one LPI per core for the doorbell's messages, one for the network device's.
 //!
 //! Programming orders from the GICv3 architecture specification (IHI 0069); the kernel uses group 1 only. 14 interrupt
 //! id bits, the fewest with LPIs: QEMU rereads the whole pending table at each acknowledge.
@@ -9,6 +9,7 @@ use motet_hal::Interrupts;
 use motet_hal::interrupt::Message;
 use motet_hal::pci::FunctionId;
 use motet_hal::registers::Registers;
+use motet_layout::CORES_PER_ISLAND_MAX;
 
 use crate::cpu::{self, CORES, PerCore, barrier, read_register, write_register};
 use crate::machine::device;
@@ -17,6 +18,8 @@ use crate::tree::Description;
 
 /// First LPI; LPI `FIRST_LPI + k` wakes core `k`.
 const FIRST_LPI: u32 = 8192;
+/// The LPI of the network device's messages, for the first core.
+const NETWORK_LPI: u32 = FIRST_LPI + CORES_PER_ISLAND_MAX as u32;
 const FIRST_SPECIAL: u32 = 1020;
 const IPI: u32 = 0;
 const PRIORITY: u32 = 0xa0;
@@ -85,9 +88,9 @@ impl Gic {
     pub fn init(machine: &Description, cores: usize, memory: &mut KernelTables) -> Result<Self, &'static str> {
         device(machine.distributor).write32(0, DISTRIBUTOR_ARE_GROUP1);
         let properties = memory.take(8192, 4096);
-        for core in 0..cores as u64 {
+        for lpi in (0..cores).chain([(NETWORK_LPI - FIRST_LPI) as usize]) {
             // SAFETY: the configuration byte of an LPI, in memory taken for it; the GIC reads it later.
-            unsafe { private_pointer(properties).cast::<u8>().add(core as usize).write_volatile(PRIORITY as u8 | 1) };
+            unsafe { private_pointer(properties).cast::<u8>().add(lpi).write_volatile(PRIORITY as u8 | 1) };
         }
         // In EL2, the virtual timer's registers are those of EL2's own, by the same names; the virtual timer is guests'.
         let (timer, guests) =
@@ -152,6 +155,8 @@ impl Gic {
                 found = found.union(Interrupts::TIMER);
             } else if (FIRST_SPECIAL..FIRST_LPI).contains(&id) {
                 break;
+            } else if id == NETWORK_LPI {
+                found = found.union(Interrupts::NETWORK);
             } else if id == IPI || id >= FIRST_LPI {
                 found = found.union(Interrupts::DOORBELL);
             }
@@ -242,10 +247,7 @@ impl TranslationService {
 
     /// Routes message `k` of a PCI function to core `k`, for the first `messages` cores.
     pub fn route(&mut self, function: FunctionId, messages: usize, machine: &Description, memory: &mut KernelTables) {
-        let device_id = u64::from(function.requester()) << 32;
-        let event_bits = 5;
-        let translations = memory.take(4096, 4096);
-        self.command([COMMAND_MAP_DEVICE | device_id, event_bits - 1, 1 << 63 | translations]);
+        let device_id = self.map_device(function, memory);
         for (message, affinity) in machine.cores[..messages].iter().enumerate() {
             let Some(target) = self.target(machine, *affinity) else { continue };
             let (message, lpi) = (message as u64, u64::from(FIRST_LPI) + message as u64);
@@ -254,6 +256,25 @@ impl TranslationService {
             self.command([COMMAND_INVALIDATE | device_id, message, 0]);
             self.command([COMMAND_SYNC, 0, target]);
         }
+    }
+
+    /// Routes message 0 of the network device to the first core.
+    pub fn route_network(&mut self, function: FunctionId, machine: &Description, memory: &mut KernelTables) {
+        let Some(target) = self.target(machine, machine.cores[0]) else { return };
+        let device_id = self.map_device(function, memory);
+        self.command([COMMAND_MAP_COLLECTION, 0, 1 << 63 | target]);
+        self.command([COMMAND_MAP_INTERRUPT | device_id, u64::from(NETWORK_LPI) << 32, 0]);
+        self.command([COMMAND_INVALIDATE | device_id, 0, 0]);
+        self.command([COMMAND_SYNC, 0, target]);
+    }
+
+    /// Gives a PCI function a table of messages; its id, as commands have it.
+    fn map_device(&mut self, function: FunctionId, memory: &mut KernelTables) -> u64 {
+        let device_id = u64::from(function.requester()) << 32;
+        let event_bits = 5;
+        let translations = memory.take(4096, 4096);
+        self.command([COMMAND_MAP_DEVICE | device_id, event_bits - 1, 1 << 63 | translations]);
+        device_id
     }
 
     /// Message `k`.

@@ -25,6 +25,7 @@ mod gic;
 mod guest;
 mod machine;
 mod memory;
+mod nic;
 mod tree;
 
 pub use machine::AArch64;

@@ -5,7 +5,7 @@ use core::{arch::asm, sync::atomic::Ordering};
 use motet_hal::ivshmem::Ivshmem;
 use motet_hal::pool_map::PoolMap;
 use motet_hal::registers::Registers;
-use motet_hal::{Access, GuestException, Interrupts, Machine, Stage2, Trap};
+use motet_hal::{Access, GuestException, Interrupts, Machine, Network, Stage2, Trap};
 use motet_layout::{
     CoreId, DEVICE_VA, Frame, GuestSystem, Isa, PAGE_SIZE, Pool, UserFrame, VECTORS_AARCH64, VISIBLE_WORDS, Windows,
     marks, visible_words as words,
@@ -18,11 +18,13 @@ use crate::features::Features;
 use crate::gic::Gic;
 use crate::guest;
 use crate::memory::{empty_root, image_phys};
+use crate::nic::Nic;
 
 /// This island. One value, made by the boot core; constant afterwards.
 pub struct AArch64 {
     pub(crate) gic: Gic,
     pub(crate) doorbell: Option<Ivshmem>,
+    pub(crate) network: Option<Nic>,
     pub(crate) cores: usize,
     pub(crate) pool: Pool,
     pub(crate) windows: Windows,
@@ -387,6 +389,18 @@ impl Machine for AArch64 {
 
     fn extensions(&self) -> &str {
         self.features.as_str()
+    }
+
+    fn take_network(&self) -> Option<Network> {
+        self.network.as_ref()?.take()
+    }
+
+    fn send_frame(&self, frame: &[u8]) -> bool {
+        self.network.as_ref().is_some_and(|nic| nic.device.send(frame))
+    }
+
+    fn receive_frame(&self, buffer: &mut [u8]) -> Option<usize> {
+        self.network.as_ref()?.device.receive(buffer)
     }
 
     fn park(&self) -> ! {

@@ -317,6 +317,7 @@ fn prepare(hart: u64, device_tree_phys: u64) -> Result<Parts, &'static str> {
         pool_map,
         kernel_entries: tables.kernel_entries(),
         kernel_satp: csr::satp(tables.root),
+        frames: tables.into_frames(),
     })
 }
 

@@ -18,6 +18,8 @@ use crate::{
 
 /// The interrupt identity of every doorbell: it only means "look".
 pub const DOORBELL_IDENTITY: u32 = 1;
+/// That of the network device.
+pub const NETWORK_IDENTITY: u32 = 2;
 
 const IMSIC_DELIVERY: u64 = 0x70;
 const IMSIC_THRESHOLD: u64 = 0x72;
@@ -68,12 +70,12 @@ impl Clock {
     }
 }
 
-/// Readies this core: its interrupt file delivers doorbells, both kinds wake WFI and interrupt user mode.
+/// Readies this core: its interrupt file delivers doorbells and the network device's messages, all kinds wake WFI and interrupt user mode.
 pub fn init_core(clock: &Clock) {
     clock.arm(u64::MAX);
     write_imsic(IMSIC_DELIVERY, 1);
     write_imsic(IMSIC_THRESHOLD, 0);
-    write_imsic(IMSIC_ENABLE_0, 1 << DOORBELL_IDENTITY);
+    write_imsic(IMSIC_ENABLE_0, 1 << DOORBELL_IDENTITY | 1 << NETWORK_IDENTITY);
     // SAFETY: interrupts stay masked in S-mode by sstatus.SIE.
     unsafe { write_csr!("sie", SOFTWARE_BIT | TIMER_BIT | EXTERNAL_BIT) };
 }
@@ -98,9 +100,12 @@ pub fn take_here(machine: &TheMachine) -> Interrupts {
         unsafe { asm!("csrc sip, {}", in(reg) SOFTWARE_BIT, options(nostack)) };
         taken = taken.union(Interrupts::DOORBELL);
     }
-    // There is one identity: what rings after this has the interrupt pending again.
-    if pending & EXTERNAL_BIT != 0 && claim() != 0 {
-        taken = taken.union(Interrupts::DOORBELL);
+    // What rings after this has the interrupt pending again. Of two identities, the lower one comes first.
+    if pending & EXTERNAL_BIT != 0 {
+        taken = taken.union(external(claim()));
+        if machine.has_network() {
+            taken = taken.union(external(claim()));
+        }
     }
     if taken != Interrupts::EMPTY {
         hidden::note_interrupt();
@@ -121,6 +126,16 @@ pub fn send(imsic: u64) {
     unsafe {
         asm!("fence rw, ow", options(nostack));
         with_exposed_provenance_mut::<u32>((DEVICE_VA + imsic) as usize).write_volatile(DOORBELL_IDENTITY);
+    }
+}
+
+/// What an identity means.
+#[inline(always)]
+const fn external(identity: u64) -> Interrupts {
+    match identity as u32 {
+        0 => Interrupts::EMPTY,
+        NETWORK_IDENTITY => Interrupts::NETWORK,
+        _ => Interrupts::DOORBELL,
     }
 }
 

@@ -16,13 +16,14 @@
 mod boot;
 mod console;
 mod csr;
-mod doorbell;
+mod devices;
 mod extended;
 mod guest;
 mod hidden;
 mod interrupts;
 mod machine;
 mod memory;
+mod nic;
 mod panic;
 mod per_core;
 mod platform;

@@ -11,7 +11,7 @@ use core::{
 };
 
 use motet_hal::{
-    GuestException, GuestInterrupts, Interrupts, Machine, ServeTraps, Stage2, Trap, Unsent, ivshmem::Ivshmem,
+    GuestException, GuestInterrupts, Interrupts, Machine, Network, ServeTraps, Stage2, Trap, Unsent, ivshmem::Ivshmem,
     pool_map::PoolMap,
 };
 use motet_layout::{
@@ -23,9 +23,10 @@ use crate::{
     boot,
     console::{self, log_line},
     csr::{self, read_csr, write_csr},
-    doorbell, extended, guest, hidden,
+    devices, extended, guest, hidden,
     interrupts::{self, Clock},
-    memory::KERNEL_SLOTS,
+    memory::{FrameSource, KERNEL_SLOTS},
+    nic::Nic,
     panic,
     per_core::{PER_CORE, PerCore},
     platform::Platform,
@@ -47,6 +48,7 @@ pub struct TheMachine {
     /// Whether new page-table entries are seen without a fence (Svvptc).
     sees_new_entries: bool,
     doorbell: Option<Ivshmem>,
+    network: Option<Nic>,
 }
 
 /// What boot found out and built.
@@ -60,6 +62,8 @@ pub struct Parts {
     pub pool_map: PoolMap,
     pub kernel_entries: [u64; KERNEL_SLOTS.len()],
     pub kernel_satp: u64,
+    /// Private memory that is free still.
+    pub frames: FrameSource,
 }
 
 struct Slot(UnsafeCell<MaybeUninit<TheMachine>>);
@@ -73,9 +77,10 @@ static READY: AtomicBool = AtomicBool::new(false);
 impl TheMachine {
     /// Makes the machine. Called once, by the boot core.
     pub(crate) fn install(parts: Parts) -> &'static Self {
-        let Parts { platform, clock, island, core_count, pool, windows, pool_map, kernel_entries, kernel_satp } = parts;
+        let Parts { platform, clock, island, core_count, pool, windows, pool_map, kernel_entries, kernel_satp, frames } =
+            parts;
         let sees_new_entries = platform.harts().iter().all(|hart| hart.has("svvptc"));
-        let doorbell = doorbell::find(&platform, core_count);
+        let (doorbell, network) = devices::find(&platform, core_count, frames);
         let machine = Self {
             platform,
             clock,
@@ -88,6 +93,7 @@ impl TheMachine {
             kernel_satp,
             sees_new_entries,
             doorbell,
+            network,
         };
         // SAFETY: no reference exists yet (`READY` is false), and only the boot core runs.
         let machine = unsafe { (*MACHINE.0.get()).write(machine) };
@@ -116,6 +122,12 @@ impl TheMachine {
         hidden::init();
         guest::init(self);
         interrupts::init_core(&self.clock);
+    }
+
+    /// Whether the island has a network device.
+    #[inline(always)]
+    pub(crate) const fn has_network(&self) -> bool {
+        self.network.is_some()
     }
 
     pub(crate) fn local_phys(&self, frame: Frame) -> u64 {
@@ -479,13 +491,25 @@ impl Machine for TheMachine {
         self.platform.harts()[self.core().index_in_island()].isa
     }
 
+    fn take_network(&self) -> Option<Network> {
+        self.network.as_ref()?.take()
+    }
+
+    fn send_frame(&self, frame: &[u8]) -> bool {
+        self.network.as_ref().is_some_and(|nic| nic.device.send(frame))
+    }
+
+    fn receive_frame(&self, buffer: &mut [u8]) -> Option<usize> {
+        self.network.as_ref()?.device.receive(buffer)
+    }
+
     fn park(&self) -> ! {
         panic::park()
     }
 }
 
 /// Orders memory accesses before the device store that follows.
-fn order_before_devices() {
+pub(crate) fn order_before_devices() {
     // SAFETY: only orders.
     unsafe { asm!("fence rw, ow", options(nostack)) };
 }

@@ -166,6 +166,11 @@ impl Tables {
         Ok(())
     }
 
+    /// Private memory that is free still.
+    pub fn into_frames(self) -> FrameSource {
+        self.frames
+    }
+
     /// The root table's entries for [`KERNEL_SLOTS`].
     pub fn kernel_entries(&self) -> [u64; KERNEL_SLOTS.len()] {
         // SAFETY: the root is a table of ours.

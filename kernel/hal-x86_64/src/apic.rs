@@ -6,7 +6,7 @@ use motet_hal::{interrupt::Message, registers::Registers};
 use motet_layout::DEVICE_VA;
 use x86_64::registers::model_specific::Msr;
 
-use crate::trap::{VECTOR_DOORBELL, VECTOR_SPURIOUS, VECTOR_TIMER};
+use crate::trap::{VECTOR_DOORBELL, VECTOR_NETWORK, VECTOR_SPURIOUS, VECTOR_TIMER};
 
 const PHYS: u64 = 0xfee0_0000;
 // SAFETY: the device window maps it uncached for good; used only after the kernel's page tables are active.
@@ -92,3 +92,6 @@ fn send(index: usize, command: u32) {
 pub fn doorbell_message(index: usize) -> Message {
     Message { address: PHYS | (index as u64) << 12, data: u32::from(VECTOR_DOORBELL) }
 }
+
+/// The message by which the network device interrupts the island's first core.
+pub const NETWORK_MESSAGE: Message = Message { address: PHYS, data: VECTOR_NETWORK as u32 };

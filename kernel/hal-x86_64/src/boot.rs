@@ -17,6 +17,7 @@ use motet_hal::{
     ivshmem::Ivshmem,
     pci::{Bus, Window},
     pool_map::{Piece, PoolMap},
+    registers::Registers,
 };
 use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, Isa, POOL_VA, PRIVATE_VA, Pool, Windows};
 
@@ -25,6 +26,7 @@ use crate::{
     clock::Clock,
     core_block::{CORE_BLOCK_SHIFT, Core, STACK_TOP},
     cpuid, interrupt_table,
+    nic::Nic,
     paging::{KernelMap, Kind, LARGE},
     pci, serial,
     start_info::Start,
@@ -220,7 +222,9 @@ fn bring_up(facts: Facts) -> Result<&'static TheMachine, Failure> {
     }
     let clock = Clock::calibrate()?;
     let cores = (record.core_count.get() as usize).clamp(1, CORES_PER_ISLAND_MAX);
-    let doorbell = find_doorbell(cores);
+    let placement = pci::place();
+    let (bus, mut window) = (Bus::new(pci::registers(placement.ecam)), Window { next: placement.window });
+    let doorbell = find_doorbell(bus, &mut window, cores);
     if doorbell.is_none() {
         serial::write(b"motet: no doorbell device: other islands and the host cannot be rung\n");
     }
@@ -228,11 +232,12 @@ fn bring_up(facts: Facts) -> Result<&'static TheMachine, Failure> {
         pool,
         windows,
         ranges,
-        map,
         island: args.island,
         cores,
         clock,
         doorbell,
+        network: Nic::find(bus, &mut window, &map),
+        map,
         extensions: cpuid::flags(),
         command_line: start.command_line.clone(),
     }))
@@ -246,10 +251,8 @@ fn mask_legacy_interrupts() {
     }
 }
 
-fn find_doorbell(cores: usize) -> Option<Ivshmem> {
-    let placement = pci::place();
-    let bus = Bus::new(pci::registers(placement.ecam));
-    let doorbell = Ivshmem::find(bus, &mut Window { next: placement.window }, pci::registers)?;
+fn find_doorbell(bus: Bus<Registers>, window: &mut Window, cores: usize) -> Option<Ivshmem> {
+    let doorbell = Ivshmem::find(bus, window, pci::registers)?;
     doorbell.source().interrupt_cores(cores, apic::doorbell_message);
     Some(doorbell)
 }

@@ -21,6 +21,7 @@ mod core_block;
 mod cpuid;
 mod extended;
 mod interrupt_table;
+mod nic;
 mod paging;
 mod panic;
 mod pci;
@@ -39,13 +40,13 @@ use core::{
     },
 };
 
-use motet_hal::{Interrupts, Machine, Text, Trap, ivshmem::Ivshmem, pool_map::PoolMap};
+use motet_hal::{Interrupts, Machine, Network, Text, Trap, ivshmem::Ivshmem, pool_map::PoolMap};
 use motet_layout::{
     CoreId, Frame, Isa, IslandId, PAGE_SIZE, Pool, UserFrame, VISIBLE_WORDS, Windows, marks, visible_words as words,
 };
 use x86_64::{VirtAddr, instructions::tlb};
 
-use crate::{clock::Clock, core_block::Core, paging::KernelMap};
+use crate::{clock::Clock, core_block::Core, nic::Nic, paging::KernelMap};
 
 /// Makes `$main`, a `fn(&'static impl Machine) -> !`, the function that every core of the island runs.
 #[macro_export]
@@ -70,6 +71,7 @@ pub struct TheMachine {
     cores: usize,
     clock: Clock,
     doorbell: Option<Ivshmem>,
+    network: Option<Nic>,
     extensions: Text<1024>,
     command_line: Text<512>,
 }
@@ -322,6 +324,18 @@ impl Machine for TheMachine {
 
     fn extensions(&self) -> &str {
         self.extensions.as_str()
+    }
+
+    fn take_network(&self) -> Option<Network> {
+        self.network.as_ref()?.take()
+    }
+
+    fn send_frame(&self, frame: &[u8]) -> bool {
+        self.network.as_ref().is_some_and(|nic| nic.device.send(frame))
+    }
+
+    fn receive_frame(&self, buffer: &mut [u8]) -> Option<usize> {
+        self.network.as_ref()?.device.receive(buffer)
     }
 
     fn park(&self) -> ! {

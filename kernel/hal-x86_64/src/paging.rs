@@ -173,6 +173,17 @@ impl KernelMap {
         Ok(table)
     }
 
+    /// The local physical address of so many zeroed bytes (whole pages) of private memory, taken for good.
+    ///
+    /// # Errors
+    /// Not enough private memory.
+    pub fn take(&self, len: u64) -> Result<u64, &'static str> {
+        let first = self.page()?;
+        // Pages are taken in order.
+        (PAGE_SIZE..len).step_by(PAGE_SIZE as usize).try_for_each(|_| self.page().map(drop))?;
+        Ok(first)
+    }
+
     /// A zeroed page of private memory.
     fn page(&self) -> Result<u64, &'static str> {
         let phys = self.free.load(Relaxed);

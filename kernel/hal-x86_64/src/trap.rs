@@ -21,8 +21,10 @@ pub const VECTOR_TIMER: u8 = 32;
 pub const VECTOR_DOORBELL: u8 = 33;
 /// Vector the LAPIC raises when an interrupt was withdrawn.
 pub const VECTOR_SPURIOUS: u8 = 34;
+/// Vector of the network device's messages.
+pub const VECTOR_NETWORK: u8 = 35;
 /// Vectors with a stub.
-pub const VECTORS: usize = 35;
+pub const VECTORS: usize = 36;
 /// Bytes from one stub to the next.
 pub const STUB_SIZE: u64 = 16;
 /// Bytes from one core's system-call entry to the next core's.
@@ -103,7 +105,7 @@ fn decode(frame: &UserFrame, cause: u64, error: u64) -> Trap {
     let vector = (cause - CAUSE_VECTOR) as u8;
     match vector {
         14 => page_fault(error),
-        VECTOR_TIMER | VECTOR_DOORBELL | VECTOR_SPURIOUS => Trap::Interrupt(take_interrupt(vector)),
+        VECTOR_TIMER | VECTOR_DOORBELL | VECTOR_SPURIOUS | VECTOR_NETWORK => Trap::Interrupt(take_interrupt(vector)),
         1 | 3 => Trap::Breakpoint,
         0 | 16 | 19 => Trap::Arithmetic,
         6 | 7 => Trap::IllegalInstruction { word: 0 },
@@ -143,6 +145,10 @@ fn take_interrupt(vector: u8) -> Interrupts {
         VECTOR_DOORBELL => {
             apic::end_of_interrupt();
             Interrupts::DOORBELL
+        }
+        VECTOR_NETWORK => {
+            apic::end_of_interrupt();
+            Interrupts::NETWORK
         }
         _ => Interrupts::default(), // spurious interrupts are not in service
     }

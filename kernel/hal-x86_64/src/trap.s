@@ -191,6 +191,7 @@ motet_trap_stubs:
     .balign 16
     jmp doorbell                        # 33
     stub 34, 0, trap                    # spurious
+    stub 35, 0, trap                    # network
 
 # On the stack: cause, error code, rip, cs, rflags, rsp, ss.
 .balign 64

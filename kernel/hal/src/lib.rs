@@ -20,6 +20,7 @@ pub mod pool_map;
 pub mod registers;
 pub mod steer;
 mod text;
+pub mod virtio;
 
 pub use guest::{
     GuestAccess, GuestAddress, GuestException, GuestInterrupts, GuestTrap, GuestWord, SystemRegister, Widen,

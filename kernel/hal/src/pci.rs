@@ -29,6 +29,9 @@ const MSIX_ENABLED: u16 = 0x8000;
 const MSIX_MASKED: u16 = 0x4000;
 /// Functions of a bus: 32 devices of 8.
 const FUNCTIONS: u32 = 256;
+const FUNCTIONS_OF_DEVICE: usize = 8;
+/// In the type of function 0's header.
+const SEVERAL_FUNCTIONS: u8 = 0x80;
 
 /// Registers of a function's configuration space or memory.
 pub trait Space: Copy {
@@ -40,6 +43,8 @@ pub trait Space: Copy {
     fn read16(self, offset: usize) -> u16;
     /// Reads 32 bits at `offset`.
     fn read32(self, offset: usize) -> u32;
+    /// Writes 8 bits at `offset`.
+    fn write8(self, offset: usize, value: u8);
     /// Writes 16 bits at `offset`.
     fn write16(self, offset: usize, value: u16);
     /// Writes 32 bits at `offset`.
@@ -61,6 +66,10 @@ impl Space for Registers {
 
     fn read32(self, offset: usize) -> u32 {
         Self::read32(self, offset)
+    }
+
+    fn write8(self, offset: usize, value: u8) {
+        Self::write8(self, offset, value);
     }
 
     fn write16(self, offset: usize, value: u16) {
@@ -116,10 +125,16 @@ impl<S: Space> Bus<S> {
         self.functions().find(|function| function.identity() == identity)
     }
 
-    /// Every function there is.
+    /// Every function there is. A device has a function 0, which says whether it has others (3.2.2.3.4); reading where nothing is takes time.
     pub fn functions(self) -> impl Iterator<Item = Function<S>> {
         let function = move |id| Function { config: self.ecam.at((id as usize) << 12), id: FunctionId(id as u8) };
-        (0..FUNCTIONS).map(function).filter(|function| function.identity().vendor != 0xffff)
+        let is_there = |function: &Function<S>| function.identity().vendor != 0xffff;
+        let devices = (0..FUNCTIONS).step_by(FUNCTIONS_OF_DEVICE).filter(move |&first| is_there(&function(first)));
+        devices.flat_map(move |first| {
+            let has_others = function(first).config.read8(HEADER_TYPE) & SEVERAL_FUNCTIONS != 0;
+            let count = if has_others { FUNCTIONS_OF_DEVICE } else { 1 };
+            (first..FUNCTIONS).take(count).map(function).filter(is_there)
+        })
     }
 }
 
@@ -195,30 +210,22 @@ impl<S: Space> Function<S> {
         }
     }
 
-    /// Where its capability of this kind is.
-    fn capability(&self, kind: u8) -> Option<usize> {
-        if self.config.read16(STATUS) & STATUS_CAPABILITIES == 0 {
-            return None;
-        }
-        let mut at = self.config.read8(CAPABILITIES) as usize & !3;
-        for _ in 0..CAPABILITIES_MAX {
-            if at < HEADER_LEN {
-                return None;
-            }
-            if self.config.read8(at) == kind {
-                return Some(at);
-            }
-            at = self.config.read8(at + 1) as usize & !3;
-        }
-        None
+    /// Its capabilities of this kind: configuration space from their beginnings on.
+    pub fn capabilities(&self, kind: u8) -> impl Iterator<Item = S> {
+        let config = self.config;
+        let link = move |at: usize| Some(config.read8(at) as usize & !3).filter(|&at| at >= HEADER_LEN);
+        let has_some = config.read16(STATUS) & STATUS_CAPABILITIES != 0;
+        let first = if has_some { link(CAPABILITIES) } else { None };
+        let all = core::iter::successors(first, move |&at| link(at + 1)).take(CAPABILITIES_MAX);
+        all.filter(move |&at| config.read8(at) == kind).map(move |at| config.at(at))
     }
 
     /// Its messages, if it has any; its BARs are at `bars`, and `map` turns a physical address into registers.
     pub fn msix(&self, bars: &[u64; BARS_MAX], map: impl Fn(u64) -> S) -> Option<Msix<S>> {
-        let at = self.capability(CAPABILITY_MSIX)?;
-        let table = self.config.read32(at + 4);
+        let capability = self.capabilities(CAPABILITY_MSIX).next()?;
+        let table = capability.read32(4);
         let bar = bars.get(table as usize & 7).copied().filter(|&bar| bar != 0)?;
-        Some(Msix { control: self.config.at(at + 2), table: map(bar).at(table as usize & !7) })
+        Some(Msix { control: capability.at(2), table: map(bar).at(table as usize & !7) })
     }
 }
 

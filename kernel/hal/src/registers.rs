@@ -49,6 +49,12 @@ impl Registers {
         // SAFETY: as above.
         unsafe { with_exposed_provenance_mut::<u8>(self.0 + offset).read_volatile() }
     }
+
+    /// Writes 8 bits at `offset`.
+    pub fn write8(self, offset: usize, value: u8) {
+        // SAFETY: as above.
+        unsafe { with_exposed_provenance_mut::<u8>(self.0 + offset).write_volatile(value) }
+    }
 }
 
 /// Reads a byte at a kernel address where nothing is to be mapped. If that is so, the core faults, and the kernel says where and stops: this shows it.

@@ -43,6 +43,10 @@ impl Space for Registers<'_> {
         u32::from(self.read16(offset)) | u32::from(self.read16(offset + 2)) << 16
     }
 
+    fn write8(self, offset: usize, value: u8) {
+        self.0.write(self.1 + offset, &[value]);
+    }
+
     fn write16(self, offset: usize, value: u16) {
         self.0.write(self.1 + offset, &value.to_le_bytes());
     }
@@ -126,6 +130,18 @@ fn functions_are_found_by_what_they_are() {
     assert_eq!(machine.bus().find(DOORBELL).unwrap().id().requester(), 0x18);
     assert!(machine.bus().find(Identity { device: 0x1111, ..DOORBELL }).is_none());
     assert!(machine.bus().find(Identity { vendor: 0xffff, device: 0xffff }).is_none(), "where nothing is");
+}
+
+#[test]
+fn functions_behind_the_first_are_looked_for_if_it_says_so() {
+    let mut machine = Machine::with_doorbell(8, 4, 1);
+    let other = Identity { vendor: 0x1af4, device: 0x1041 };
+    machine.add(10, other);
+    machine.add(19, other);
+    assert_eq!(machine.bus().functions().count(), 2);
+    machine.write((8 << 12) + 0xe, &[0x80]);
+    assert_eq!(machine.bus().find(other).unwrap().id().requester(), 10);
+    assert_eq!(machine.bus().functions().count(), 3, "device 2 has no function 0");
 }
 
 #[test]

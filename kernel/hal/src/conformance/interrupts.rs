@@ -98,7 +98,7 @@ impl<M: Machine> Suite<M> {
     }
 
     /// Waits for an interrupt of that kind, with a timer as a guard. `false`: only the guard came.
-    fn wait_for_kind(&self, kind: Interrupts) -> bool {
+    pub(super) fn wait_for_kind(&self, kind: Interrupts) -> bool {
         let start = self.machine.counter_ns();
         if kind != Interrupts::TIMER {
             self.machine.set_timer(start + SHORT_NS);

@@ -12,6 +12,7 @@ mod between;
 mod guest;
 mod interrupts;
 mod memory;
+mod network;
 mod programs;
 mod scratch;
 mod stray;
@@ -107,6 +108,7 @@ impl<M: Machine> Suite<M> {
         self.vector_tests();
         self.guest_tests();
         self.interrupt_tests();
+        self.network_tests();
         self.worker_tests();
         self.between_tests();
     }
