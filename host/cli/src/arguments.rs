@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, ValueEnum};
+use motet_fabric::network::Published;
 
 /// One operating system over cores of several instruction sets.
 #[derive(Parser, Debug)]
@@ -140,6 +141,27 @@ pub struct MachineOptions {
     pub qemu_arguments: Vec<(String, Vec<String>)>,
 }
 
+/// Options of the network to the outside.
+#[derive(Args, Debug, Default)]
+pub struct NetworkOptions {
+    /// The network to the outside: user: by QEMU's user network, through the islands whose description says network = true, or the first one;
+    /// none: there is none, whatever the description says [default: user if it says so of an island, or with --publish]
+    #[arg(long, value_name = "KIND")]
+    pub net: Option<Net>,
+    /// Lead connections to a port of this host, of 127.0.0.1 alone, to one of the machine's (may be repeated)
+    #[arg(long = "publish", value_name = "HOST_PORT:GUEST_PORT[/udp]")]
+    pub published: Vec<Published>,
+}
+
+/// Which network to the outside.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Net {
+    /// None
+    None,
+    /// QEMU's user network, which needs no rights
+    User,
+}
+
 /// Options of timed runs. Whatever conflicts with `--timed` has to conflict with each: where it does, none requires `--timed` any more.
 const TIMED: [&str; 10] = [
     "timed",
@@ -160,6 +182,8 @@ const TIMED: [&str; 10] = [
 pub struct RunOptions {
     #[command(flatten)]
     pub machine: MachineOptions,
+    #[command(flatten)]
+    pub network: NetworkOptions,
     /// Copy a file or folder into the machine as /in/NAME, as `cp -a` does (may be repeated)
     #[arg(long = "in", value_name = "PATH")]
     pub inputs: Vec<PathBuf>,
@@ -230,6 +254,8 @@ The command's output and error output arrive on standard output and standard err
   motet run --timed --report results -- 'echo a | on aarch64 cat'    then open results/index.html
   motet run --trace trace.json -- 'echo a | on riscv64 cat'          then open it in ui.perfetto.dev
   motet run --timed --deterministic --accesses accesses.txt -- 'motet roi all ls'
+  motet run --net user -- 'wget -O - http://example.org/'            the machine reaches what this computer reaches
+  motet run --publish 8080:80 -- 'httpd -f -h /in'                   then open http://127.0.0.1:8080/
 
 In an interactive shell every key goes into the machine, Ctrl-C too. Typing Ctrl-] three times within a second ends
 the run. Results of an interrupted run are not copied to --out.";
@@ -376,6 +402,9 @@ machines/accelerators.toml. --accel NAME is for all images; with IMAGE=, an imag
 pub struct TestOptions {
     #[command(flatten)]
     pub machine: MachineOptions,
+    /// With or without network devices, as for `motet run`
+    #[arg(long, value_name = "KIND")]
+    pub net: Option<Net>,
     /// Instead, a kernel of a machine whose islands have one each reads memory that is not its own, which must end the machine with a fault
     #[arg(long, value_name = "WHERE")]
     pub stray: Option<Stray>,
@@ -511,6 +540,23 @@ mod tests {
                 assert!(!runs(&[&[other], option].concat()), "{other} {option:?}");
             }
         }
+    }
+
+    #[test]
+    fn networks_and_ports_are_read() {
+        let run = |options: &[&str]| match Arguments::try_parse_from(["motet", "run"].iter().chain(options))
+            .map(|arguments| arguments.command)
+        {
+            Ok(Subcommand::Run(options)) => Ok((options.network.net, options.network.published)),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
+        };
+        let both = ["8080:80".parse().unwrap(), "53:53/udp".parse().unwrap()];
+        assert_eq!(run(&["--publish", "8080:80", "--publish", "53:53/udp"]), Ok((None, both.into())));
+        assert_eq!(run(&["--net", "user"]), Ok((Some(Net::User), vec![])));
+        assert!(run(&["--net", "tap"]).unwrap_err().contains("none, user"));
+        assert!(run(&["--publish", "0:80"]).unwrap_err().contains("there is no port 0"));
+        assert!(run(&["--publish", "8080"]).unwrap_err().contains("HOST_PORT:GUEST_PORT"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::{
 use motet_error::{Error, ErrorKind, Result};
 use motet_fabric::{
     Command, HostPool, Results,
+    network::Network,
     rootfs::Tree,
     run::{Event, Hooks, Mode, Options, Outcome},
     terminal,
@@ -20,7 +21,7 @@ use motet_protocol::trace::Scope;
 
 use crate::{
     accesses,
-    arguments::{MachineOptions, RunOptions},
+    arguments::{MachineOptions, Net, NetworkOptions, RunOptions},
     debugger::Debugger,
     live::Live,
     output::OutputFile,
@@ -59,8 +60,10 @@ pub fn run(options: &RunOptions) -> Result<u8> {
         timed.points = points::read(file, &settings.machine)?;
     }
     settings.survive = options.survive;
+    settings.network = network(&settings.machine, &options.network, options.timed)?;
     let debugger = options.gdb.then(|| Debugger::prepare(&mut settings)).transpose()?;
-    let tree = guest_files(&project::target(&root), &settings.machine, options)?;
+    let mut tree = guest_files(&project::target(&root), &settings.machine, options)?;
+    tree.add_network(&settings.network);
     tree.warnings().iter().for_each(|warning| progress::print(&format!("motet: {warning}")));
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
     let report = options.report.as_deref().map(Folder::prepare).transpose()?;
@@ -129,6 +132,7 @@ pub fn settings(root: &Path, options: &MachineOptions, mode: Mode, command: Comm
         qemu_arguments,
         timed: None,
         survive: false,
+        network: Network::default(),
         kernels: project::target(root),
         mode,
         command,
@@ -136,6 +140,29 @@ pub fn settings(root: &Path, options: &MachineOptions, mode: Mode, command: Comm
         hang_timeout: Duration::from_secs_f64(options.hang_timeout),
         verbose: options.verbose,
     })
+}
+
+/// The network that the machine's description and the options want.
+///
+/// # Errors
+/// The options contradict each other, or the machine is timed.
+pub fn network(machine: &MachineSpec, options: &NetworkOptions, timed: bool) -> Result<Network> {
+    let wrong = |message: &str| Err(Error::new(ErrorKind::Usage, message));
+    let (is_described, is_published) =
+        (machine.islands.iter().any(|island| island.network), !options.published.is_empty());
+    match options.net {
+        Some(Net::None) if is_published => return wrong("--publish needs a network: --net user, not --net none"),
+        Some(Net::None) => return Ok(Network::default()),
+        None if !is_described && !is_published => return Ok(Network::default()),
+        Some(Net::User) | None => {}
+    }
+    if timed {
+        let message = "a timed machine has no network: what comes from outside comes by the time of this computer, not by the machine's";
+        let hint =
+            if options.net.is_none() && !is_published { "; --net none leaves out the machine file's" } else { "" };
+        return wrong(&format!("{message}{hint}"));
+    }
+    Network::new(machine, options.published.clone())
 }
 
 /// Sorts what was given by name by island.

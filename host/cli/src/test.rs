@@ -7,7 +7,7 @@ use motet_fabric::{
 };
 
 use crate::{
-    arguments::{Stray, TestOptions},
+    arguments::{NetworkOptions, Stray, TestOptions},
     progress::Progress,
     project, run,
 };
@@ -25,7 +25,9 @@ pub fn test(options: &TestOptions) -> Result<u8> {
         Some(Stray::Below) => Mode::StrayBelow,
         Some(Stray::Device) => Mode::StrayDevice,
     };
-    let settings = run::settings(&root, &options.machine, mode, Command::default())?;
+    let mut settings = run::settings(&root, &options.machine, mode, Command::default())?;
+    let network = NetworkOptions { net: options.net, ..NetworkOptions::default() };
+    settings.network = run::network(&settings.machine, &network, false)?;
     let mut hooks = TestHooks { progress: Progress::new(&settings.machine, true) };
     Ok(match motet_fabric::run::run(&settings, &mut hooks)? {
         Outcome::Exited(status) => status,

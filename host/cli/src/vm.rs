@@ -6,7 +6,7 @@ use motet_accelerators::Kind;
 use motet_error::{Error, ErrorKind, Result};
 
 use crate::{
-    arguments::{Quantum, RunOptions, VmRunOptions},
+    arguments::{Net, NetworkOptions, Quantum, RunOptions, VmRunOptions},
     run,
 };
 
@@ -19,6 +19,8 @@ pub fn run(options: VmRunOptions) -> Result<u8> {
     let inputs = [options.rtos, options.general, options.initrd.into_iter().collect()].concat();
     run::run(&RunOptions {
         machine: options.machine,
+        // Guests have no way to it.
+        network: NetworkOptions { net: Some(Net::None), published: Vec::new() },
         inputs,
         roots: Vec::new(),
         output: None,

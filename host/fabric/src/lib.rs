@@ -16,6 +16,7 @@ pub mod fpga;
 pub mod image;
 pub mod initramfs;
 mod ivshmem;
+pub mod network;
 #[allow(unsafe_code)] // the mapping of the pool
 mod pool;
 #[allow(unsafe_code)] // descriptors and the death signal of child processes

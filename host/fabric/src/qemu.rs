@@ -199,6 +199,8 @@ pub struct Launch<'a> {
     pub plugin: Option<&'a crate::timed::PluginLaunch<'a>>,
     /// Features that cores of x86-64 are not to have ([`unshared`]).
     pub without: &'a [&'static str],
+    /// Its network device, as arguments.
+    pub network: &'a [String],
     /// Arguments behind all others.
     pub further: &'a [String],
 }
@@ -433,6 +435,7 @@ fn arguments(launch: &Launch<'_>, fds: Descriptors) -> Vec<String> {
     option("-display", "none".into());
     arguments.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
     arguments.extend(board.extra.iter().map(|&word| word.to_owned()));
+    arguments.extend_from_slice(launch.network);
     arguments.extend_from_slice(launch.further);
     arguments
 }
@@ -545,6 +548,7 @@ mod tests {
             vectors: 2,
             plugin: None,
             without: &["abm"],
+            network: &[],
             further: &[],
         };
         arguments(&launch, Descriptors { pool: 10, kernel: 11, firmware, doorbell: 12, qmp: 13 }).join(" ")

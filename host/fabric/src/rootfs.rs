@@ -22,7 +22,7 @@ use std::{
 use motet_layout::{InodeRecord, Isa, MOUNT_PROC, MOUNT_SYS, PoolAddr, sync::Ordering};
 use motet_protocol::{Context as _, fs as pool_fs};
 
-use crate::{HostPool, run::target_of};
+use crate::{HostPool, network::Network, run::target_of};
 use motet_error::{Context, Error, ErrorKind, Result};
 use motet_machine::MachineSpec;
 use placement::Placement;
@@ -312,6 +312,15 @@ impl Tree {
         // In the end, because a file that is made in a folder changes the folder's time.
         dated.iter().for_each(|(inode, time)| inode.modified_ns.set(*time));
         Ok(())
+    }
+
+    /// Adds files about the machine's network, where there are none of that name.
+    pub fn add_network(&mut self, network: &Network) {
+        for (path, text) in network.files() {
+            if !self.nodes.contains_key(path.as_bytes()) {
+                self.set(path, Entry::Bytes(text.into_bytes()), 0o644);
+            }
+        }
     }
 
     fn set(&mut self, path: &str, entry: Entry, mode: u32) {

@@ -27,6 +27,7 @@ use crate::{
     engine::Engines,
     fpga,
     ivshmem::Doorbells,
+    network::Network,
     pool::{Command, HostPool},
     qemu::Qemu,
     service,
@@ -110,6 +111,8 @@ pub struct Options {
     pub timed: Option<timed::Options>,
     /// The machine goes on when an island other than the first dies; not in timed runs.
     pub survive: bool,
+    /// The network to the outside; not in timed runs.
+    pub network: Network,
     /// Further arguments for islands' QEMUs, by island id; islands behind the end get none.
     pub qemu_arguments: Vec<Vec<String>>,
 }
@@ -215,6 +218,7 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
     check_kernels(options)?;
     let cores: Vec<usize> = machine.islands.iter().map(|island| island.cores).collect();
     let images = Images::load(options)?;
+    options.network.check_ports()?;
     let mut bells = Doorbells::create(&cores)?;
     let pool = HostPool::create(machine, &options.command, bells.host_peer(), options.verbose)?;
     let sockets: Vec<_> = (0..cores.len()).filter_map(|island| bells.take_socket(island)).collect();

@@ -37,6 +37,8 @@ pub(super) struct IslandTable {
     queue: Option<Spanned<String>>,
     hidden_harts: Option<Spanned<i64>>,
     guests: Option<Spanned<bool>>,
+    #[serde(default)]
+    network: bool,
 }
 
 impl IslandTable {
@@ -99,6 +101,7 @@ impl IslandTable {
             hidden_harts,
             queue,
             guests,
+            network: self.network,
         })
     }
 }

@@ -153,6 +153,8 @@ pub struct IslandSpec {
     pub queue: Queue,
     /// Its cores can run guests, if that takes more than cores of its ISA have anyway.
     pub guests: bool,
+    /// It has a network device, in runs that have a network.
+    pub network: bool,
 }
 
 impl IslandSpec {

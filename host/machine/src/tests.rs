@@ -120,6 +120,7 @@ fn semantic_errors_name_key_and_position() {
         ("\"a\"", "\"a b\"", "4:8: name: "),
         ("cores = 1", "cores = 1\nprivate = \"2GiB\"", "7:11: private: 2GiB for x86_64; must be"),
         ("cores = 1", "cores = 1\ncpu = \"max file=/x\"", "7:7: cpu"),
+        ("cores = 1", "cores = 1\nnetwork = \"user\"", "7:11: island.network: "),
         ("cores = 1", "cores = 1\nfirmware = \"motet\"", "7:12: firmware: an island of x86_64 has none to choose"),
         (
             "x86_64\"",

@@ -43,6 +43,7 @@ mod long_calls;
 mod measured;
 mod models;
 mod multikernel;
+mod network;
 mod npb;
 mod placement;
 mod preemption;
@@ -137,6 +138,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(accesses::trials());
     trials.extend(models::trials());
     trials.extend(measured::trials());
+    trials.extend(network::trials());
     trials.extend(npb::trials());
     trials.extend(terminals::trials());
     trials.extend(timed::trials());

@@ -84,6 +84,7 @@ impl<'a> Launcher<'a> {
             vectors: self.bells.vectors(),
             plugin: self.plugin.as_ref(),
             without: &self.without,
+            network: &self.options.network.arguments(index),
             further: self.options.qemu_arguments.get(index).map_or(&[], Vec::as_slice),
         })?;
         Ok(Island {
@@ -147,7 +148,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{super::Mode, *};
-    use crate::pool::Command;
+    use crate::{network::Network, pool::Command};
     use motet_machine::MachineSpec;
 
     #[test]
@@ -165,6 +166,7 @@ mod tests {
             verbose: false,
             timed: None,
             survive: false,
+            network: Network::default(),
             qemu_arguments: Vec::new(),
         };
         let error = load_kernels(&options("isa = \"x86_64\"")).unwrap_err();
