@@ -141,6 +141,9 @@ impl Network {
     }
 }
 
+/// What QEMU says when it cannot have a port that is published.
+pub(crate) const PORT_REFUSED: &str = "Could not set up host forwarding rule";
+
 /// The last byte of an island's own address, and of its server of names (docs/machines.md).
 const OWN: u8 = 15;
 const NAMES: u8 = 3;

@@ -105,7 +105,12 @@ fn port_in_use() -> Result<(), String> {
     let publish = format!("{port}:80");
     let ended = Motet::run(["--publish", &publish, "--", "true"]).wait();
     let why = format!("--publish {publish}/tcp: port {port} of this host: another program uses it");
-    ended.expect_code(69)?.expect_errors(&[&why]).map(drop)
+    ended.expect_code(69)?.expect_errors(&[&why])?;
+    // Somebody takes it at the last moment.
+    let rule = format!("x86=-netdev user,id=other,hostfwd=tcp:127.0.0.1:{port}-:80");
+    let ended = Motet::run(["--qemu", &rule, "--", "true"]).wait();
+    let why = "--publish: a port of this host cannot be had any more: ";
+    ended.expect_code(69)?.expect_errors(&[why, &format!("127.0.0.1:{port}-:80")]).map(drop)
 }
 
 /// A listener on a port of this host that was free.

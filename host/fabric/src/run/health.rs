@@ -10,7 +10,7 @@ use motet_timing::{PS_PER_NS, TIME_END_PS};
 
 use super::{Event, Mode, PINGS_MAX, Run};
 use crate::{
-    qemu,
+    network, qemu,
     registers::{described, program_counters},
     timed::Symptom,
 };
@@ -194,6 +194,11 @@ impl Run<'_> {
         let cpu = cpu.map_or_else(String::new, |cpu| format!(" (cpu = \"{cpu}\")"));
         let mut message = format!("island {name}{cpu} {what}");
         let lines = self.islands[index].qemu.console.last_lines();
+        if let Some(line) = lines.iter().find(|line| line.contains(network::PORT_REFUSED)) {
+            // Somebody took the port since it was tried.
+            let message = format!("--publish: a port of this host cannot be had any more: {line}");
+            return Error::new(ErrorKind::Unavailable, message);
+        }
         if lines.is_empty() {
             message.push_str("\nits console is empty");
             if !cpu.is_empty() {
