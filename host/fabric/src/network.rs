@@ -101,10 +101,12 @@ impl Network {
             let at = (Ipv4Addr::LOCALHOST, one.host);
             let opened = if one.udp { UdpSocket::bind(at).map(drop) } else { TcpListener::bind(at).map(drop) };
             let Err(error) = opened else { continue };
-            let why = match error.kind() {
-                Io::AddrInUse => "another program uses it".to_owned(),
-                Io::PermissionDenied => "this user may not use it; ports from 1024 on are for everybody".to_owned(),
-                _ => error.to_string(),
+            let why = if error.kind() == Io::AddrInUse {
+                "another program uses it".to_owned()
+            } else if error.kind() == Io::PermissionDenied {
+                "this user may not use it; ports from 1024 on are for everybody".to_owned()
+            } else {
+                error.to_string()
             };
             let message = format!("--publish {one}: port {} of this host: {why}", one.host);
             return Err(Error::new(ErrorKind::Unavailable, message));

@@ -101,7 +101,7 @@ impl<M: Machine> Suite<M> {
 
     /// Who has the address of the user network's router (RFC 826)?
     fn question(&self, network: &Network) -> [u8; FRAME_BYTES_MIN] {
-        let net = 2 + self.island.0 as u8;
+        let net = 2 + self.island.0;
         let mut frame = [0; FRAME_BYTES_MIN];
         frame[..6].fill(0xff);
         frame[6..12].copy_from_slice(&network.address);
