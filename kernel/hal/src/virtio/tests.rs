@@ -317,7 +317,8 @@ fn frames_of_impossible_lengths_are_dropped() {
 
 #[test]
 fn a_device_that_breaks_the_rules_is_not_used_any_more() {
-    let breaks: [(&str, &dyn Fn(&Half)); 4] = [
+    type Breaks<'a> = &'a dyn Fn(&Half);
+    let breaks: [(&str, Breaks); 4] = [
         ("a number that there is not", &|half| give_back(half, 64, 100)),
         ("a large number", &|half| give_back(half, 0x1_0003, 100)),
         ("the same buffer twice", &|half| (0..2).for_each(|_| give_back(half, 3, 100))),
