@@ -255,7 +255,7 @@ test_an_installation_that_was_killed_is_finished() {
 test_a_closed_error_output_is_a_status() {
     motet run
     ends 74 doctor 2>&-
-    ends 74 --help 2>&-
+    ends 0 --help 2>&- >"$work/output"
     # The guest's output is still there.
     ends 0 run -- a 2>&- >"$work/output"
     said 'ran: run -- a'
@@ -264,6 +264,8 @@ test_a_closed_error_output_is_a_status() {
 test_a_closed_output_is_told() {
     motet run
     ends 74 run -- a >&- 2>"$work/output"
+    said 'standard output is closed'
+    ends 74 --help >&- 2>"$work/output"
     said 'standard output is closed'
     ends 0 doctor >&- 2>"$work/output"
     said QEMU
@@ -276,10 +278,49 @@ test_a_reader_that_left_is_a_status() {
     trap '' PIPE
     for command in doctor --help; do
         exec 7<>"$work/pipe" 8>"$work/pipe" 7>&-
-        ends 74 "$command" 2>&8
+        if [[ $command == doctor ]]; then ends 74 doctor 2>&8; else ends 74 --help >&8; fi
         exec 8>&-
     done
 }
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Help
+
+test_help_needs_nothing_that_is_built() {
+    local words
+    for words in --help -h help 'help run' 'run --help' 'build --help' 'doctor --help'; do
+        # shellcheck disable=SC2086
+        motet $words
+        said 'Run a machine:'
+    done
+    motet test --help
+    said 'MOTET_BLESS=1'
+    motet bench --help
+    said 'ker-one'
+    not called 'cargo'
+}
+
+test_help_is_the_program_s_once_that_is_built() {
+    local words
+    motet run
+    for words in --help 'run --help' 'test --help' 'bench --help' 'vm run --help' 'build --help' 'doctor --help'; do
+        # shellcheck disable=SC2086
+        motet $words
+        said "ran: $words"
+    done
+    # The machine's command has a help of its own.
+    motet run -- ls --help
+    said 'ran: run -- ls --help'
+}
+
+test_a_word_that_is_no_command_builds_nothing() {
+    outcome 64 env "${environment[@]}" "$checkout/motet" rum
+    said "no command 'rum'"
+    outcome 64 env "${environment[@]}" "$checkout/motet"
+    said 'Run a machine:'
+    not called 'cargo'
+}
+
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages

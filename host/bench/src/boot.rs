@@ -28,8 +28,16 @@ const ANSWER_TARGET_S: f64 = 2.0;
 /// How long each pipe is measured.
 const PIPE_SECONDS: u64 = 2;
 
+const EXAMPLES: &str = "\
+Examples:
+  ./motet bench boot --boots 3             the median of three boots
+  ./motet bench boot --json boot.json
+
+docs/benchmarks.md says what each figure means.";
+
 /// Options of `motet bench boot`.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     /// Write the measurements to this file, as JSON
     #[arg(long, value_name = "FILE")]

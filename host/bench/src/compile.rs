@@ -15,8 +15,14 @@ use crate::{
     report::{Collected, Measurement, median},
 };
 
+const EXAMPLES: &str = "\
+Examples:
+  ./motet bench compile --quick            once
+  ./motet bench compile --json compile.json";
+
 /// Options of `motet bench compile`.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     /// Write the measurements to this file, as JSON
     #[arg(long, value_name = "FILE")]

@@ -1,9 +1,19 @@
 //! The commands and options of `motet`.
 
-use std::{ffi::OsString, path::PathBuf};
+mod experiments;
+mod project;
+mod tools;
+
+use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
 use motet_fabric::network::Published;
+
+pub use self::{
+    experiments::BenchOptions,
+    project::{BuildOptions, CompletionsOptions, GuestsOptions, ManOptions, TestOptions},
+    tools::{Addr2lineOptions, ObjdumpOptions, ToolOptions},
+};
 
 /// One operating system over cores of several instruction sets.
 #[derive(Parser, Debug)]
@@ -11,7 +21,6 @@ use motet_fabric::network::Published;
     name = "motet",
     version,
     about = "One operating system over x86-64, AArch64 and RISC-V cores that share one memory",
-    after_help = EXAMPLES,
     disable_help_subcommand = true
 )]
 pub struct Arguments {
@@ -20,62 +29,63 @@ pub struct Arguments {
     pub command: Subcommand,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  motet run                                        a shell on the default machine
-  motet run -- 'on aarch64 uname -m | on riscv64 cat'    a pipeline over two instruction sets
-  motet run --in data.csv --out results -- 'sort /in/data.csv > /out/sorted'
-  motet run --machine machines/quad.toml --verbose
-
-Exit status: that of the command in the machine; 64 and up (sysexits.h) for Motet's own errors, 74 when output was lost.
-docs/setup.md lists them.";
-
-/// The commands.
+/// The commands. [`crate::help`] has their groups; the first example of each is what `motet --help` shows.
 #[derive(clap::Subcommand, Debug)]
 pub enum Subcommand {
     /// Boot a machine and run a command in it, or a shell
     Run(Box<RunOptions>),
-    /// Run the hardware conformance suite on every island of a machine
-    Test(TestOptions),
-    /// Build the kernels
-    Build(BuildOptions),
-    /// Build the guests of virtual machines, and print where they are (docs/guests.md)
-    Guests(GuestsOptions),
-    /// Compute how long allocations of the FPGA take at worst, from a machine description
-    Wcet(WcetOptions),
-    /// Run an experiment (see `motet bench --help`)
-    Bench(BenchOptions),
     /// Start an island again that has died, in a machine that goes on without it (`motet run --survive`)
     Restart(RestartOptions),
     /// Show what a machine that runs is doing: its islands, cores, threads, and who holds its locks
     State(StateOptions),
-    /// Boot a machine and run virtual machines in it
+    /// Run virtual machines on a machine's cores, and use those that run
     Vm(Box<VmOptions>),
+    /// Build the guests of virtual machines, and print where they are (docs/guests.md)
+    Guests(GuestsOptions),
     /// Compile and link a C program for every instruction set at once; takes the arguments of any C compiler
+    #[command(after_help = tools::CC_HELP)]
     Cc(ToolOptions),
-    /// The same for C++
-    #[command(name = "c++")]
+    /// Compile and link a C++ program for every instruction set at once
+    #[command(name = "c++", after_help = tools::CXX_HELP)]
     Cxx(ToolOptions),
     /// Link what `motet cc -c` has made; takes the options of linkers
+    #[command(after_help = tools::LD_HELP)]
     Ld(ToolOptions),
     /// Make an archive of objects of `motet cc -c`; takes the options of `ar`
+    #[command(after_help = tools::AR_HELP)]
     Ar(ToolOptions),
     /// Write an archive's table of symbols; takes the options of `ranlib`
+    #[command(after_help = tools::RANLIB_HELP)]
     Ranlib(ToolOptions),
     /// Show a program of `motet cc`: its instruction sets, and for each function its pin and sizes
     Objdump(ObjdumpOptions),
     /// Show function, file and line of addresses in a program of `motet cc`, for each instruction set
     #[command(name = "addr2line")]
     Addr2line(Addr2lineOptions),
-    /// Check that everything Motet needs is here
+    /// Run the checks of Motet, side by side: all that CI runs, a step of them, or single tests
+    Test(TestOptions),
+    /// Run the hardware conformance suite on every island of a machine
+    Conformance(ConformanceOptions),
+    /// Measure what docs/figures.md records, beside the systems that Motet is compared with
+    Bench(BenchOptions),
+    /// Compute how long allocations of the FPGA take at worst, from a machine description
+    Wcet(WcetOptions),
+    /// Say what is installed and what is missing; change nothing
+    #[command(after_help = project::DOCTOR_HELP)]
     Doctor,
+    /// Set up and build, without running anything
+    Build(BuildOptions),
+    /// Print what completes this command line in a shell
+    Completions(CompletionsOptions),
+    /// Write the manual pages of all commands
+    Man(ManOptions),
 }
 
 const WCET_HELP: &str = "\
 Examples:
-  motet wcet --machine machines/embedded.toml
-  motet wcet --machine machines/embedded.toml --queue --json bounds.json
-  motet wcet --machine machines/embedded.toml --client qam16:0:50 --client fft512:20:500 --client fft1024:20:500
+  ./motet wcet --machine machines/embedded.toml
+  ./motet wcet --machine machines/embedded.toml --queue --json bounds.json
+  ./motet wcet --machine machines/embedded.toml --client qam16:0:50 --client fft512:20:500 --client fft1024:20:500
 
 The columns are the longest wait for what is stopped (stop), the longest reconfiguration (load), the four paths of an allocation, waits for others'
 reconfigurations (queue) and for clients that are as urgent or more (rivals), and the worst of all. Without --client there is a line for the most urgent
@@ -104,23 +114,6 @@ pub struct WcetOptions {
     pub json: Option<PathBuf>,
 }
 
-/// Options of `motet objdump`.
-#[derive(Args, Debug)]
-pub struct ObjdumpOptions {
-    /// The program
-    pub program: PathBuf,
-}
-
-/// Options of `motet addr2line`.
-#[derive(Args, Debug)]
-pub struct Addr2lineOptions {
-    /// The program; files and lines are known if it was compiled with -g
-    pub program: PathBuf,
-    /// Hexadecimal addresses
-    #[arg(required = true, value_name = "ADDRESS")]
-    pub addresses: Vec<String>,
-}
-
 /// Options of machines that run.
 #[derive(Args, Debug)]
 pub struct MachineOptions {
@@ -130,7 +123,7 @@ pub struct MachineOptions {
     /// Show the islands' diagnostic consoles, each line after its island's name
     #[arg(long, short)]
     pub verbose: bool,
-    /// Give up when an island has not joined (`test`: when no island has reported anything) for this many seconds
+    /// Give up when an island has not joined (`conformance`: when no island has reported anything) for this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub boot_timeout: f64,
     /// Give up (with --survive: on that island) when a core has shown no progress for this many seconds although it should
@@ -248,14 +241,20 @@ pub struct RunOptions {
 const ACCESSES_MAX: u64 = 10_000_000;
 
 const RUN_HELP: &str = "\
+Examples:
+  ./motet run -- 'on aarch64 uname -m | on riscv64 cat'
+  ./motet run                                                          a shell on the default machine
+  ./motet run --in data.csv --out results -- 'sort /in/data.csv > /out/sorted'
+  ./motet run --machine machines/quad.toml --verbose
+  ./motet run --timed --report results -- 'echo a | on aarch64 cat'    then open results/index.html
+  ./motet run --trace trace.json -- 'echo a | on riscv64 cat'          then open it in ui.perfetto.dev
+  ./motet run --timed --deterministic --accesses accesses.txt -- 'motet roi all ls'
+  ./motet run --net user -- 'wget -O - http://example.org/'            the machine reaches what this computer reaches
+  ./motet run --publish 8080:80 -- 'httpd -f -h /in'                   then open http://127.0.0.1:8080/
+
 The command's output and error output arrive on standard output and standard error; its exit status is that of
-`motet run` (128 + N when signal N killed it). Quote what the machine's shell is to interpret:
-  motet run -- 'on riscv64 ps | wc -l'
-  motet run --timed --report results -- 'echo a | on aarch64 cat'    then open results/index.html
-  motet run --trace trace.json -- 'echo a | on riscv64 cat'          then open it in ui.perfetto.dev
-  motet run --timed --deterministic --accesses accesses.txt -- 'motet roi all ls'
-  motet run --net user -- 'wget -O - http://example.org/'            the machine reaches what this computer reaches
-  motet run --publish 8080:80 -- 'httpd -f -h /in'                   then open http://127.0.0.1:8080/
+`motet run` (128 + N when signal N killed it); 64 and up (sysexits.h) are Motet's own errors, 74 when output was lost: docs/setup.md lists them.
+Quote what the machine's shell is to interpret.
 
 In an interactive shell every key goes into the machine, Ctrl-C too. Typing Ctrl-] three times within a second ends
 the run. Results of an interrupted run are not copied to --out.";
@@ -273,12 +272,12 @@ pub struct RestartOptions {
 }
 
 const RESTART_HELP: &str = "\
+Examples, beside `./motet run --survive` in another terminal:
+  ./motet restart arm
+  ./motet restart arm --run 4711     of several machines, that of process 4711
+
 The island boots and joins the machine as that is: what was there before its death stays ended, and new threads are placed there again.
-The command waits until it has joined. The first island cannot be started again: the machine ends with it.
-In one terminal, and then in another one:
-  motet run --survive
-  motet restart arm
-  motet restart arm --run 4711     of several machines, that of process 4711";
+The command waits until it has joined. The first island cannot be started again: the machine ends with it.";
 
 /// `motet state`.
 #[derive(Args, Debug)]
@@ -290,13 +289,20 @@ pub struct StateOptions {
 }
 
 const STATE_HELP: &str = "\
-For who finds out why a machine does not go on: words of its memory as they are, without stopping it. Numbers of states are those of fused/layout.
-In one terminal, and then in another one:
-  motet run
-  motet state";
+Examples, beside `./motet run` in another terminal:
+  ./motet state
+  ./motet state --run 4711     of several machines, that of process 4711
+
+For who finds out why a machine does not go on: words of its memory as they are, without stopping it. Numbers of states are those of fused/layout.";
+
+const VMS_HELP: &str = "\
+Examples:
+  ./motet vm run --general guest.elf
+  ./motet vm run --help";
 
 /// `motet vm`.
 #[derive(Args, Debug)]
+#[command(after_help = VMS_HELP)]
 pub struct VmOptions {
     /// What to do
     #[command(subcommand)]
@@ -309,12 +315,17 @@ pub enum VmSubcommand {
     /// Run images, each in a virtual machine on cores of its instruction set (RISC-V or AArch64), until all have ended
     Run(Box<VmRunOptions>),
     /// Show the virtual machines that run in this user's machines on this host
+    #[command(after_help = LIST_HELP)]
     List,
     /// End one of them
     Kill(VmKillOptions),
     /// Use the console (serial port) of one of them: see what it has shown last and shows from now on, and type to it
     Console(VmConsoleOptions),
 }
+
+const LIST_HELP: &str = "\
+Examples:
+  ./motet vm list";
 
 /// `motet vm console`.
 #[derive(Args, Debug)]
@@ -329,14 +340,22 @@ pub struct VmConsoleOptions {
 }
 
 const CONSOLE_HELP: &str = "\
+Examples:
+  ./motet vm console               the only virtual machine's
+  ./motet vm console 2 --run 4711  that of number 2 of process 4711
+  echo reboot | ./motet vm console 2; ./motet vm console 2 </dev/null >log
+
 On a terminal, Ctrl-] leaves the console, and the virtual machine goes on. Otherwise it is in use until the virtual machine has ended,
-or a signal comes. One at a time uses it; the run's own output has everything as before, and its input goes to the guest, too.
-  motet vm console               the only virtual machine's
-  motet vm console 2 --run 4711  that of number 2 of process 4711
-  echo reboot | motet vm console 2; motet vm console 2 </dev/null >log";
+or a signal comes. One at a time uses it; the run's own output has everything as before, and its input goes to the guest, too.";
+
+const KILL_HELP: &str = "\
+Examples:
+  ./motet vm kill 2
+  ./motet vm kill 2 --run 4711     of several machines, in that of process 4711";
 
 /// `motet vm kill`.
 #[derive(Args, Debug)]
+#[command(after_help = KILL_HELP)]
 pub struct VmKillOptions {
     /// Its number, as `motet vm list` shows it
     #[arg(value_name = "ID")]
@@ -388,18 +407,28 @@ pub struct VmRunOptions {
 }
 
 const VM_HELP: &str = "\
+Examples:
+  ./motet vm run --general guest.elf
+  ./motet vm run --rtos control.elf --general vmlinuz --initrd initrd --append console=ttyS0 --memory 256
+  ./motet vm run --machine machines/accelerators.toml --rtos radio.elf --general guest.elf --accel radio.elf=qam16 --accel fft512
+
 One image has standard input and output as its console. Of several, each line has the image's name in front. The exit status is
 0 if all have shut their machines down, otherwise that of the first one that has not. docs/vms.md says what an image finds.
 AArch64's images need a machine whose file says guests = true, as machines/guests.toml; --accel one with an FPGA, as
 machines/accelerators.toml. --accel NAME is for all images; with IMAGE=, an image's file name, for that one alone;
-:US is its deadline.
-  motet vm run --general guest.elf
-  motet vm run --rtos control.elf --general vmlinuz --initrd initrd --append console=ttyS0 --memory 256
-  motet vm run --machine machines/accelerators.toml --rtos radio.elf --general guest.elf --accel radio.elf=qam16 --accel fft512";
+:US is its deadline.";
 
-/// `motet test`.
+const CONFORMANCE_HELP: &str = "\
+Examples:
+  ./motet conformance
+  ./motet conformance --machine machines/quad.toml --verbose
+  ./motet conformance --net user                                           asks the network, too
+  ./motet conformance --machine machines/multikernel.toml --stray above    ends with a fault, as it must";
+
+/// `motet conformance`.
 #[derive(Args, Debug)]
-pub struct TestOptions {
+#[command(after_help = CONFORMANCE_HELP)]
+pub struct ConformanceOptions {
     #[command(flatten)]
     pub machine: MachineOptions,
     /// With or without network devices, as for `motet run`
@@ -421,40 +450,6 @@ pub enum Stray {
     Below,
     /// The last kernel, in the first one's memory, as if it were a device
     Device,
-}
-
-/// `motet build`.
-#[derive(Args, Debug)]
-pub struct BuildOptions {
-    /// Only these instruction sets (x86_64, aarch64, riscv64); all by default
-    #[arg(value_name = "ISA")]
-    pub isas: Vec<String>,
-}
-
-/// `motet guests`.
-#[derive(Args, Debug)]
-pub struct GuestsOptions {
-    /// Only for these instruction sets (aarch64, riscv64); both by default
-    #[arg(value_name = "ISA")]
-    pub isas: Vec<String>,
-}
-
-/// `motet bench`.
-#[derive(Args, Debug)]
-#[command(disable_help_flag = true)]
-pub struct BenchOptions {
-    /// Name and options of the experiment
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
-    pub arguments: Vec<OsString>,
-}
-
-/// `motet cc` and its relatives.
-#[derive(Args, Debug)]
-#[command(disable_help_flag = true)]
-pub struct ToolOptions {
-    /// The tool's own arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
-    pub arguments: Vec<OsString>,
 }
 
 fn qemu_arguments(text: &str) -> Result<(String, Vec<String>), String> {

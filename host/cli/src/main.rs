@@ -7,9 +7,12 @@
 mod accesses;
 mod arguments;
 mod build;
+mod completions;
+mod conformance;
 mod debugger;
 mod doctor;
 mod guests;
+mod help;
 mod live;
 mod messages;
 mod output;
@@ -20,7 +23,6 @@ mod report;
 mod restart;
 mod run;
 mod stats;
-mod test;
 mod toolchain;
 mod trace;
 mod vm;
@@ -30,11 +32,12 @@ mod wcet;
 use std::{io::Write, process::ExitCode};
 
 use arguments::{Arguments, Subcommand, VmSubcommand};
-use clap::Parser;
+use clap::FromArgMatches;
 use motet_error::{Context, ErrorKind, Result, STDOUT};
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::try_parse() {
+    let parsed = help::command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let outcome = match parsed {
         Ok(arguments) => dispatch(arguments.command),
         Err(error) if error.use_stderr() => {
             let _ = error.print();
@@ -68,11 +71,13 @@ fn dispatch(command: Subcommand) -> Result<u8> {
             VmSubcommand::Kill(options) => vm_control::kill(&options),
             VmSubcommand::Console(options) => vm_control::console(&options),
         },
-        Subcommand::Test(options) => test::test(&options),
+        Subcommand::Test(_) => project::run_script(),
+        Subcommand::Conformance(options) => conformance::conformance(&options),
+        Subcommand::Build(options) if options.tests => project::run_script(),
         Subcommand::Build(options) => build::build(&options),
         Subcommand::Guests(options) => guests::guests(&options),
         Subcommand::Wcet(options) => wcet::wcet(&options),
-        Subcommand::Bench(options) => project::run_sibling("motet-bench", &options.arguments),
+        Subcommand::Bench(_) => project::run_sibling("motet-bench"),
         Subcommand::Cc(options) => toolchain::cc(false, &options.arguments),
         Subcommand::Cxx(options) => toolchain::cc(true, &options.arguments),
         Subcommand::Ld(options) => toolchain::ld(&options.arguments),
@@ -81,5 +86,7 @@ fn dispatch(command: Subcommand) -> Result<u8> {
         Subcommand::Objdump(options) => toolchain::objdump(&options),
         Subcommand::Addr2line(options) => toolchain::addr2line(&options),
         Subcommand::Doctor => doctor::doctor(),
+        Subcommand::Completions(options) => completions::completions(&options),
+        Subcommand::Man(options) => completions::man(&options),
     }
 }

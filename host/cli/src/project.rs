@@ -1,7 +1,6 @@
 //! Where Motet's own files are.
 
 use std::{
-    ffi::OsString,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
@@ -29,17 +28,29 @@ pub fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// Runs another of the project's programs, which lies beside this one, instead of this one.
+/// Runs another of the project's programs, which lies beside this one, instead of this one, with what stands behind the command.
 ///
 /// # Errors
 /// It is not built.
-pub fn run_sibling(name: &str, arguments: &[OsString]) -> Result<u8> {
+pub fn run_sibling(name: &str) -> Result<u8> {
     let program = std::env::current_exe().ok().and_then(|this| Some(this.parent()?.join(name)));
     let Some(program) = program.filter(|program| program.is_file()) else {
         let message = format!("{name} is not built (run `cargo build --release` in the project's folder)");
         return Err(Error::new(ErrorKind::Unavailable, message));
     };
-    let error = Command::new(&program).args(arguments).exec();
+    run_instead(&program, 2)
+}
+
+/// Runs the front door instead of this program, with the same arguments: what only it does.
+///
+/// # Errors
+/// It cannot be run.
+pub fn run_script() -> Result<u8> {
+    run_instead(&root()?.join("motet"), 1)
+}
+
+fn run_instead(program: &Path, skipped: usize) -> Result<u8> {
+    let error = Command::new(program).args(std::env::args_os().skip(skipped)).exec();
     Err(Error::new(ErrorKind::Unavailable, format!("{}: {error}", program.display())))
 }
 

@@ -6,7 +6,7 @@ use motet_error::Result;
 
 use crate::{
     arguments::{Addr2lineOptions, ObjdumpOptions},
-    project,
+    help, project,
 };
 
 /// Questions of build systems, and what answers them: below the project's folder.
@@ -45,6 +45,10 @@ pub fn ld(arguments: &[OsString]) -> Result<u8> {
 /// # Errors
 /// See [`motet_toolchain::archiver`].
 pub fn archiver(program: &str, arguments: &[OsString]) -> Result<u8> {
+    if arguments.first().is_some_and(|word| word == "--help") {
+        // Before its own, which `configure` may look at.
+        help::explain(program)?;
+    }
     motet_toolchain::archiver(&folder(&project::root()?), program, arguments)
 }
 

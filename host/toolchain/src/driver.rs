@@ -47,6 +47,7 @@ It takes what any C compiler takes, and works as CC in Makefiles, configure and 
                         where the commands are that have one word (motet-cc, motet-c++, motet-ar, motet-ranlib, motet-ld), and
                         the files that tell CMake and Meson of them
 
+Examples:
   motet cc -O2 -g a.c b.c -lm -o app
   motet cc --pins pins.toml -O2 a.c -o app
   make CC='motet cc'

@@ -30,6 +30,7 @@ usage: motet ld [OPTION...] FILE...
   -z one-stack          calls to other instruction sets go on below the caller's
                         frames: for programs that look at their stack
 
+Examples:
   motet ld a.o b.o -lm -o app
   motet ld --pins pins.toml -Map app.map a.o -o app
 

@@ -163,7 +163,7 @@ impl Plan {
     /// On real QEMU: the conformance suite of each HAL, then programs on fused machines.
     fn machines(&self) -> Vec<Job> {
         let program = self.target.join("release/motet");
-        let conform = [program.as_os_str(), OsStr::new("test")];
+        let conform = [program.as_os_str(), OsStr::new("conformance")];
         let mut tests = self.test_programs("programs: machine", Step::Machine, "--test machine");
         tests.kind = Kind::MachineProgram;
         vec![

@@ -24,8 +24,14 @@ use crate::{
     report::{Collected, Measurement},
 };
 
+const EXAMPLES: &str = "\
+Examples:
+  ./motet bench sim-accuracy --quick
+  ./motet bench sim-accuracy --json sim-accuracy.json";
+
 /// Options of `motet bench sim-accuracy`.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     /// Write the measurements to this file, as JSON
     #[arg(long, value_name = "FILE")]

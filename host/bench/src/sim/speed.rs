@@ -20,8 +20,14 @@ use crate::{
     report::{Collected, Measurement, geometric_mean, median},
 };
 
+const EXAMPLES: &str = "\
+Examples:
+  ./motet bench sim-speed --quick
+  ./motet bench sim-speed --json sim-speed.json";
+
 /// Options of `motet bench sim-speed`.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     /// Write the measurements to this file, as JSON
     #[arg(long, value_name = "FILE")]

@@ -36,7 +36,7 @@ fn conforms(cpu: &str, passed: &[&str]) -> Result<(), String> {
         island("hs", "riscv64", "cores = 1\nguests = true\n"),
     ];
     let path = machine(folder.path(), &text.concat())?;
-    let arguments = ["test".as_ref(), "--machine".as_ref(), path.as_os_str()];
+    let arguments = ["conformance".as_ref(), "--machine".as_ref(), path.as_os_str()];
     let ended = Motet::default().arguments(arguments).limit(LIMIT).wait();
     let passed: Vec<String> = passed.iter().map(|name| format!("[el2] conformance: {name} ok")).collect();
     let mut wanted: Vec<&str> = passed.iter().map(String::as_str).collect();

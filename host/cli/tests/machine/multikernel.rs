@@ -163,7 +163,7 @@ fn strays(isa: &str, other: &str) -> Result<(), String> {
 fn stray(machine: &Machine, isa: &str, places: &[&str]) -> Result<(), String> {
     let file = machine.0.path().join("machine.toml");
     for place in places {
-        let test = Motet::default().argument("test").arguments(["--machine".as_ref(), file.as_os_str()]);
+        let test = Motet::default().argument("conformance").arguments(["--machine".as_ref(), file.as_os_str()]);
         let ended = test.arguments(["--stray", place]).wait();
         ended.expect_code(70)?;
         let said = &ended.errors;
@@ -183,8 +183,8 @@ fn refused() -> Result<(), String> {
     let machine = pair("x86_64", "aarch64")?;
     on(&machine, &["--survive"], "true").expect_code(64)?.expect_errors(&["none goes on without the others"])?;
     let file = machine.0.path().join("machine.toml");
-    let suite = Motet::default().argument("test").arguments(["--machine".as_ref(), file.as_os_str()]).wait();
+    let suite = Motet::default().argument("conformance").arguments(["--machine".as_ref(), file.as_os_str()]).wait();
     suite.expect_code(64)?.expect_errors(&["the suite tests kernels that share a pool"])?;
-    let fused = Motet::default().arguments(["test", "--stray", "above"]).wait();
+    let fused = Motet::default().arguments(["conformance", "--stray", "above"]).wait();
     fused.expect_code(64)?.expect_errors(&["only a kernel that shares no memory can go astray"]).map(drop)
 }

@@ -167,7 +167,7 @@ fn contexts(isa: &str, with: &str, damages: usize, more: &str) -> Result<(), Str
 fn conforms(isa: &str, with: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let machine = machine_file(folder.path(), isa, [None, Some(with)])?;
-    let arguments = ["test".as_ref(), "--machine".as_ref(), machine.as_os_str()];
+    let arguments = ["conformance".as_ref(), "--machine".as_ref(), machine.as_os_str()];
     let ended = Motet::default().arguments(arguments).limit(CONFORMANCE_LIMIT).wait();
     let passed = "[second] conformance: vectors_survive_closing ok";
     ended.expect_code(0)?.expect_errors(&["[first] conformance: no vector registers", passed]).map(drop)

@@ -1,4 +1,4 @@
-//! `motet test`: the conformance suite on a real machine.
+//! `motet conformance`: the hardware conformance suite on a real machine.
 
 use motet_error::Result;
 use motet_fabric::{
@@ -7,7 +7,7 @@ use motet_fabric::{
 };
 
 use crate::{
-    arguments::{NetworkOptions, Stray, TestOptions},
+    arguments::{ConformanceOptions, NetworkOptions, Stray},
     progress::Progress,
     project, run,
 };
@@ -16,7 +16,7 @@ use crate::{
 ///
 /// # Errors
 /// An island failed, hung or died.
-pub fn test(options: &TestOptions) -> Result<u8> {
+pub fn conformance(options: &ConformanceOptions) -> Result<u8> {
     let root = project::root()?;
     let mode = match options.stray {
         None => Mode::Conformance,
@@ -28,18 +28,18 @@ pub fn test(options: &TestOptions) -> Result<u8> {
     let mut settings = run::settings(&root, &options.machine, mode, Command::default())?;
     let network = NetworkOptions { net: options.net, ..NetworkOptions::default() };
     settings.network = run::network(&settings.machine, &network, false)?;
-    let mut hooks = TestHooks { progress: Progress::new(&settings.machine, true) };
+    let mut hooks = ConformanceHooks { progress: Progress::new(&settings.machine, true) };
     Ok(match motet_fabric::run::run(&settings, &mut hooks)? {
         Outcome::Exited(status) => status,
         Outcome::Interrupted(signal) => 128 + signal as u8,
     })
 }
 
-struct TestHooks {
+struct ConformanceHooks {
     progress: Progress,
 }
 
-impl Hooks for TestHooks {
+impl Hooks for ConformanceHooks {
     fn event(&mut self, event: Event<'_>) {
         self.progress.event(event);
     }
