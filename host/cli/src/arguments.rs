@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
 use motet_fabric::network::Published;
+use motet_sweep::options::SweepOptions;
 
 pub use self::{
     experiments::BenchOptions,
@@ -68,6 +69,8 @@ pub enum Subcommand {
     Conformance(ConformanceOptions),
     /// Measure what docs/figures.md records, beside the systems that Motet is compared with
     Bench(BenchOptions),
+    /// Run a study: machines × programs × seeds, any key of a machine file or argument as an axis
+    Sweep(SweepOptions),
     /// Compute how long allocations of the FPGA take at worst, from a machine description
     Wcet(WcetOptions),
     /// Say what is installed and what is missing; change nothing

@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Virtual machines", &["vm run", "vm list", "vm kill", "vm console", "guests"]),
     ("Programs for every instruction set", &["cc", "c++", "ld", "ar", "ranlib", "objdump", "addr2line"]),
     ("Tests", &["test", "conformance"]),
-    ("Figures", &["bench all", "bench quotes"]),
+    ("Figures", &["bench all", "bench quotes", "sweep", "sweep diff"]),
     (
         "Parts of the figures",
         &[
@@ -75,7 +75,8 @@ fn find<'a>(command: &'a Command, path: &str) -> &'a Command {
 /// It does not arrive.
 pub fn explain(path: &str) -> Result<()> {
     let command = command();
-    motet_error::print(&format!("{}\n", find(&command, path).clone().render_help()))
+    let mut found = find(&command, path).clone().bin_name(format!("motet {path}"));
+    motet_error::print(&format!("{}\n", found.render_help()))
 }
 
 fn listing(command: &Command) -> String {

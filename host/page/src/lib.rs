@@ -6,6 +6,7 @@ pub mod bars;
 pub mod chart;
 pub mod format;
 pub mod gantt;
+pub mod multiples;
 pub mod svg;
 pub mod tornado;
 

@@ -61,6 +61,7 @@ mod shares;
 mod stopped;
 mod stramash;
 mod streams;
+mod sweeps;
 mod terminals;
 mod timed;
 mod transfers;
@@ -152,6 +153,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(shares::trials());
     trials.extend(stopped::trials());
     trials.extend(stramash::trials());
+    trials.extend(sweeps::trials());
     trials.extend(transfers::trials());
     trials.extend(vectors::trials());
     trials.extend(vm_consoles::trials());
