@@ -52,6 +52,7 @@ pub fn command() -> Command {
 }
 
 /// All commands that somebody can give, by their words: those that need no further word.
+#[cfg(test)]
 pub fn paths(command: &Command) -> Vec<Vec<String>> {
     let visible = command.get_subcommands().filter(|each| !each.is_hide_set());
     visible

@@ -37,15 +37,18 @@ pub enum Cells {
     Whole(Vec<i64>),
 }
 
+/// A point, and the name, value and unit of one of its metrics.
+type Measured<'a> = (&'a PointResult, &'a str, f64, &'a str);
+
 /// All results as columns. An axis whose values are all numbers is a column of numbers.
 pub fn columns(results: &[PointResult], snakemake: &str) -> Vec<Column> {
-    let rows: Vec<(&PointResult, &str, f64, &str)> = results
+    let rows: Vec<Measured<'_>> = results
         .iter()
         .flat_map(|result| {
             result.metrics.iter().map(move |(name, metric)| (result, name.as_str(), metric.value, metric.unit.as_str()))
         })
         .collect();
-    let words = |name: &str, cell: &dyn Fn(&(&PointResult, &str, f64, &str)) -> String| Column {
+    let words = |name: &str, cell: &dyn Fn(&Measured<'_>) -> String| Column {
         name: name.into(),
         cells: Cells::Words(rows.iter().map(cell).collect()),
     };
