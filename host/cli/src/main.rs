@@ -77,10 +77,7 @@ fn dispatch(command: Subcommand) -> Result<u8> {
         Subcommand::Build(options) => build::build(&options),
         Subcommand::Guests(options) => guests::guests(&options),
         Subcommand::Wcet(options) => wcet::wcet(&options),
-        Subcommand::Sweep(options) => {
-            let root = project::root()?;
-            motet_sweep::run(&options, &root, &project::target(&root))
-        }
+        Subcommand::Sweep(_) => project::run_sibling("motet-sweep"),
         Subcommand::Bench(_) => project::run_sibling("motet-bench"),
         Subcommand::Cc(options) => toolchain::cc(false, &options.arguments),
         Subcommand::Cxx(options) => toolchain::cc(true, &options.arguments),

@@ -4,33 +4,34 @@
 //! ([point]); Snakemake runs `motet sweep point` for those without a result. docs/sweep.md describes studies and results.
 #![forbid(unsafe_code)]
 
-mod axis;
-mod diff;
-mod keys;
-mod metrics;
 pub mod options;
+
+#[cfg(feature = "run")]
+mod axis;
+#[cfg(feature = "run")]
+mod diff;
+#[cfg(feature = "run")]
+mod keys;
+#[cfg(feature = "run")]
+mod metrics;
+#[cfg(feature = "run")]
 mod page;
+#[cfg(feature = "run")]
 mod plan;
+#[cfg(feature = "run")]
 mod point;
+#[cfg(feature = "run")]
+mod program;
+#[cfg(feature = "run")]
 mod results;
+#[cfg(feature = "run")]
 mod snakemake;
+#[cfg(feature = "run")]
 mod study;
+#[cfg(feature = "run")]
 mod sweep;
+#[cfg(feature = "run")]
 mod versions;
 
-use std::path::Path;
-
-use motet_error::Result;
-use options::{SweepOptions, SweepSubcommand};
-
-/// Does what the command line says; gives the exit status. `root` is the project's folder, `target` that of what is built.
-///
-/// # Errors
-/// A study is wrong, Snakemake cannot be had, a point has failed (of those that Snakemake starts), or the host refuses.
-pub fn run(options: &SweepOptions, root: &Path, target: &Path) -> Result<u8> {
-    match &options.command {
-        Some(SweepSubcommand::Diff(options)) => diff::diff(options),
-        Some(SweepSubcommand::Point(options)) => point::run(root, &options.folder, &options.id),
-        None => sweep::sweep(options, root, target),
-    }
-}
+#[cfg(feature = "run")]
+pub use program::main;

@@ -12,6 +12,7 @@ use motet_error::{Error, ErrorKind, Result};
 use crate::{
     metrics::{self, Metrics},
     plan::{self, Folder, PointResult},
+    program,
     study::Point,
     versions::Versions,
 };
@@ -44,7 +45,7 @@ fn measure(root: &Path, place: &Path, point: Point) -> Result<PointResult> {
     let stdout = File::create(&output).map_err(|error| Error::write(&output, error))?;
     let stats = place.join("stats.json");
     let _ = fs::remove_file(&stats);
-    let program = std::env::current_exe().map_err(|error| Error::new(ErrorKind::Unavailable, error.to_string()))?;
+    let program = program::motet()?;
     let child = Command::new(&program).args(&arguments).stdin(Stdio::null()).stdout(stdout).spawn();
     let child = child.map_err(|error| Error::new(ErrorKind::Unavailable, format!("{}: {error}", program.display())))?;
     let status = wait(child, Duration::from_secs(point.timeout_s))?;

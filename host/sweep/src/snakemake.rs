@@ -13,6 +13,8 @@ use rustix::{
     process::{Pid, Signal, kill_process_group},
 };
 
+use crate::program;
+
 /// The versions of it and of all that it needs, its executors' included.
 const VERSIONS: &str = include_str!("../requirements.txt");
 
@@ -73,7 +75,7 @@ impl Snakemake {
         let log = sweep.join("snakemake.log");
         let words = File::create(&log).map_err(|error| Error::write(&log, error))?;
         let errors = words.try_clone().map_err(|error| Error::write(&log, error))?;
-        let program = std::env::current_exe().map_err(|error| Error::read(&log, error))?;
+        let program = program::motet()?;
         let mut command = Command::new("python3");
         command.args(["-m", "snakemake", "--directory"]).arg(sweep).arg("--snakefile").arg(sweep.join("Snakefile"));
         // Points end no other; a result is finished once it is there (`motet sweep` has a lock of its own, which no interruption leaves behind).
