@@ -369,6 +369,8 @@ pub const RESET_NOT: u32 = 0;
 pub const RESET_IS: u32 = 1;
 /// [`PipeRecord::reset`]: as [`RESET_IS`], and the reader has been told.
 pub const RESET_TOLD: u32 = 2;
+/// [`PipeRecord::reset`]: with an error number added, the reader is told that.
+pub const RESET_FOR: u32 = 0x100;
 
 pool_struct! {
     /// An event counter (`eventfd`).
@@ -439,7 +441,7 @@ pool_struct! {
         80 pub asked: [Cell64; 2],
         /// The watch below it on [`EpollRecord::ready`] (pool address).
         96 pub ready_next: Cell64,
-        /// 1: it is on that stack, or somebody is putting it there.
+        /// 1: it is on that stack, or somebody is putting it there. Of one that rings a core: it has, and that core has not looked yet.
         104 pub in_ready: AtomicU32,
         108 _pad0: Cell32,
         /// The queues (pool addresses) that it has left while its list is repaired, and enters again.

@@ -1,7 +1,7 @@
 //! What islands say about themselves, and what the host says about them.
 
 use crate::{
-    AtomicByte, Cell32, Cell64, pool_struct,
+    AtomicByte, Cell32, Cell64, TimerNode, pool_struct,
     sync::{AtomicU32, AtomicU64},
 };
 
@@ -171,6 +171,8 @@ pool_struct! {
         2240 pub pages_moved: AtomicU64,
         /// Pages of which it has had replicas.
         2248 pub pages_replicated: AtomicU64,
-        2256 _pad4: [Cell64; 230],
+        /// When its first core, which has a network device, is to look at connections again.
+        2256 pub network: TimerNode,
+        2304 _pad4: [Cell64; 224],
     }
 }

@@ -69,7 +69,7 @@ pool_struct! {
         32 pub key: Cell64,
         /// Bits of a bitset futex wait; of a watch, the events that this queue tells of.
         40 pub bits: Cell32,
-        /// [`NODE_THREAD`] or [`NODE_WATCH`].
+        /// [`NODE_THREAD`], [`NODE_WATCH`] or [`NODE_BELL`].
         44 pub kind: Cell32,
     }
 }
@@ -93,6 +93,8 @@ pool_struct! {
 pub const NODE_THREAD: u32 = 0;
 /// [`WaitNode::kind`]: a watch's, which stays in the queue.
 pub const NODE_WATCH: u32 = 1;
+/// [`WaitNode::kind`]: of a [`WatchRecord`](crate::WatchRecord) that rings a core, 1 + which one is in [`WaitNode::bits`].
+pub const NODE_BELL: u32 = 2;
 
 /// Wait nodes inside every thread; more are in [`MoreNodes`].
 pub const WAIT_NODES: usize = 8;
@@ -135,6 +137,8 @@ pub const TIMER_POSIX: u32 = 5;
 pub const TIMER_MESSAGES: u32 = 3;
 /// [`TimerNode::kind`]: the first core looks whether the other kernels live.
 pub const TIMER_PEERS: u32 = 4;
+/// [`TimerNode::kind`]: the first core, which has a network device, sends again what was not answered.
+pub const TIMER_NETWORK: u32 = 6;
 
 /// [`ThreadRecord::state`]: the object is not a live thread.
 pub const THREAD_FREE: u32 = 0;

@@ -39,7 +39,8 @@ pool_struct! {
         64 pub acceptors: WaitQueue,
         /// Which socket is to accept it (pool address).
         96 pub listener: Cell64,
-        /// The inode of its name, with a reference (pool address), 0: the name is abstract.
+        /// The inode of its name, with a reference (pool address), 0: the name is abstract. Of a gateway's socket: the [`WatchRecord`](crate::WatchRecord) that rings
+        /// the gateway's core.
         104 pub inode: Cell64,
         /// 1: it is bound. Set before it is in the tree of those, cleared when it is out.
         112 pub is_bound: Cell32,

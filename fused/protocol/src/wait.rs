@@ -11,8 +11,8 @@
 use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
-    MORE_NODES, MoreNodes, NODE_WATCH, THREAD_BLOCKED, THREAD_PREPARING, THREAD_RUNNING, ThreadRecord, WAIT_NODES,
-    WAKE_EVENT, WAKE_NONE, WaitNode, WaitQueue,
+    MORE_NODES, MoreNodes, NODE_BELL, NODE_WATCH, THREAD_BLOCKED, THREAD_PREPARING, THREAD_RUNNING, ThreadRecord,
+    WAIT_NODES, WAKE_EVENT, WAKE_NONE, WaitNode, WaitQueue,
 };
 
 use crate::{
@@ -201,7 +201,9 @@ pub fn count(context: &impl Context, queue: &'static WaitQueue, is: impl Fn(&Thr
     let mut counted = 0;
     let mut at = queue.head.load(Ordering::Relaxed);
     while let Some(node) = find_from(context, at, 0, u32::MAX) {
-        let thread = context.object::<ThreadRecord>(node.thread.get()).filter(|_| node.kind.get() != NODE_WATCH);
+        let thread = context
+            .object::<ThreadRecord>(node.thread.get())
+            .filter(|_| !matches!(node.kind.get(), NODE_WATCH | NODE_BELL));
         counted += u32::from(thread.is_some_and(&is));
         at = node.next.get();
         context.spend_locked(MOVED);
@@ -251,6 +253,10 @@ fn wake_queued(context: &impl Context, queue: &'static WaitQueue, limit: u32, ke
             if let Some(waiters) = watch::tell(context, node) {
                 wake(context, waiters);
             }
+            continue;
+        }
+        if node.kind.get() == NODE_BELL {
+            watch::strike(context, node);
             continue;
         }
         let thread = context.pool().at::<ThreadRecord>(motet_layout::PoolAddr(node.thread.get()));

@@ -14,7 +14,9 @@
 
 use motet_layout::{handshake::then_look, sync::Ordering};
 
-use motet_layout::{EpollRecord, FileRecord, NODE_WATCH, TreeLinks, WaitNode, WaitQueue, WatchRecord, in_order};
+use motet_layout::{
+    CoreId, EpollRecord, FileRecord, NODE_BELL, NODE_WATCH, TreeLinks, WaitNode, WaitQueue, WatchRecord, in_order,
+};
 
 use crate::{
     Context,
@@ -88,6 +90,40 @@ pub fn enter(context: &impl Context, watch: &'static WatchRecord, side: usize, q
     node.bits.set(events);
     let _guard = lock(context, &queue.lock);
     link_last(context, queue, node);
+}
+
+/// Puts a watch, which is of no file and in no list, into a queue: who wakes that rings a core, once until the core [has looked](take_stroke).
+pub fn enter_bell(
+    context: &impl Context,
+    watch: &'static WatchRecord,
+    side: usize,
+    queue: &'static WaitQueue,
+    core: CoreId,
+) {
+    let node = &watch.nodes[side];
+    node.kind.set(NODE_BELL);
+    node.thread.set(context.raw(watch));
+    node.key.set(0);
+    node.bits.set(u32::from(core.0) + 1);
+    let _guard = lock(context, &queue.lock);
+    link_last(context, queue, node);
+}
+
+/// A queue with a bell's node is woken. Its lock is held.
+pub(crate) fn strike(context: &impl Context, node: &WaitNode) {
+    let core = node.bits.get().checked_sub(1).and_then(CoreId::from_raw);
+    if let (Some(watch), Some(core)) = (context.object::<WatchRecord>(node.thread.get()), core)
+        && watch.in_ready.swap(1, Ordering::SeqCst) == 0
+    {
+        context.ring(core);
+    }
+}
+
+/// Whether one of a bell's queues was woken. Its core looks at what they are about afterwards.
+pub fn take_stroke(watch: &WatchRecord) -> bool {
+    let is_struck = watch.in_ready.load(Ordering::Relaxed) != 0 && watch.in_ready.swap(0, Ordering::SeqCst) != 0;
+    then_look();
+    is_struck
 }
 
 /// Takes a watch out of its file's queues. Nobody puts it onto its list's stack afterwards.

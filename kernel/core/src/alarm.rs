@@ -4,8 +4,8 @@ use core::sync::atomic::Ordering;
 
 use motet_hal::{Interrupts, Machine};
 use motet_layout::{
-    CoreId, PoolAddr, TIMER_ALARM, TIMER_MESSAGES, TIMER_PEERS, TIMER_POSIX, TIMER_WAIT, ThreadRecord, TimerNode,
-    WAKE_TIMEOUT,
+    CoreId, PoolAddr, TIMER_ALARM, TIMER_MESSAGES, TIMER_NETWORK, TIMER_PEERS, TIMER_POSIX, TIMER_WAIT, ThreadRecord,
+    TimerNode, WAKE_TIMEOUT,
 };
 use motet_protocol::{Context, timer, wait};
 
@@ -47,7 +47,7 @@ pub fn expire_wait<M: Machine>(cpu: &Cpu<M>, node: &'static TimerNode) -> bool {
         }
         TIMER_ALARM | TIMER_POSIX => false,
         // Rung, and not only noted: who ends a slice drops what is noted beside the timer.
-        TIMER_MESSAGES | TIMER_PEERS => {
+        TIMER_MESSAGES | TIMER_PEERS | TIMER_NETWORK => {
             cpu.ring(CoreId::new(cpu.island(), 0));
             true
         }
