@@ -424,6 +424,7 @@ impl Baton {
 
     fn deliver(&self, world: &World, state: &mut State) {
         let now = state.now_ns;
+        world.move_frames(now);
         state.bells.retain(|&(at, core)| {
             if at <= now {
                 world.deliver_bell(core);
@@ -447,7 +448,8 @@ impl Baton {
             Status::Waiting => Some(world.timer_ns(core).max(stall(core))),
             Status::Absent | Status::Parked => None,
         });
-        bells.chain(cores).chain(state.host_at_ns).filter(|&at| at != u64::MAX).min()
+        let frames = world.frames_at_ns();
+        bells.chain(cores).chain(state.host_at_ns).chain(frames).filter(|&at| at != u64::MAX).min()
     }
 
     /// Returns when it is this life's turn.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::network::NetworkConfig;
 use motet_layout::{CALLS_BY_FASTEST, Isa, IslandId, LockClass};
 
 /// One hosted island.
@@ -30,6 +31,8 @@ pub struct IslandConfig {
     pub counter: Counter,
     /// For so long its idle cores look for work before they sleep, in nanoseconds.
     pub poll_ns: u64,
+    /// Its network device. Under a seed.
+    pub network: Option<NetworkConfig>,
 }
 
 /// How an island's counter differs from time. (All begin with different values, too.)
@@ -94,6 +97,7 @@ impl IslandConfig {
             hidden_vector_bytes: 0,
             counter,
             poll_ns: 0,
+            network: None,
         }
     }
 

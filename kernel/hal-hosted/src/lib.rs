@@ -28,6 +28,7 @@ pub mod isa;
 mod kernels;
 mod machine;
 mod migration;
+pub mod network;
 #[allow(unsafe_code)]
 mod region;
 #[allow(unsafe_code)]

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use motet_abi::gate::Gate;
 use motet_abi::migration::Handler;
-use motet_hal::{Access, Interrupts, Machine, Trap, Unsent};
+use motet_hal::{Access, Interrupts, Machine, Network, Trap, Unsent};
 use motet_layout::sync::{AtomicU32, AtomicU64 as PoolWord};
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, Frame, Isa, IslandId, KERNEL_ROOT_SLOT, Pool, PoolAddr, SpaceRecord, UserFrame,
@@ -516,6 +516,21 @@ impl<F: Flavour> Machine for Hosted<F> {
 
     fn extensions(&self) -> &str {
         &self.island.extensions
+    }
+
+    fn take_network(&self) -> Option<Network> {
+        self.island.world.link(self.island.island)?.take()
+    }
+
+    fn send_frame(&self, frame: &[u8]) -> bool {
+        self.island.point(Point::Call);
+        let link = self.island.world.link(self.island.island);
+        link.is_some_and(|link| link.send(self.island.world.now_ns(), frame))
+    }
+
+    fn receive_frame(&self, buffer: &mut [u8]) -> Option<usize> {
+        self.island.point(Point::Call);
+        self.island.world.link(self.island.island)?.receive(buffer)
     }
 
     fn park(&self) -> ! {

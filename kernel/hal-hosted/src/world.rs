@@ -12,11 +12,12 @@ use motet_layout::{CORES_PER_ISLAND_MAX, CoreId, ISLAND_FAILED, ISLAND_JOINED, I
 use motet_protocol::rejoin;
 
 use crate::baton::{Baton, Point};
-use crate::config::{Config, Defect, Driver};
+use crate::config::{Config, Defect, Driver, IslandConfig};
 use crate::damage::threads;
 use crate::hidden;
 use crate::kernels::{Kernels, core_of, shape};
 use crate::machine::{AArch64, Hosted, Island, Plain, RiscV64, X86_64, become_core, lock};
+use crate::network::Link;
 use crate::region::Region;
 use crate::turns;
 
@@ -128,6 +129,8 @@ pub struct World {
     /// Those of islands that have died and were started again.
     dead_machines: Mutex<Vec<&'static Island>>,
     cores: Vec<CoreState>,
+    /// By island.
+    links: Vec<Option<Link>>,
     baton: Option<Baton>,
     epoch: Instant,
     ended: AtomicBool,
@@ -247,7 +250,11 @@ impl World {
             bell: Mutex::new(()),
             rung: Condvar::new(),
         };
+        let seed = if let Driver::Seeded(seed) = config.driver { Some(seed) } else { None };
+        let link =
+            |island: &IslandConfig| seed.zip(island.network.as_ref()).map(|(seed, network)| Link::new(network, seed));
         Self {
+            links: config.islands.iter().map(link).collect(),
             kernels,
             entry,
             machines: Mutex::default(),
@@ -291,6 +298,9 @@ impl World {
             state.pending.store(0, Ordering::Relaxed);
             state.timer_ns.store(u64::MAX, Ordering::Relaxed);
             state.started.store(false, Ordering::Release);
+        }
+        if let Some(link) = &self.links[island.index()] {
+            link.restart();
         }
         let machine = self.make(island);
         let dead = std::mem::replace(&mut lock(&self.machines)[island.index()], machine);
@@ -529,6 +539,26 @@ impl World {
             let _bell = lock(&state.bell);
             state.rung.notify_all();
         }
+    }
+
+    /// An island's network device.
+    pub fn link(&self, island: IslandId) -> Option<&Link> {
+        self.links.get(island.index())?.as_ref()
+    }
+
+    /// Moves frames that arrive by now, and interrupts the cores that they arrive at.
+    pub fn move_frames(&self, now_ns: u64) {
+        for (island, link) in self.links.iter().enumerate() {
+            if link.as_ref().is_some_and(|link| link.advance(now_ns)) {
+                let core = CoreId::new(IslandId(island as u8), 0);
+                self.cores[core.index()].pending.fetch_or(Interrupts::NETWORK.0, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// When frames move next.
+    pub fn frames_at_ns(&self) -> Option<u64> {
+        self.links.iter().flatten().map(Link::next_ns).min().filter(|&at| at != u64::MAX)
     }
 
     pub fn ring_host(&self) {
