@@ -32,6 +32,7 @@ mod ipc;
 mod kinds;
 mod life;
 mod mm;
+mod net;
 mod peers;
 mod permission;
 mod process;

@@ -7,6 +7,7 @@ pub mod deaths;
 pub mod fat;
 pub mod kernels;
 pub mod modules;
+pub mod outside;
 pub mod program;
 pub mod records;
 pub mod scenarios;

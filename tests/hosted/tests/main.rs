@@ -63,6 +63,8 @@ mod network;
 #[cfg(not(motet_model))]
 mod orders;
 #[cfg(not(motet_model))]
+mod outside;
+#[cfg(not(motet_model))]
 mod packets;
 #[cfg(not(motet_model))]
 mod pidfds;

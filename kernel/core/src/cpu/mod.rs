@@ -22,6 +22,7 @@ mod hidden;
 mod islands;
 mod life;
 mod mm;
+mod net;
 mod pending;
 mod say;
 mod stacked;
@@ -42,6 +43,7 @@ pub use hidden::{HartPlace, HiddenCore};
 pub use islands::{Islands, cores_of_isa};
 pub use life::LifeCore;
 pub use mm::{MmCore, Translation};
+pub use net::NetCore;
 pub use pending::Causes;
 pub use stacked::StackedCore;
 pub use tracer::Tracer;
@@ -94,6 +96,8 @@ pub struct Cpu<M: Machine> {
     pub life: LifeCore,
     /// Address spaces.
     pub mm: MmCore,
+    /// The outside network.
+    pub net: NetCore,
     /// Two guests that take turns.
     pub stacked: StackedCore,
     /// Writes down what this core does, if anybody wants to know.
@@ -132,6 +136,7 @@ impl<M: Machine> Cpu<M> {
             fpga: FpgaCore::default(),
             handover: HandoverCore::default(),
             life: LifeCore::default(),
+            net: NetCore::default(),
             stacked: StackedCore::default(),
             mm: MmCore::new(
                 PhysMap::new(&record.ranges, pool.len()),

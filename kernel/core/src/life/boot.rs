@@ -9,7 +9,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, cores::core_record, groups, rejoin, slab, threads};
 
-use crate::{ability, console, cpu::Cpu, file, peers, permission, process, tree};
+use crate::{ability, console, cpu::Cpu, file, net, peers, permission, process, tree};
 
 /// Islands compare their counters with the machine's clock until so many of the differences agree.
 const CLOCK_SAMPLES_AGREEING: u32 = 4;
@@ -55,6 +55,7 @@ pub fn run<M: Machine>(machine: &'static M) -> ! {
     cpu.pool.header().joined.fetch_add(1, Ordering::SeqCst);
     machine.ring_host();
     cpu.log(format_args!("{} joined with {} cores", M::ISA.name(), record.core_count.get()));
+    net::begin(&cpu);
     cpu.start_timing();
     if has_peers && cpu.is_timed() {
         wait_for_peers(&cpu, |cpu| cpu.machine.relax());
@@ -78,6 +79,7 @@ fn join_again<M: Machine>(cpu: &Cpu<M>, record: &IslandRecord) -> ! {
     record.joined_at_ns.set(cpu.reading_ns());
     rejoin::join(cpu);
     start_other_cores(cpu, record);
+    net::begin(cpu);
     cpu.log(format_args!("{} joined again with {} cores", M::ISA.name(), record.core_count.get()));
     cpu.machine.ring_host();
     super::core_loop(cpu)

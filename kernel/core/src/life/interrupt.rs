@@ -15,7 +15,7 @@ use crate::{
     due::{begin_budget, poll},
     extension, file, fpga, hotplug,
     kinds::{dma, service},
-    mm, peers,
+    mm, net, peers,
     process::limits,
     time, trace,
 };
@@ -97,6 +97,8 @@ fn act_on<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
     }
     if interrupts.contains(Interrupts::DOORBELL) {
         rung(cpu);
+    } else if interrupts.contains(Interrupts::NETWORK) {
+        net::look(cpu);
     }
 }
 
@@ -118,6 +120,7 @@ pub fn rung<M: Machine>(cpu: &Cpu<M>) {
     if cpu.crossing.migrates() || !cpu.is_timed() || cpu.islands.are_uncached() {
         act_on_engines(cpu);
     }
+    net::look(cpu);
     service::rung(cpu);
     fpga::rung(cpu);
 }

@@ -9,7 +9,8 @@ use motet_layout::Cell64;
 
 use super::{
     super::socket::{
-        self, interface,
+        self,
+        interface::{self, Interface},
         listed::{List, Row},
     },
     Entry as E, Line, loopback,
@@ -58,12 +59,13 @@ pub fn show<M: Machine>(call: &Call<M>, entry: E, out: &mut Text<M>) -> Result {
         E::NetUdp6 => internet(call, List::Udp6, out),
         E::NetUnix => each(call, List::Local, out, |out| out.write_str(UNIX), |out, _, row| unix_line(out, row)),
         E::NetDev => {
-            write!(out, "{DEV}{:>6}:", interface::NAME)?;
-            let widths = [7, 7, 4, 4, 4, 5, 10, 9, 8, 7, 4, 4, 4, 5, 7, 10];
-            widths.into_iter().try_for_each(|width| write!(out, " {:>width$}", 0))?;
-            out.write_char('\n')
+            out.write_str(DEV)?;
+            each_interface(call, |interface| device_line(out, interface))
         }
-        E::NetRoute => writeln!(out, "{ROUTE:<ROUTE_WIDTH$}"),
+        E::NetRoute => {
+            writeln!(out, "{ROUTE:<ROUTE_WIDTH$}")?;
+            each_interface(call, |interface| routes_by(out, interface))
+        }
         E::NetArp => out.write_str(ARP),
         E::NetRaw => out.write_str(RAW),
         E::NetRaw6 => out.write_str(UDP6).and_then(|()| out.write_char('\n')),
@@ -76,6 +78,36 @@ pub fn show<M: Machine>(call: &Call<M>, entry: E, out: &mut Text<M>) -> Result {
         }
         _ => Ok(()),
     }
+}
+
+fn each_interface<M: Machine>(call: &Call<M>, mut each: impl FnMut(&Interface) -> Result) -> Result {
+    let mut told = Ok(());
+    interface::all(call.cpu, |interface| told = told.and_then(|()| each(interface)));
+    told
+}
+
+fn device_line<M: Machine>(out: &mut Text<M>, interface: &Interface) -> Result {
+    write!(out, "{:>6}:", core::str::from_utf8(interface.name()).unwrap_or(""))?;
+    let widths = [7, 7, 4, 4, 4, 5, 10, 9, 8, 7, 4, 4, 4, 5, 7, 10];
+    widths.into_iter().try_for_each(|width| write!(out, " {:>width$}", 0))?;
+    out.write_char('\n')
+}
+
+/// The routes by a device: to all other networks, by its router, and to its own. Addresses are numbers of this machine's order.
+fn routes_by<M: Machine>(out: &mut Text<M>, interface: &Interface) -> Result {
+    let Some(router) = interface.router() else { return Ok(()) };
+    let word = |octets: [u8; 4]| u32::from_le_bytes(octets);
+    let mask = interface.mask();
+    let own = core::array::from_fn(|index| interface.address.octets()[index] & mask[index]);
+    for (to, by, flags, mask) in [(0, word(router.octets()), 3, 0), (word(own), 0, 1, word(mask))] {
+        let mut bytes = [0; LINE_MAX];
+        let mut line = Line { bytes: &mut bytes, len: 0 };
+        let name = core::str::from_utf8(interface.name()).unwrap_or("");
+        write!(line, "{name}\t{to:08X}\t{by:08X}\t{flags:04X}\t0\t0\t0\t{mask:08X}\t0\t0\t0")?;
+        let len = line.len;
+        writeln!(out, "{:<ROUTE_WIDTH$}", core::str::from_utf8(&bytes[..len]).unwrap_or(""))?;
+    }
+    Ok(())
 }
 
 /// A line for each socket of a list, with its number in the list.

@@ -5,7 +5,8 @@
 use motet_abi::{Errno, terminal::*};
 use motet_hal::Machine;
 use motet_layout::{
-    PipeRecord, PoolAddr, RESET_IS, RESET_NOT, RESET_TOLD, SOCKET_CONNECTED, SocketRecord, in_order, sync::Ordering,
+    PipeRecord, PoolAddr, RESET_FOR, RESET_IS, RESET_NOT, RESET_TOLD, SOCKET_CONNECTED, SocketRecord, in_order,
+    sync::Ordering,
 };
 use motet_protocol::{Context, pipe, wait};
 
@@ -36,7 +37,8 @@ pub fn seen_pipes<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> [Option<&'
     [&socket.incoming, &socket.outgoing].map(|pipe| cpu.pool.get(PoolAddr(pipe.load(Ordering::Acquire))))
 }
 
-/// Gives two sockets that nobody else knows yet, or whose locks are held, what connects them. They are not [connected](set_connected) yet.
+/// Gives two sockets that nobody else knows yet, or whose locks are held, what connects them. They are not [connected](set_connected) yet. `is_begun`: it is not
+/// known yet whether there will be a connection, so the second one cannot write.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -44,6 +46,7 @@ pub fn connect_pair<M: Machine>(
     cpu: &Cpu<M>,
     one: &'static SocketRecord,
     two: &'static SocketRecord,
+    is_begun: bool,
 ) -> Result<(), Errno> {
     forget_unfinished(cpu, one);
     let there = pipe::create(cpu).ok_or(Errno::ENOMEM)?;
@@ -61,7 +64,9 @@ pub fn connect_pair<M: Machine>(
         incoming.reader.store(cpu.raw(socket), Ordering::Relaxed);
         socket.shut.store(SHUT_READ | SHUT_WRITE, Ordering::Relaxed);
         pipe::open(cpu, incoming, pipe::READER, &socket.shut);
-        pipe::open(cpu, outgoing, pipe::WRITER, &socket.shut);
+        if !is_begun || core::ptr::eq(socket, one) {
+            pipe::open(cpu, outgoing, pipe::WRITER, &socket.shut);
+        }
         socket.incoming.store(cpu.raw(incoming), Ordering::Relaxed);
         socket.outgoing.store(cpu.raw(outgoing), Ordering::Relaxed);
     }
@@ -116,25 +121,49 @@ fn end_directions<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, resets: bool)
     let pipes = own_pipes(cpu, socket)?;
     let [incoming, outgoing] = pipes;
     if pipe::used(incoming) > 0 || resets {
-        // Once: it may have been told already.
-        let reset = outgoing.reset.compare_exchange(RESET_NOT, RESET_IS, Ordering::AcqRel, Ordering::Relaxed);
-        if reset.is_ok() {
-            // The writer's end may be closed since long.
-            wait::wake(cpu, &outgoing.read_waiters);
-        }
+        reset(cpu, outgoing, RESET_IS);
     }
     shut(cpu, socket, pipes, SHUT_READ | SHUT_WRITE);
     Some(pipes)
 }
 
-/// Whether the peer has closed the connection and not read all that was sent to it (`ECONNRESET`). It is said once.
-pub fn take_reset<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> bool {
-    let is_reset = |[incoming, _]: [&'static PipeRecord; 2]| {
-        let reset = &incoming.reset;
-        reset.load(Ordering::Acquire) == RESET_IS
-            && reset.compare_exchange(RESET_IS, RESET_TOLD, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    };
-    pipes(cpu, socket).is_some_and(is_reset)
+/// Ends a connection, whose other end is told why, unless it was told something before. May be done twice.
+pub fn end_for<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, errno: Errno) {
+    if let Some([_, outgoing]) = own_pipes(cpu, socket) {
+        reset(cpu, outgoing, RESET_FOR + errno as u32);
+    }
+    end(cpu, socket, true);
+}
+
+/// Ends a connection that was begun, whose other end is told so. No packets wait there.
+pub fn end_begun<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) {
+    end_directions(cpu, socket, true);
+}
+
+/// Once: it may have been told already.
+fn reset<M: Machine>(cpu: &Cpu<M>, outgoing: &'static PipeRecord, how: u32) {
+    if outgoing.reset.compare_exchange(RESET_NOT, how, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        // The writer's end may be closed since long.
+        wait::wake(cpu, &outgoing.read_waiters);
+    }
+}
+
+/// What a pipe's reader is to be told, if it has not been.
+fn errno_of(reset: u32) -> Option<Errno> {
+    match reset {
+        RESET_NOT | RESET_TOLD => None,
+        RESET_IS => Some(Errno::ECONNRESET),
+        other => Some(other.checked_sub(RESET_FOR).and_then(Errno::from_raw).unwrap_or(Errno::ECONNRESET)),
+    }
+}
+
+/// Whether the peer has closed the connection and not read all that was sent to it (`ECONNRESET`), or why else it has ended. It is said once.
+pub fn take_reset<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<Errno> {
+    let [incoming, _] = pipes(cpu, socket)?;
+    let said = incoming.reset.load(Ordering::Acquire);
+    let errno = errno_of(said)?;
+    let told = incoming.reset.compare_exchange(said, RESET_TOLD, Ordering::AcqRel, Ordering::Relaxed);
+    told.is_ok().then_some(errno)
 }
 
 /// Whether it has, also if that was said.
@@ -144,7 +173,7 @@ pub fn is_reset(incoming: &PipeRecord) -> bool {
 
 /// Whether [`take_reset`] would say so.
 pub fn has_reset(incoming: &PipeRecord) -> bool {
-    incoming.reset.load(Ordering::Acquire) == RESET_IS
+    errno_of(incoming.reset.load(Ordering::Acquire)).is_some()
 }
 
 /// The events (`POLL*`) for which a connected socket is ready.

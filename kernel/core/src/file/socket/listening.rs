@@ -61,8 +61,17 @@ pub fn listen<M: Machine>(
     Ok(())
 }
 
-/// Connects a socket to one that listens, which is to accept the other end; `prepare` says what both are called. `false`: too many wait there, by `excess` more than
-/// that has asked for. What is bound is locked.
+/// How a socket is connected to one that listens.
+#[derive(Clone, Copy)]
+pub struct Joining {
+    /// So many more may wait there than that has asked for.
+    pub excess: u32,
+    /// Whoever accepts finds out whether there will be a connection.
+    pub is_begun: bool,
+}
+
+/// Connects a socket to one that listens, which is to accept the other end; `prepare` says what both are called. `false`: too many wait there. What is bound is
+/// locked.
 ///
 /// # Errors
 /// `ECONNREFUSED`: nobody listens there; `EISCONN`, `EINVAL`: the socket is connected, or listens; `ENOMEM`.
@@ -70,7 +79,7 @@ pub fn join<M: Machine>(
     cpu: &Cpu<M>,
     socket: &'static SocketRecord,
     listener: &'static SocketRecord,
-    excess: u32,
+    how: Joining,
     prepare: impl FnOnce(&'static SocketRecord),
 ) -> Result<bool, Errno> {
     let guard = lock(cpu, &listener.lock);
@@ -84,7 +93,7 @@ pub fn join<M: Machine>(
         SOCKET_CONNECTED => return Err(Errno::EISCONN),
         _ => return Err(Errno::EINVAL),
     }
-    if listener.pending_count.get() > listener.backlog.get().saturating_add(excess) {
+    if listener.pending_count.get() > listener.backlog.get().saturating_add(how.excess) {
         return Ok(false);
     }
     let end = slab::alloc::<SocketRecord>(cpu).ok_or(Errno::ENOMEM)?;
@@ -94,7 +103,7 @@ pub fn join<M: Machine>(
         to.set(from.get());
     }
     end.buffers.iter().for_each(|bytes| bytes.set(BUFFER));
-    connect_pair(cpu, socket, end).inspect_err(|_| slab::free(cpu, end))?;
+    connect_pair(cpu, socket, end, how.is_begun).inspect_err(|_| slab::free(cpu, end))?;
     prepare(end);
     end.listener.set(cpu.raw(listener));
     set_connected(end);
@@ -137,7 +146,7 @@ pub fn accept<M: Machine>(
 }
 
 /// The first socket that was connected to this one and has not been accepted. Until it has a file, it says that this core has it.
-fn take_pending<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<&'static SocketRecord> {
+pub fn take_pending<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<&'static SocketRecord> {
     let _guard = lock(cpu, &socket.lock);
     let first = cpu.object::<SocketRecord>(socket.pending[0].get())?;
     // Whoever looks for sockets that nobody can receive sees it waiting there, or in hand.

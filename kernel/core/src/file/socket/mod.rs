@@ -17,6 +17,7 @@ mod netlink;
 mod options;
 mod packet;
 mod rights;
+mod route;
 mod stream;
 mod unix;
 
@@ -47,6 +48,8 @@ use crate::{
         kind::{Facts, Kind, OUTPUT, Outlet, Queues, Transfer, answer_ioctl},
     },
 };
+
+pub use inet::gateway;
 
 pub use calls::{accept, accept4, bind, connect, getpeername, getsockname, listen, shutdown, socket, socketpair};
 pub use message::{messages_done, recvfrom, recvmmsg, recvmsg, sendmmsg, sendmsg, sendto};

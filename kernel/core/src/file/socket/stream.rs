@@ -187,10 +187,10 @@ pub fn receive<'c, M: Machine>(
         release_frame(call.cpu, frame);
     }
     let is_end = received == Ok(0) && pipe::used(incoming) == 0;
-    if is_end && take_reset(call.cpu, socket) {
-        return Err(Errno::ECONNRESET.into());
+    match is_end.then(|| take_reset(call.cpu, socket)).flatten() {
+        Some(errno) => Err(errno.into()),
+        None => received,
     }
-    received
 }
 
 /// Where bytes are received.

@@ -186,8 +186,12 @@ impl Endpoint {
         }
     }
 
-    /// The address from which one sends there that has none of its own.
+    /// The address from which one sends there that has none of its own: whom a network device has this address of is reached from it.
     pub fn source(self) -> Ipv6Addr {
+        let own = self.address.to_ipv4_mapped();
+        if own.is_some_and(|own| !own.is_loopback() && !own.is_unspecified()) {
+            return self.address;
+        }
         if self.is_v4() { Ipv4Addr::LOCALHOST.to_ipv6_mapped() } else { Ipv6Addr::LOCALHOST }
     }
 }

@@ -1,10 +1,10 @@
-//! Addresses of the loopback device, and routes, of which there are none to be made: what programs ask of them by sockets of a version (netdevice(7), rtnetlink(7)).
+//! Addresses of interfaces, and routes, of which there are none to be made: what programs ask of them by sockets of a version (netdevice(7), rtnetlink(7)).
 
 use motet_abi::Errno;
 use motet_hal::Machine;
 
 use super::{
-    super::interface::{ADDRESS, Request, SOCKADDR_LEN, check_change, unchanged},
+    super::interface::{Interface, Request, SOCKADDR_LEN, check_change, sockaddr, unchanged},
     endpoint::Version,
 };
 use crate::call::{Call, SysResult};
@@ -23,9 +23,6 @@ const SIOCDIFADDR: u32 = 0x8936;
 
 /// Where `struct sockaddr_in` has its address.
 const OCTETS: core::ops::Range<usize> = 4..8;
-const NETMASK: [u8; 4] = [255, 0, 0, 0];
-/// It reaches this machine only.
-const BROADCAST: [u8; 4] = [0; 4];
 
 /// An `ioctl` that sockets of a version have.
 ///
@@ -41,37 +38,36 @@ pub fn ioctl<M: Machine>(call: &Call<M>, version: Version, (request, at): (u32, 
         // Linux sets that of tunnels alone.
         (SIOCSIFDSTADDR, Version::V6) => Err(Errno::ENODEV.into()),
         (_, Version::V6) => Err(Errno::ENOTTY.into()),
-        (SIOCGIFADDR | SIOCGIFDSTADDR, _) => tell(call, at, own()),
-        (SIOCGIFBRDADDR, _) => tell(call, at, BROADCAST),
-        (SIOCGIFNETMASK, _) => tell(call, at, NETMASK),
-        (SIOCSIFADDR | SIOCSIFDSTADDR, _) => set(call, at, own()),
-        (SIOCSIFBRDADDR, _) => set(call, at, BROADCAST),
-        (SIOCSIFNETMASK, _) => set(call, at, NETMASK),
+        (SIOCGIFADDR | SIOCGIFDSTADDR, _) => tell(call, at, own),
+        (SIOCGIFBRDADDR, _) => tell(call, at, Interface::broadcast),
+        (SIOCGIFNETMASK, _) => tell(call, at, Interface::mask),
+        (SIOCSIFADDR | SIOCSIFDSTADDR, _) => set(call, at, own),
+        (SIOCSIFBRDADDR, _) => set(call, at, Interface::broadcast),
+        (SIOCSIFNETMASK, _) => set(call, at, Interface::mask),
         _ => Err(Errno::ENOTTY.into()),
     }
 }
 
-fn own() -> [u8; 4] {
-    core::array::from_fn(|index| ADDRESS[OCTETS.start + index])
+fn own(interface: &Interface) -> [u8; 4] {
+    interface.address.octets()
 }
 
-fn tell<M: Machine>(call: &Call<M>, at: u64, octets: [u8; 4]) -> SysResult {
+fn tell<M: Machine>(call: &Call<M>, at: u64, what: fn(&Interface) -> [u8; 4]) -> SysResult {
     let asked = Request::read(call, at)?;
-    if asked.check()? {
+    let (interface, has_other_name) = asked.interface(call.cpu)?;
+    if has_other_name {
         return Err(Errno::EADDRNOTAVAIL.into());
     }
-    let mut told = ADDRESS;
-    told[OCTETS].copy_from_slice(&octets);
-    asked.answer(call, at, &told)
+    asked.answer(call, at, &sockaddr(what(&interface)))
 }
 
-fn set<M: Machine>(call: &Call<M>, at: u64, is: [u8; 4]) -> SysResult {
+fn set<M: Machine>(call: &Call<M>, at: u64, what: fn(&Interface) -> [u8; 4]) -> SysResult {
     let asked = Request::read(call, at)?;
     check_change(call)?;
     let wanted: [u8; SOCKADDR_LEN] = asked.value();
-    if wanted[..2] != ADDRESS[..2] {
+    if wanted[..2] != sockaddr([0; 4])[..2] {
         return Err(Errno::EINVAL.into());
     }
-    let has_other_name = asked.check()?;
-    unchanged(!has_other_name && wanted[OCTETS] == is)
+    let (interface, has_other_name) = asked.interface(call.cpu)?;
+    unchanged(!has_other_name && wanted[OCTETS] == what(&interface))
 }

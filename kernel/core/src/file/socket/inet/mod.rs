@@ -1,14 +1,16 @@
-//! Sockets of the internet's protocols (`AF_INET`, `AF_INET6`) between programs of this machine: there is a loopback device and no other network.
+//! Sockets of the internet's protocols (`AF_INET`, `AF_INET6`) between programs of this machine, and with other machines ([`outside`], [`gateway`]).
 //!
-//! Nothing is sent in the protocols' own packets. A connection is two pipes, and datagrams wait in a queue of the pool, as those of `AF_UNIX` do; they are found by
+//! Between programs of this machine, nothing is sent in the protocols' own packets. A connection is two pipes, and datagrams wait in a queue of the pool, as those of `AF_UNIX` do; they are found by
 //! protocol, port and address. Both versions share the ports: a socket of version 6 also receives for version 4, unless it says otherwise (`IPV6_V6ONLY`).
 //!
 //! Locks: as for `AF_UNIX`.
 
 mod endpoint;
+pub mod gateway;
 mod interface;
 mod options;
 mod origin;
+mod outside;
 mod port;
 mod tcp;
 mod udp;
@@ -28,7 +30,7 @@ use super::{
     listening,
     name::Name,
     packet::{self, Source},
-    stream,
+    route, stream,
 };
 use crate::{
     call::{Call, Stop, SysResult},
@@ -137,7 +139,7 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
                 listening::stop::<M, Self>(call, self.0);
                 Ok(())
             }
-            _ => tcp::shutdown(call.cpu, self.0, how),
+            _ => tcp::shutdown(call.cpu, self.0, Self::VERSION, how),
         }
     }
 
@@ -147,7 +149,7 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
     }
 
     fn peer_name<M: Machine>(self, cpu: &Cpu<M>) -> Result<Address, Errno> {
-        if !self.is_of_datagrams() && tcp::state(cpu, self.0) == State::Close {
+        if !self.is_of_datagrams() && matches!(tcp::state(cpu, self.0), State::Close | State::SynSent) {
             return Err(Errno::ENOTCONN);
         }
         port::peer_of(self.0).map(|peer| peer.address(Self::VERSION)).ok_or(Errno::ENOTCONN)
@@ -246,6 +248,9 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
 
     /// A connection that has ended is in no list, nor are datagrams without a port.
     fn listed<M: Machine>(self, cpu: &Cpu<M>) -> Option<Row> {
+        if !matches!(self.0.protocol.get(), IPPROTO_TCP | IPPROTO_UDP) {
+            return None; // a gateway's
+        }
         let (own, peer) = (port::own(self.0), port::peer_of(self.0));
         let [incoming, outgoing] = connection::seen_pipes(cpu, self.0);
         let is_connected = self.0.state.load(Ordering::Acquire) == SOCKET_CONNECTED && outgoing.is_some();
@@ -285,8 +290,10 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
         if self.is_of_datagrams() {
             return Err(Errno::EINVAL);
         }
-        if call.thread.progress.get() == 0 && take_reset(call.cpu, self.0) {
-            return Err(Errno::ECONNRESET);
+        if call.thread.progress.get() == 0
+            && let Some(errno) = take_reset(call.cpu, self.0)
+        {
+            return Err(errno);
         }
         let outgoing = stream::outgoing(call.cpu, self.0).map_err(|_| {
             signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
@@ -302,6 +309,9 @@ impl<const FAMILY: u32> Family for Inet<FAMILY> {
 
     fn close<M: Machine>(self, cpu: &Cpu<M>) {
         self.end(cpu);
+        if self.0.protocol.get() == route::REQUESTS {
+            gateway::forget_bell(cpu, self.0);
+        }
         listening::free::<M, Self>(cpu, self.0);
     }
 }

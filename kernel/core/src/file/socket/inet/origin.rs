@@ -28,17 +28,19 @@ const IPV6_PKTINFO: u32 = 50;
 const IPV6_HOPLIMIT: u32 = 52;
 const IPV6_TCLASS: u32 = 67;
 
-/// What a packet's name is: the endpoint that it is from, the address that it was sent to, hops, class, and when it was sent (nanoseconds of real time).
+/// What a packet's name is: the endpoint that it is from, the address and port that it was sent to, hops, class, and when it was sent (nanoseconds of real time).
 pub struct Origin {
     pub from: Endpoint,
     pub to: Ipv6Addr,
+    pub port: u16,
     pub hops: u8,
     pub class: u8,
     pub sent_ns: u64,
 }
 
 const TO: usize = NAME_LEN;
-const HOPS: usize = TO + 16;
+const PORT: usize = TO + 16;
+const HOPS: usize = PORT + 2;
 const CLASS: usize = HOPS + 1;
 const SENT: usize = CLASS + 1;
 const LEN: usize = SENT + 8;
@@ -48,17 +50,20 @@ impl Origin {
     pub fn name(&self) -> Name {
         let mut bytes = [0; LEN];
         bytes[..NAME_LEN].copy_from_slice(self.from.name().bytes());
-        bytes[TO..HOPS].copy_from_slice(&self.to.octets());
+        bytes[TO..PORT].copy_from_slice(&self.to.octets());
+        bytes[PORT..HOPS].copy_from_slice(&self.port.to_be_bytes());
         (bytes[HOPS], bytes[CLASS]) = (self.hops, self.class);
         bytes[SENT..].copy_from_slice(&self.sent_ns.to_le_bytes());
         Name::of_bytes(&bytes)
     }
 
-    fn of_name(name: &Name) -> Option<Self> {
+    /// That of a packet with that name.
+    pub fn of_name(name: &Name) -> Option<Self> {
         let bytes = name.bytes().first_chunk::<LEN>()?;
         Some(Self {
             from: Endpoint::of_name(name)?,
             to: Ipv6Addr::from(core::array::from_fn::<u8, 16, _>(|index| bytes[TO + index])),
+            port: u16::from_be_bytes([bytes[PORT], bytes[PORT + 1]]),
             hops: bytes[HOPS],
             class: bytes[CLASS],
             sent_ns: u64::from_le_bytes(core::array::from_fn(|index| bytes[SENT + index])),
@@ -170,9 +175,10 @@ pub fn of_sent(socket: &SocketRecord, said: &Said, [own, to]: [Endpoint; 2], sen
         Some(source) => Endpoint { address: source.into(), ..own },
         None => own,
     };
-    if !from.is_own() || from.is_v4() != to.is_v4() {
+    if from.address != own.address && !from.is_own() || from.is_v4() != to.is_v4() {
         return Err(if to.is_v4() { Errno::ENETUNREACH } else { Errno::EINVAL });
     }
     let [hops, class] = options::sent_with(socket, to.is_v4());
-    Ok(Origin { from, to: to.address, hops: said.hops.unwrap_or(hops), class: said.class.unwrap_or(class), sent_ns })
+    let (to, port) = (to.address, to.port);
+    Ok(Origin { from, to, port, hops: said.hops.unwrap_or(hops), class: said.class.unwrap_or(class), sent_ns })
 }

@@ -4,7 +4,7 @@
 //! may share it ([`SHARERS_MAX`]). A socket keeps the name that it was bound with when it connects: from which address it sends follows from its peer's. It has a port
 //! while it is in the tree, or was accepted: its name alone does not say so, as a core may have died between the two.
 
-use core::ops::ControlFlow;
+use core::{net::Ipv6Addr, ops::ControlFlow};
 
 use motet_abi::Errno;
 use motet_hal::Machine;
@@ -15,6 +15,7 @@ use super::{
     super::{
         SOCK_STREAM,
         flags::{SO_REUSEADDR, SO_REUSEPORT, is_on},
+        route,
     },
     endpoint::{Endpoint, NAME_LEN, Version},
     options::{self, has_port, is_v6_only},
@@ -53,6 +54,11 @@ pub fn bound_to(socket: &SocketRecord) -> Option<Endpoint> {
     }
 }
 
+/// The address that a socket has chosen itself.
+pub fn own_address(socket: &SocketRecord) -> Option<Ipv6Addr> {
+    bound_to(socket).filter(|_| options::has_own_address(socket)).map(|own| own.address)
+}
+
 /// Whom it is connected to.
 pub fn peer_of(socket: &SocketRecord) -> Option<Endpoint> {
     let is_connected = socket.state.load(Ordering::Acquire) == SOCKET_CONNECTED;
@@ -82,7 +88,7 @@ pub fn sends_from(socket: &SocketRecord, to: Endpoint) -> Result<Endpoint, Errno
 /// # Errors
 /// `EADDRNOTAVAIL`: the machine has no such address; `EACCES`: the port is privileged; `EINVAL`: it has one; `EADDRINUSE`.
 pub fn bind<M: Machine>(call: &Call<M>, socket: &'static SocketRecord, to: Endpoint) -> Result<(), Errno> {
-    if !to.is_any() && !to.is_own() {
+    if !to.is_any() && !to.is_own() && !route::leads_to(call.cpu, to.address) {
         return Err(Errno::EADDRNOTAVAIL);
     }
     if to.port != 0 && to.port < UNPRIVILEGED && !has(call.process, Capability::BindPort) {
@@ -184,6 +190,15 @@ pub fn leave<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
 pub fn forget_chosen<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
     if socket.is_bound.get() != 0 && !options::has_own_port(socket) {
         bound::leave(cpu, socket);
+    }
+}
+
+/// A socket that has not chosen its address has this one from now on. What is bound is locked.
+pub fn take_address<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord, address: Ipv6Addr) {
+    let may_change = socket.is_bound.get() != 0 && !options::has_own_address(socket);
+    if let Some(own) = bound_to(socket).filter(|own| may_change && own.address != address) {
+        bound::leave(cpu, socket);
+        enter(cpu, socket, Endpoint { address, ..own });
     }
 }
 

@@ -14,10 +14,12 @@ use super::{
         connection::{self, is_reset, pipes, shut, take_reset},
         family::{Address, Received, Receiving, Sending},
         flags::{MSG_NOSIGNAL, MSG_OOB, MSG_PEEK, SO_LINGER, is_on},
-        listening, rights, stream, waits_no_more,
+        listening::{self, Joining},
+        rights, stream, waits_no_more,
     },
     endpoint::{Endpoint, Version},
     options::has_port,
+    outside::{self, CONNECTING, is_under_way},
     port,
 };
 use crate::{
@@ -45,6 +47,8 @@ const NOBODY: [u32; 3] = [0, u32::MAX, u32::MAX];
 pub enum State {
     /// Both may send.
     Established = 1,
+    /// It is not known yet whether there is a peer.
+    SynSent = 2,
     /// Only the peer may send.
     FinWait = 5,
     /// There is none (any more).
@@ -69,6 +73,7 @@ pub fn state_by(socket: &SocketRecord, incoming: Option<&PipeRecord>) -> State {
     let shut = socket.shut.load(Ordering::Acquire);
     let has_ended = pipe::readiness(incoming).no_writer;
     match (has_ended, shut & SHUT_WRITE != 0) {
+        _ if is_under_way(shut, incoming) => State::SynSent,
         _ if is_reset(incoming) || shut & HAS_LOST != 0 => State::Close,
         (false, false) => State::Established,
         (false, true) => State::FinWait,
@@ -107,9 +112,15 @@ pub fn connect<M: Machine>(
 ) -> Result<(), Stop> {
     let (cpu, header) = (call.cpu, call.cpu.pool.header());
     if socket.state.load(Ordering::Acquire) != SOCKET_NEW {
-        return Err(Errno::EISCONN.into());
+        return outside::go_on(call, socket, (version, nonblocking));
     }
-    let to = to.reached(port::bound_to(socket))?;
+    let to = match to.reached(port::bound_to(socket)) {
+        Err(Errno::ENETUNREACH) => match outside::own(cpu, to) {
+            Some(to) => to,
+            None => return outside::connect(call, socket, (version, nonblocking), to),
+        },
+        reached => reached?,
+    };
     let find = |from| port::find(cpu, socket.protocol.get(), from, to).ok_or(Errno::ECONNREFUSED);
     if !has_port(socket) {
         // Whoever finds nobody needs no port.
@@ -125,8 +136,8 @@ pub fn connect<M: Machine>(
         socket.error.store(0, Ordering::Release);
         let from = port::sends_from(socket, to)?;
         let listener = find(from)?;
-        let excess = if nonblocking { EXCESS_MAX } else { 0 };
-        if listening::join(cpu, socket, listener, excess, |end| introduce([socket, listener, end], [from, to]))? {
+        let how = Joining { excess: if nonblocking { EXCESS_MAX } else { 0 }, is_begun: false };
+        if listening::join(cpu, socket, listener, how, |end| introduce([socket, listener, end], [from, to]))? {
             return Ok(Some(()));
         }
         socket.error.store(Errno::ETIMEDOUT as u32, Ordering::Release);
@@ -140,7 +151,7 @@ pub fn connect<M: Machine>(
 }
 
 /// Tells a socket and the end that its listener is to accept of each other. That end is as the listener.
-fn introduce([socket, listener, end]: [&SocketRecord; 3], [from, to]: [Endpoint; 2]) {
+pub fn introduce([socket, listener, end]: [&SocketRecord; 3], [from, to]: [Endpoint; 2]) {
     end.options.store(listener.options.load(Ordering::Relaxed), Ordering::Relaxed);
     for (to, from) in [(&end.linger_s, &listener.linger_s), (&end.owner, &listener.owner)]
         .into_iter()
@@ -172,8 +183,17 @@ pub fn disconnect(socket: &SocketRecord) -> Result<(), Errno> {
 ///
 /// # Errors
 /// `ENOTCONN`.
-pub fn shutdown<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord, how: u32) -> Result<(), Errno> {
+pub fn shutdown<M: Machine>(
+    cpu: &Cpu<M>,
+    socket: &'static SocketRecord,
+    version: Version,
+    how: u32,
+) -> Result<(), Errno> {
     let pipes = pipes(cpu, socket).ok_or(Errno::ENOTCONN)?;
+    if is_under_way(socket.shut.load(Ordering::Acquire), pipes[0]) {
+        outside::give_up(cpu, socket, version);
+        return Ok(());
+    }
     if how & SHUT_READ != 0 {
         socket.shut.fetch_or(READS_NO_MORE, Ordering::AcqRel);
         wait::wake(cpu, &pipes[0].read_waiters);
@@ -200,8 +220,8 @@ pub fn send<M: Machine>(
     let sent = send_unless_broken(call, socket, how, from);
     if sent == Err(Stop::Error(Errno::EPIPE)) {
         // Whom it was sent to may have closed meanwhile.
-        if take_reset(call.cpu, socket) {
-            return Err(Errno::ECONNRESET.into());
+        if let Some(errno) = take_reset(call.cpu, socket) {
+            return Err(errno.into());
         }
         if signals {
             signal::send_to_thread(call.cpu, call.thread, SIGPIPE);
@@ -220,8 +240,11 @@ fn send_unless_broken<M: Machine>(
     let shut = socket.shut.load(Ordering::Acquire);
     // What was sent before counts, and what has gone wrong since is told next time.
     let begins = call.thread.progress.get() == 0;
-    if begins && take_reset(call.cpu, socket) {
-        return Err(Errno::ECONNRESET.into());
+    if shut & CONNECTING != 0 {
+        outside::wait_until_there(call, socket, incoming, (how.nonblocking, 1))?;
+    }
+    if begins && let Some(errno) = take_reset(call.cpu, socket) {
+        return Err(errno.into());
     }
     if from.remaining() == 0 && shut & (SHUT_WRITE | HAS_LOST) == 0 && !is_reset(incoming) {
         return Ok(0);
@@ -257,6 +280,9 @@ pub fn receive<'c, M: Machine>(
     if how.flags & MSG_OOB != 0 {
         return Err(Errno::EINVAL.into());
     }
+    if socket.shut.load(Ordering::Acquire) & CONNECTING != 0 {
+        outside::wait_until_there(call, socket, incoming, (how.nonblocking, 0))?;
+    }
     let takes = into.remaining() > 0 && how.flags & MSG_PEEK == 0;
     let received = stream::receive(call, socket, how, into, with)?;
     if takes && incoming.writers.load(Ordering::Acquire) == 0 && pipe::used(incoming) == 0 {
@@ -273,8 +299,8 @@ pub fn waiting(socket: &SocketRecord, incoming: &PipeRecord, state: State) -> u3
 
 /// What has gone wrong since this was last asked.
 pub fn take_error<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> Option<Errno> {
-    if take_reset(cpu, socket) {
-        return Some(Errno::ECONNRESET);
+    if let Some(errno) = take_reset(cpu, socket) {
+        return Some(errno);
     }
     Errno::from_raw(socket.error.swap(0, Ordering::AcqRel))
 }
@@ -288,7 +314,11 @@ pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
     };
     let shut = socket.shut.load(Ordering::Acquire);
     let (input, output) = (pipe::readiness(incoming), pipe::readiness(outgoing));
-    let is_closed = state(cpu, socket) == State::Close;
+    let state = state(cpu, socket);
+    if state == State::SynSent {
+        return 0;
+    }
+    let is_closed = state == State::Close;
     let no_more = input.no_writer || shut & READS_NO_MORE != 0 || is_closed;
     let has_error = socket.error.load(Ordering::Acquire) != 0 || connection::has_reset(incoming);
     if_so(input.readable || no_more, INPUT)

@@ -17,19 +17,23 @@ use motet_protocol::{
 use super::{
     super::{
         OUTPUT_AND_BAND, READS_NO_MORE, SHUT_READ, SHUT_WRITE,
+        control::Said,
         family::{Address, Sending},
         flags::{MSG_OOB, SO_BROADCAST, is_on},
         name::Name,
         packet::{self, Queue, fill, queue},
         rights::{self, Packet},
+        route,
     },
+    IPPROTO_UDP,
     endpoint::{AF_UNSPEC, Endpoint, Version},
     options::is_v6_only,
-    origin, port,
+    origin::{self, Origin},
+    port,
     tcp::State,
 };
 use crate::{
-    call::{Call, SysResult, cost},
+    call::{Call, Stop, SysResult, cost},
     cpu::Cpu,
     cursor::Cursor,
     description::kind::{INPUT, if_so},
@@ -37,6 +41,8 @@ use crate::{
 
 /// Bytes of the longest packet of the internet's protocols.
 const PACKET_MAX: u64 = 65535;
+/// Those of the longest one to another machine: it is sent as one.
+const OUTSIDE_MAX: u64 = 1500;
 /// Those of the headers of a datagram, which version 4 counts.
 const HEADERS: [u64; 2] = [28, 8];
 
@@ -51,7 +57,7 @@ pub fn connect<M: Machine>(
     to: Option<Endpoint>,
 ) -> Result<(), Errno> {
     let to = match to {
-        Some(to) => Some(reached(socket, to)?),
+        Some(to) => Some(reached(call.cpu, socket, to)?),
         None => None,
     };
     if to.is_some() {
@@ -60,32 +66,56 @@ pub fn connect<M: Machine>(
     let _all = lock(call.cpu, &call.cpu.pool.header().socket_lock);
     socket.state.store(SOCKET_NEW, Ordering::Release);
     match to {
-        Some(to) => {
+        Some((to, is_outside)) => {
+            let from = match is_outside {
+                true => route::to(call.cpu, route::DATAGRAMS, port::own_address(socket), to.address)?.address,
+                false => version.any(),
+            };
+            port::take_address(call.cpu, socket, from);
             socket.peer_name_len.set(to.name().store(&socket.peer_name));
             socket.state.store(SOCKET_CONNECTED, Ordering::Release);
         }
-        None => port::forget_chosen(call.cpu, socket),
+        None => {
+            port::take_address(call.cpu, socket, version.any());
+            port::forget_chosen(call.cpu, socket);
+        }
     }
     Ok(())
 }
 
-/// Whom one reaches.
-fn reached(socket: &SocketRecord, to: Endpoint) -> Result<Endpoint, Errno> {
+/// Whom one reaches, and whether that is another machine.
+fn reached<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, to: Endpoint) -> Result<(Endpoint, bool), Errno> {
     if to.is_broadcast() {
-        return if is_on(socket, SO_BROADCAST) { Ok(to) } else { Err(Errno::EACCES) };
+        return if is_on(socket, SO_BROADCAST) { Ok((to, false)) } else { Err(Errno::EACCES) };
     }
-    let to = to.reached(port::bound_to(socket))?;
-    port::sends_from(socket, to).map(|_| to)
+    let own = port::bound_to(socket);
+    match to.reached(own) {
+        Err(Errno::ENETUNREACH) if route::leads_to(cpu, to.address) => Ok((to, false)),
+        Err(Errno::ENETUNREACH) => {
+            let _all = lock(cpu, &cpu.pool.header().socket_lock);
+            route::to(cpu, route::DATAGRAMS, port::own_address(socket), to.address).map(|_| (to, true))
+        }
+        reached => {
+            let to = reached?;
+            port::sends_from(socket, to).map(|_| (to, false))
+        }
+    }
 }
 
 /// Where a datagram goes.
 ///
 /// # Errors
 /// `EDESTADDRREQ`: nobody says so; `EINVAL`, `EAFNOSUPPORT`, `ENETUNREACH`, `EACCES`.
-fn destination(socket: &SocketRecord, version: Version, address: &Address) -> Result<Endpoint, Errno> {
+fn destination<M: Machine>(
+    cpu: &Cpu<M>,
+    socket: &SocketRecord,
+    version: Version,
+    address: &Address,
+) -> Result<(Endpoint, bool), Errno> {
     let is_none = address.bytes().is_empty() || version == Version::V6 && address.family() == Some(AF_UNSPEC);
     if is_none {
-        return port::peer_of(socket).ok_or(Errno::EDESTADDRREQ);
+        let to = port::peer_of(socket).ok_or(Errno::EDESTADDRREQ)?;
+        return if to.is_own() { Ok((to, false)) } else { reached(cpu, socket, to) };
     }
     let to = match version {
         Version::V4 => Endpoint::of_unspecified(address, version, false)?,
@@ -98,7 +128,7 @@ fn destination(socket: &SocketRecord, version: Version, address: &Address) -> Re
     if is_v6_only(socket) && to.is_v4() {
         return Err(Errno::ENETUNREACH);
     }
-    reached(socket, to)
+    reached(cpu, socket, to)
 }
 
 /// Sends a datagram. It is lost if nobody is there, or has no room.
@@ -115,9 +145,10 @@ pub fn send<M: Machine>(
     if how.flags & MSG_OOB != 0 && version == Version::V4 {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    let to = destination(socket, version, how.address)?;
+    let (to, is_outside) = destination(call.cpu, socket, version, how.address)?;
     let len = from.remaining();
-    if len > PACKET_MAX - HEADERS[usize::from(!to.is_v4())] {
+    let most = if is_outside { OUTSIDE_MAX } else { PACKET_MAX };
+    if len > most - HEADERS[usize::from(!to.is_v4())] {
         return Err(Errno::EMSGSIZE.into());
     }
     if let Some(errno) = take_error(socket) {
@@ -127,6 +158,10 @@ pub fn send<M: Machine>(
         return Err(Errno::EPIPE.into());
     }
     port::choose(call, socket, version).map_err(|_| Errno::EAGAIN)?;
+    if is_outside {
+        send_outside(call, socket, &how.said, to, from)?;
+        return Ok(len);
+    }
     let own = port::sends_from(socket, to)?;
     let origin = origin::of_sent(socket, &how.said, [own, to], call.cpu.realtime_ns())?;
     let own = origin.from;
@@ -138,10 +173,51 @@ pub fn send<M: Machine>(
         return Ok(len);
     }
     let receiver = receiver(call.cpu, || port::find(call.cpu, socket.protocol.get(), own, to));
-    if !receiver.is_some_and(|receiver| deliver(call.cpu, socket, receiver, packet)) {
+    if !receiver.is_some_and(|receiver| deliver(call.cpu, socket.incoming.load(Ordering::Relaxed), receiver, packet)) {
         refuse(call.cpu, socket, to);
     }
     Ok(len)
+}
+
+/// Sends a datagram to another machine, by a gateway. It is lost without room there.
+fn send_outside<M: Machine>(
+    call: &Call<M>,
+    socket: &SocketRecord,
+    said: &Said,
+    to: Endpoint,
+    from: &mut Cursor<M>,
+) -> Result<(), Stop> {
+    let (cpu, own) = (call.cpu, port::bound_to(socket));
+    let (receiver, address) = {
+        let _all = lock(cpu, &cpu.pool.header().socket_lock);
+        let route = route::to(cpu, route::DATAGRAMS, port::own_address(socket), to.address)?;
+        let queue = queue(cpu, route.gateway).ok_or(Errno::ENETUNREACH)?;
+        ((Queue::new(cpu, queue), route.gateway.buffers[1].get()), route.address)
+    };
+    let own = Endpoint { address, port: own.map_or(0, |own| own.port) };
+    let origin = origin::of_sent(socket, said, [own, to], cpu.realtime_ns())?;
+    let packet = fill(call, None, from)?;
+    packet.record().name_len.set(origin.name().store(&packet.record().name));
+    deliver(cpu, 0, receiver, packet);
+    Ok(())
+}
+
+/// Another machine has sent a datagram here. It is lost if nobody is there, or has no room.
+pub fn arrive<M: Machine>(cpu: &Cpu<M>, origin: &Origin, bytes: &[u8]) {
+    let to = Endpoint { address: origin.to, port: origin.port };
+    let found = receiver(cpu, || port::find(cpu, IPPROTO_UDP, origin.from, to));
+    let Some((found, packet)) = found.and_then(|found| Some((found, Packet::new(cpu).ok()?))) else { return };
+    if make_room(cpu, packet.record(), bytes.len()).is_err() {
+        return;
+    }
+    let mut done = 0;
+    while done < bytes.len() {
+        let (to, here) = piece(cpu, packet.record(), done);
+        cpu.pool.write(to, &bytes[done..done + here]);
+        done += here;
+    }
+    packet.record().name_len.set(origin.name().store(&packet.record().name));
+    deliver(cpu, 0, found, packet);
 }
 
 /// Sends a copy of a packet to each who receives there. What has come or gone meanwhile may get none, or another one.
@@ -152,7 +228,7 @@ fn broadcast<M: Machine>(call: &Call<M>, socket: &SocketRecord, [own, to]: [Endp
         let Some(receiver) = found else { break };
         if let Ok(copy) = copy_of(call, packet) {
             // If it has closed, nobody is told.
-            let _ = deliver(cpu, socket, receiver, copy);
+            let _ = deliver(cpu, socket.incoming.load(Ordering::Relaxed), receiver, copy);
         }
         call.serve_due(cost::STEP);
     }
@@ -188,10 +264,9 @@ fn receiver<'c, M: Machine>(
     Some((Queue::new(cpu, queue(cpu, other)?), other.buffers[1].get()))
 }
 
-/// Puts a packet into a queue, if there is room. `false`: whose queue it is has closed.
-fn deliver<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord, (queue, room): Receiver<M>, packet: Packet<M>) -> bool {
-    let limits =
-        Limits { from: socket.incoming.load(Ordering::Relaxed), cost: room, packets: u32::MAX, by_writer: false };
+/// Puts a packet of whose queue is at `from` (pool address, 0: of none) into a queue, if there is room. `false`: whose queue it is has closed.
+fn deliver<M: Machine>(cpu: &Cpu<M>, from: u64, (queue, room): Receiver<M>, packet: Packet<M>) -> bool {
+    let limits = Limits { from, cost: room, packets: u32::MAX, by_writer: false };
     match rights::push(cpu, queue.record(), &packet, limits) {
         Ok(true) => _ = packet.release(),
         Ok(false) => {}

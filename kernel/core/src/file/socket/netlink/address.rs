@@ -1,12 +1,12 @@
-//! The addresses of the loopback device, as messages tell of them (`RTM_NEWADDR`).
+//! The addresses of interfaces, as messages tell of them (`RTM_NEWADDR`).
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::Ipv6Addr;
 
 use motet_abi::Errno;
 use motet_hal::Machine;
 
 use super::{
-    super::interface::{INDEX, NAME},
+    super::interface::{self, INDEX, Interface},
     message::{Asked, Reply},
 };
 
@@ -21,19 +21,22 @@ const INDEX_AT: usize = 4;
 const PERMANENT: u8 = 0x80;
 /// It is known to this machine only (`RT_SCOPE_HOST`).
 pub const SCOPE_HOST: u8 = 254;
+/// Anybody may know it.
+const SCOPE_ALL: u8 = 0;
 /// Who has made it: the kernel, for the loopback device (`IFAPROT_KERNEL_LO`).
 const MADE_BY_KERNEL: u8 = 1;
 
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_LABEL: u16 = 3;
+const IFA_BROADCAST: u16 = 4;
 const IFA_CACHEINFO: u16 = 6;
 const IFA_FLAGS: u16 = 8;
 const IFA_PROTO: u16 = 11;
 
-fn begin(family: u8, bits: u8, reply: &mut Reply) {
-    let mut told = [family, bits, PERMANENT, SCOPE_HOST, 0, 0, 0, 0];
-    told[INDEX_AT..].copy_from_slice(&INDEX.to_le_bytes());
+fn begin([family, bits, scope]: [u8; 3], index: u32, reply: &mut Reply) {
+    let mut told = [family, bits, PERMANENT, scope, 0, 0, 0, 0];
+    told[INDEX_AT..].copy_from_slice(&index.to_le_bytes());
     reply.message(RTM_NEWADDR, &told);
 }
 
@@ -45,19 +48,23 @@ fn tell_times(reply: &mut Reply) {
     reply.word(IFA_FLAGS, PERMANENT.into());
 }
 
-fn tell_v4(reply: &mut Reply) {
-    begin(V4, 8, reply);
-    let octets = Ipv4Addr::LOCALHOST.octets();
+fn tell_v4(interface: &Interface, reply: &mut Reply) {
+    let scope = if interface.is_loopback() { SCOPE_HOST } else { SCOPE_ALL };
+    begin([V4, interface.bits, scope], interface.index, reply);
+    let octets = interface.address.octets();
     reply.attribute(IFA_ADDRESS, &octets);
     reply.attribute(IFA_LOCAL, &octets);
-    let mut label = [0; NAME.len() + 1];
-    label[..NAME.len()].copy_from_slice(NAME.as_bytes());
-    reply.attribute(IFA_LABEL, &label);
+    if !interface.is_loopback() {
+        reply.attribute(IFA_BROADCAST, &interface.broadcast());
+    }
+    let (mut label, len) = ([0; 8], interface.name().len());
+    label[..len].copy_from_slice(interface.name());
+    reply.attribute(IFA_LABEL, &label[..=len]);
     tell_times(reply);
 }
 
 fn tell_v6(reply: &mut Reply) {
-    begin(V6, 128, reply);
+    begin([V6, 128, SCOPE_HOST], INDEX, reply);
     reply.attribute(IFA_ADDRESS, &Ipv6Addr::LOCALHOST.octets());
     tell_times(reply);
     reply.attribute(IFA_PROTO, &[MADE_BY_KERNEL]);
@@ -69,6 +76,7 @@ fn tell_v6(reply: &mut Reply) {
 /// `EINVAL`; `ENODEV`: of a device that is not there.
 pub fn dump<M: Machine>(asked: &Asked<M>, reply: &mut Reply) -> Result<(), Errno> {
     let header = asked.header::<HEADER_LEN>()?;
+    let (cpu, mut wanted) = (asked.body.call().cpu, 0);
     if let Some([_, bits, flags, scope, index @ ..]) = header.filter(|_| asked.strict) {
         if [bits, flags, scope] != [0; 3] || asked.body.len() > HEADER_LEN {
             return Err(Errno::EINVAL);
@@ -77,16 +85,20 @@ pub fn dump<M: Machine>(asked: &Asked<M>, reply: &mut Reply) -> Result<(), Errno
             0 => {}
             index => {
                 reply.is_filtered();
-                if index != INDEX {
-                    return Err(Errno::ENODEV);
-                }
+                interface::find(cpu, |interface| interface.index == index).ok_or(Errno::ENODEV)?;
+                wanted = index;
             }
         }
     }
+    let is_wanted = |index| wanted == 0 || wanted == index;
     if asked.family != V6 {
-        tell_v4(reply);
+        interface::all(cpu, |interface| {
+            if is_wanted(interface.index) {
+                tell_v4(interface, reply);
+            }
+        });
     }
-    if asked.family != V4 {
+    if asked.family != V4 && is_wanted(INDEX) {
         tell_v6(reply);
     }
     Ok(())

@@ -1,10 +1,10 @@
-//! The loopback device, as messages tell of it (`RTM_NEWLINK`).
+//! The interfaces, as messages tell of them (`RTM_NEWLINK`).
 
 use motet_abi::Errno;
 use motet_hal::Machine;
 
 use super::{
-    super::interface::{FLAGS, FLAGS_SET, HARDWARE, HARDWARE_LEN, INDEX, MTU, NAME, QUEUE_LEN},
+    super::interface::{self, FLAGS_SET, HARDWARE_LEN, Interface, QUEUE_LEN},
     address::V6,
     message::{Asked, Bytes, Reply},
 };
@@ -53,26 +53,29 @@ const STATS_LEN: usize = 96;
 const STATS64_LEN: usize = 200;
 const MAP_LEN: usize = 32;
 
-fn begin(family: u8, reply: &mut Reply) {
+fn begin(family: u8, interface: &Interface, reply: &mut Reply) {
     let mut told = [0; HEADER_LEN];
     told[0] = family;
-    told[2..4].copy_from_slice(&HARDWARE.to_le_bytes());
-    told[INDEX_AT..][..4].copy_from_slice(&INDEX.to_le_bytes());
-    told[FLAGS_AT..][..4].copy_from_slice(&(u32::from(FLAGS) | CARRIES).to_le_bytes());
+    told[2..4].copy_from_slice(&interface.kind.to_le_bytes());
+    told[INDEX_AT..][..4].copy_from_slice(&interface.index.to_le_bytes());
+    told[FLAGS_AT..][..4].copy_from_slice(&(u32::from(interface.flags) | CARRIES).to_le_bytes());
     reply.message(RTM_NEWLINK, &told);
-    let mut name = [0; NAME.len() + 1];
-    name[..NAME.len()].copy_from_slice(NAME.as_bytes());
-    reply.attribute(IFLA_IFNAME, &name);
+    let mut name = [0; NAME_LEN];
+    let len = interface.name().len();
+    name[..len].copy_from_slice(interface.name());
+    reply.attribute(IFLA_IFNAME, &name[..=len]);
 }
 
-fn tell(reply: &mut Reply) {
-    begin(0, reply);
+fn tell(interface: &Interface, reply: &mut Reply) {
+    begin(0, interface, reply);
     reply.word(IFLA_TXQLEN, QUEUE_LEN);
-    for (kind, value) in [(IFLA_OPERSTATE, 0), (IFLA_LINKMODE, 0), (IFLA_CARRIER, 1), (IFLA_PROTO_DOWN, 0)] {
+    for (kind, value) in
+        [(IFLA_OPERSTATE, state(interface)), (IFLA_LINKMODE, 0), (IFLA_CARRIER, 1), (IFLA_PROTO_DOWN, 0)]
+    {
         reply.attribute(kind, &[value]);
     }
     let words = [
-        (IFLA_MTU, MTU),
+        (IFLA_MTU, interface.mtu),
         (IFLA_MIN_MTU, 0),
         (IFLA_MAX_MTU, 0),
         (IFLA_GROUP, 0),
@@ -85,20 +88,27 @@ fn tell(reply: &mut Reply) {
         (IFLA_CARRIER_DOWN_COUNT, 0),
     ];
     words.into_iter().for_each(|(kind, value)| reply.word(kind, value));
-    reply.attribute(IFLA_ADDRESS, &[0; HARDWARE_LEN]);
-    reply.attribute(IFLA_BROADCAST, &[0; HARDWARE_LEN]);
-    // Nothing goes through it in packets.
+    reply.attribute(IFLA_ADDRESS, &interface.hardware);
+    let all = if interface.is_loopback() { 0 } else { 0xff };
+    reply.attribute(IFLA_BROADCAST, &[all; HARDWARE_LEN]);
+    // Nothing goes through the loopback device in packets, and those of others are not counted.
     reply.attribute(IFLA_STATS64, &[0; STATS64_LEN]);
     reply.attribute(IFLA_STATS, &[0; STATS_LEN]);
     reply.attribute(IFLA_QDISC, b"noqueue\0");
     reply.attribute(IFLA_MAP, &[0; MAP_LEN]);
 }
 
-/// What a program that asks by version 6 is told.
+/// Whether it works (`IF_OPER_UP`), or cannot do otherwise (`IF_OPER_UNKNOWN`).
+fn state(interface: &Interface) -> u8 {
+    if interface.is_loopback() { 0 } else { 6 }
+}
+
+/// What a program that asks by version 6 is told: only the loopback device has such an address.
 fn tell_v6(reply: &mut Reply) {
-    begin(V6, reply);
-    reply.attribute(IFLA_ADDRESS, &[0; HARDWARE_LEN]);
-    reply.word(IFLA_MTU, MTU);
+    let interface = &Interface::LOOPBACK;
+    begin(V6, interface, reply);
+    reply.attribute(IFLA_ADDRESS, &interface.hardware);
+    reply.word(IFLA_MTU, interface.mtu);
     reply.attribute(IFLA_OPERSTATE, &[0]);
 }
 
@@ -135,7 +145,7 @@ pub fn dump<M: Machine>(asked: &Asked<M>, reply: &mut Reply) -> Result<(), Errno
         _ if master != 0 => reply.is_filtered(),
         AF_BRIDGE => {}
         V6 => tell_v6(reply),
-        _ => tell(reply),
+        _ => interface::all(asked.body.call().cpu, |interface| tell(interface, reply)),
     }
     Ok(())
 }
@@ -149,43 +159,45 @@ pub fn get<M: Machine>(asked: &Asked<M>, reply: &mut Reply) -> Result<(), Errno>
     if asked.strict && has_more(&header) {
         return Err(Errno::EINVAL);
     }
-    let mut has_name = None;
+    let mut name = None;
     asked.body.attributes(HEADER_LEN, asked.strict, |kind, value| {
         match kind {
             IFLA_EXT_MASK => {}
-            IFLA_IFNAME => has_name = Some(is_own_name(&value)),
-            IFLA_ALT_IFNAME => has_name = has_name.or(Some(is_own_name(&value))),
+            IFLA_IFNAME => name = Some(name_of(&value)),
+            IFLA_ALT_IFNAME => name = name.or_else(|| Some(name_of(&value))),
             _ if asked.strict => return Err(Errno::EINVAL),
             _ => {}
         }
         Ok(())
     })?;
-    let is_it = match index_of(&header) {
-        0 => has_name.ok_or(Errno::EINVAL)?,
+    let found = match index_of(&header) {
+        0 => {
+            let name = name.ok_or(Errno::EINVAL)?;
+            let wanted = name.split(|byte| *byte == 0).next().unwrap_or(&[]);
+            interface::find(asked.body.call().cpu, |interface| interface.name() == wanted)
+        }
         index if index < 0 => return Err(Errno::EINVAL),
-        index => index.cast_unsigned() == INDEX,
+        index => interface::find(asked.body.call().cpu, |interface| interface.index == index.cast_unsigned()),
     };
-    if !is_it {
-        return Err(Errno::ENODEV);
-    }
-    tell(reply);
+    tell(&found.ok_or(Errno::ENODEV)?, reply);
     Ok(())
 }
 
-/// Whether some bytes, up to the first 0, are the device's name.
-fn is_own_name<M: Machine>(value: &Bytes<M>) -> bool {
+/// Some bytes as a name, which ends at the first 0.
+fn name_of<M: Machine>(value: &Bytes<M>) -> [u8; NAME_LEN] {
     let mut name = [0; NAME_LEN];
     let len = value.len().min(NAME_LEN);
     for (at, to) in name[..len].iter_mut().enumerate() {
         *to = value.get::<1>(at).map_or(0, |[byte]| byte);
     }
-    name.split(|byte| *byte == 0).next() == Some(NAME.as_bytes())
+    name
 }
 
 /// Whether a message that sets flags of the device, and nothing else, wants those that it has.
 pub fn is_as_wanted<M: Machine>(body: &Bytes<M>) -> bool {
     let words = [INDEX_AT, FLAGS_AT, CHANGE_AT].map(|at| body.word(at));
     let [Some(index), Some(flags), Some(change)] = words else { return false };
-    let changed = (flags ^ u32::from(FLAGS)) & change;
-    body.len() == HEADER_LEN && index == INDEX && change != 0 && changed & u32::from(FLAGS_SET) == 0
+    let found = interface::find(body.call().cpu, |interface| interface.index == index);
+    let is_same = |interface: Interface| (flags ^ u32::from(interface.flags)) & change & u32::from(FLAGS_SET) == 0;
+    body.len() == HEADER_LEN && change != 0 && found.is_some_and(is_same)
 }

@@ -12,6 +12,7 @@ use motet_protocol::{
 
 use super::{
     super::{
+        interface::INTERFACES_MAX,
         packet,
         rights::{self, Packet},
     },
@@ -45,8 +46,8 @@ const NLM_F_CAPPED: u16 = 0x100;
 
 /// Who has sent an answer: the kernel.
 const KERNEL: [u32; 3] = [0; 3];
-/// Bytes of the longest answer, of which all are known.
-const REPLY_MAX: usize = 1024;
+/// Bytes of the longest answer, of which all are known: it is about all interfaces.
+const REPLY_MAX: usize = 640 * INTERFACES_MAX;
 
 /// Bytes of a packet.
 pub struct Bytes<'a, 'c, M: Machine> {

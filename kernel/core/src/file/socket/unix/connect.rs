@@ -38,7 +38,9 @@ pub fn connect<M: Machine>(
     call.wait_for(&header.socket_waiters, || {
         let _all = lock(cpu, &header.socket_lock);
         let listener = place.socket(cpu, socket.kind.get())?;
-        match listening::join(cpu, socket, listener, 0, |end| introduce(call, [socket, listener, end]))? {
+        match listening::join(cpu, socket, listener, listening::Joining { excess: 0, is_begun: false }, |end| {
+            introduce(call, [socket, listener, end])
+        })? {
             true => Ok(Some(())),
             false if nonblocking => Err(Stop::from(Errno::EAGAIN)),
             false => Ok(None),

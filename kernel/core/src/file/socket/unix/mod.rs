@@ -69,7 +69,7 @@ impl Family for Unix {
         if self.is_of_datagrams() {
             datagram::pair(call.cpu, both);
         } else {
-            connect_pair(call.cpu, self.0, other.0)?;
+            connect_pair(call.cpu, self.0, other.0, false)?;
         }
         both.into_iter().for_each(set_connected);
         Ok(())
@@ -169,7 +169,7 @@ impl Family for Unix {
     }
 
     fn take_error<M: Machine>(self, cpu: &Cpu<M>) -> Option<Errno> {
-        if take_reset(cpu, self.0) {
+        if take_reset(cpu, self.0).is_some() {
             return Some(Errno::ECONNRESET);
         }
         Errno::from_raw(self.0.error.swap(0, Ordering::AcqRel))
