@@ -20,7 +20,7 @@ use queue::{BUFFERS, Queue, Side};
 pub use queue::Area;
 
 /// What a kernel gets with its network device for buffers of connections, in bytes.
-pub const NETWORK_MEMORY_BYTES: usize = 4 << 20;
+pub const NETWORK_MEMORY_BYTES: usize = 12 << 20;
 
 const IDENTITY: Identity = Identity { vendor: 0x1af4, device: 0x1041 };
 

@@ -24,8 +24,9 @@ const ANSWER: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(900);
 /// How long a connection stays that its program has left, if nothing is heard (Linux `net.ipv4.tcp_fin_timeout`).
 const LEFT: Duration = Duration::from_secs(60);
-/// Pieces that are moved at once in each direction.
+/// Pieces that are moved at once in each direction of a connection, and of all connections together.
 const PIECES: usize = 8;
+const PIECES_AT_ONCE: usize = 64;
 
 /// What a connection is for now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,11 +152,14 @@ impl Net {
         (frame, now): (Frame, Instant),
         heard: Heard,
     ) -> bool {
-        let Self { connections, sockets, sockets_of_programs, .. } = self;
-        let mut has_more = false;
-        for connection in connections.iter_mut().filter(|connection| connection.phase != Phase::Free) {
+        let Self { connections, sockets, sockets_of_programs, served_first, .. } = self;
+        // Each connection comes first in turn: all pieces may be the first ones'.
+        *served_first = (*served_first + 1) % connections.len().max(1);
+        let (before, from) = connections.split_at_mut(*served_first);
+        let (mut has_more, mut left) = (false, PIECES_AT_ONCE);
+        for connection in from.iter_mut().chain(before).filter(|connection| connection.phase != Phase::Free) {
             let socket = sockets.get_mut::<Socket>(connection.handle);
-            has_more |= connection.serve(cpu, (socket, sockets_of_programs), (frame, now), heard);
+            has_more |= connection.serve(cpu, (socket, sockets_of_programs), (frame, now), (heard, &mut left));
         }
         has_more
     }
@@ -191,12 +195,12 @@ impl Connection {
         cpu: &Cpu<M>,
         (socket, programs): (&mut Socket<'_>, &Gateway),
         (frame, now): (Frame, Instant),
-        heard: Heard,
+        (heard, left): (Heard, &mut usize),
     ) -> bool {
         match (self.phase, self.far) {
             (Phase::Calling, Some(far)) => self.wait_for_answer(cpu, socket, far, (now, heard)),
             (Phase::Called, _) => self.wait_for_greeting(cpu, socket, programs, now),
-            (Phase::Open, Some(far)) => return self.exchange(cpu, socket, far, (frame, now), heard),
+            (Phase::Open, Some(far)) => return self.exchange(cpu, socket, far, (frame, now), (heard, left)),
             (Phase::Left, _) => self.part(socket, now),
             (Phase::BrokenOff, _) if socket.remote_endpoint().is_none() || now >= self.since + ANSWER => {
                 self.phase = Phase::Free;
@@ -261,11 +265,11 @@ impl Connection {
         socket: &mut Socket<'_>,
         far: Far,
         (frame, now): (Frame, Instant),
-        heard: Heard,
+        (heard, left): (Heard, &mut usize),
     ) -> bool {
         far.is_rung();
-        let (given, has_given_all) = give(cpu, socket, far, frame);
-        let (taken, has_taken_all) = take(cpu, socket, far, frame);
+        let (given, has_given_all) = give(cpu, socket, (far, frame), left);
+        let (taken, has_taken_all) = take(cpu, socket, (far, frame), left);
         if given == Moved::Gone || taken == Moved::Gone {
             self.break_off(cpu, socket, far, now);
             return false;
@@ -326,11 +330,20 @@ fn begin_anew(socket: &mut Socket<'_>) {
 }
 
 /// Gives a program what has come. Whether that was all for which there is room.
-fn give<M: Machine>(cpu: &Cpu<M>, socket: &mut Socket<'_>, far: Far, frame: Frame) -> (Moved, bool) {
+fn give<M: Machine>(
+    cpu: &Cpu<M>,
+    socket: &mut Socket<'_>,
+    (far, frame): (Far, Frame),
+    left: &mut usize,
+) -> (Moved, bool) {
     for _ in 0..PIECES {
         if !socket.can_recv() || far.room() == 0 && !far.is_left() {
             return (Moved::Bytes(0), true);
         }
+        if *left == 0 {
+            break;
+        }
+        *left -= 1;
         let moved = socket.recv(|bytes| match far.give(cpu, frame, bytes) {
             Moved::Bytes(len) => (len, Moved::Bytes(len)),
             end @ (Moved::End | Moved::Gone) => (0, end),
@@ -345,11 +358,17 @@ fn give<M: Machine>(cpu: &Cpu<M>, socket: &mut Socket<'_>, far: Far, frame: Fram
 }
 
 /// Takes what a program has sent. Whether that was all for which there is room.
-fn take<M: Machine>(cpu: &Cpu<M>, socket: &mut Socket<'_>, far: Far, frame: Frame) -> (Moved, bool) {
+fn take<M: Machine>(
+    cpu: &Cpu<M>,
+    socket: &mut Socket<'_>,
+    (far, frame): (Far, Frame),
+    left: &mut usize,
+) -> (Moved, bool) {
     for _ in 0..PIECES {
-        if !socket.can_send() {
-            return (if far.is_reset() { Moved::Gone } else { Moved::Bytes(0) }, true);
+        if !socket.can_send() || *left == 0 {
+            return (if far.is_reset() { Moved::Gone } else { Moved::Bytes(0) }, *left != 0);
         }
+        *left -= 1;
         let moved = socket.send(|room| match far.take(cpu, frame, room) {
             Moved::Bytes(len) => (len, Moved::Bytes(len)),
             end @ (Moved::End | Moved::Gone) => (0, end),

@@ -34,7 +34,7 @@ use wire::Wire;
 /// Bytes that a connection keeps of what it has sent, and of what it has received.
 const BUFFER_BYTES: usize = 16 << 10;
 /// Connections at most, if there is memory for so many.
-const CONNECTIONS_MAX: usize = 64;
+const CONNECTIONS_MAX: usize = 320;
 /// Memory for anything but buffers and what is kept of each connection.
 const OTHER_BYTES: usize = 80 << 10;
 /// Frames that are looked at, and sent, before this core does something else.
@@ -51,6 +51,8 @@ struct Net {
     interface: Interface,
     sockets: SocketSet<'static>,
     connections: &'static mut [Connection],
+    /// Which of them was served first, the last time.
+    served_first: usize,
     /// The protocols' socket for datagrams, which it sends and receives whole.
     datagrams: SocketHandle,
     /// A frame that has come, and one that is made.
@@ -106,7 +108,16 @@ impl Net {
         let router = Ipv4Addr::new(10, 0, 2 + cpu.island().0, 2);
         interface.routes_mut().add_default_ipv4_route(router).ok()?;
         let sockets_of_programs = gateway::Gateway::open(cpu, address, network.address)?;
-        let mut net = Some(Self { address, sockets_of_programs, interface, sockets, connections, datagrams, frames });
+        let mut net = Some(Self {
+            address,
+            sockets_of_programs,
+            interface,
+            sockets,
+            connections,
+            served_first: 0,
+            datagrams,
+            frames,
+        });
         network.place(1, || net.take())?.first_mut()?.as_mut()
     }
 
