@@ -76,14 +76,9 @@ impl Roles {
     /// there are colours.
     fn of(study: &Study) -> Self {
         let axes = study.points.first().map(|point| point.axes.as_slice()).unwrap_or_default();
-        let mut varying: Vec<(usize, &str)> = (0..axes.len())
-            .map(|index| (values(&study.points, index).len(), axes[index].0.as_str()))
-            .filter(|(count, _)| *count > 1)
-            .collect();
-        let is_number = |name: &str| {
-            let index = axes.iter().position(|(axis, _)| axis == name).unwrap_or_default();
-            values(&study.points, index).iter().all(|value| quantity(value).is_some())
-        };
+        let varying = axes.iter().map(|(name, _)| (all_values(study, Some(name)).len(), name.as_str()));
+        let mut varying: Vec<(usize, &str)> = varying.filter(|(count, _)| *count > 1).collect();
+        let is_number = |name: &str| all_values(study, Some(name)).iter().all(|value| quantity(value).is_some());
         let named = study.x.as_deref().and_then(|x| varying.iter().position(|(_, name)| *name == x));
         let best = |of: &[(usize, &str)], fits: &dyn Fn(&str) -> bool| {
             let fitting = of.iter().enumerate().filter(|(_, (_, name))| fits(name));
@@ -98,74 +93,81 @@ impl Roles {
     }
 }
 
-/// The different values of an axis, in the study's order.
-fn values(points: &[Point], axis: usize) -> Vec<String> {
-    let mut values: Vec<String> = Vec::new();
-    for point in points {
-        if !values.contains(&point.axes[axis].1) {
-            values.push(point.axes[axis].1.clone());
-        }
-    }
-    values
-}
-
 /// A number, perhaps a size: `64KiB`.
 fn quantity(text: &str) -> Option<f64> {
     let scales = [("GiB", 1024.0 * 1024.0 * 1024.0), ("MiB", 1024.0 * 1024.0), ("KiB", 1024.0), ("", 1.0)];
     scales.iter().find_map(|(unit, scale)| Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * scale))
 }
 
+/// What the seeds have measured, by series and x.
+type Curves = BTreeMap<(usize, usize), Vec<f64>>;
+
+/// How many plots there are, and they.
 fn plots(study: &Study, results: &[PointResult], roles: &Roles) -> (usize, String) {
-    let value = |point: &Point, axis: &Option<String>| {
-        let found = point.axes.iter().find(|(name, _)| Some(name) == axis.as_ref());
-        found.map(|(_, value)| value.clone()).unwrap_or_default()
-    };
-    let mut across: Vec<String> = Vec::new();
-    for point in &study.points {
-        let x = value(point, &roles.x);
-        if !across.contains(&x) {
-            across.push(x);
-        }
-    }
+    let mut across = all_values(study, roles.x.as_deref());
     if across.iter().all(|x| quantity(x).is_some()) {
         across.sort_by(|a, b| quantity(a).partial_cmp(&quantity(b)).unwrap_or(std::cmp::Ordering::Equal));
     }
-    // By metric and facet, by series, by x: what the seeds have.
-    type Curves = BTreeMap<String, BTreeMap<usize, Vec<f64>>>;
-    let mut all = BTreeMap::<(String, String), (String, Curves)>::new();
-    for result in results {
-        let facet: Vec<String> =
-            roles.facets.iter().map(|name| format!("{name}={}", value(&result.point, &Some(name.clone())))).collect();
-        let x = value(&result.point, &roles.x);
-        let index = across.iter().position(|other| *other == x).unwrap_or_default();
-        let series = roles
-            .series
-            .as_ref()
-            .map_or(String::new(), |name| format!("{name}={}", value(&result.point, &roles.series)));
-        for (name, metric) in result.metrics.iter().filter(|(name, _)| is_plotted(name, study)) {
-            let place =
-                all.entry((name.clone(), facet.join(" "))).or_insert_with(|| (metric.unit.clone(), Curves::new()));
-            place.1.entry(series.clone()).or_default().entry(index).or_default().push(metric.value);
-        }
-    }
-    // Counters of what a machine does not have.
-    all.retain(|_, (_, curves)| curves.values().flat_map(BTreeMap::values).flatten().any(|value| *value != 0.0));
+    let names = all_values(study, roles.series.as_deref());
     let mut text = String::new();
+    let all = gather(study, results, roles, &across, &names);
     let shown = all.len().min(PLOTS_MAX);
     for ((metric, facet), (unit, curves)) in all.into_iter().take(PLOTS_MAX) {
-        let series: Vec<Series> = curves
-            .into_iter()
-            .map(|(name, at)| {
-                let means =
-                    (0..across.len()).map(|index| at.get(&index).map(|values| mean(values)).map(|(m, e)| [m, e]));
-                Series { name, means: means.collect() }
-            })
-            .collect();
+        let at = |series: usize, x: usize| curves.get(&(series, x)).map(|values| mean(values)).map(|(m, e)| [m, e]);
+        let series = names.iter().enumerate().map(|(index, name)| Series {
+            name: roles.series.as_ref().map_or(String::new(), |axis| format!("{axis}={name}")),
+            means: (0..across.len()).map(|x| at(index, x)).collect(),
+        });
+        let series: Vec<Series> = series.collect();
         let title = if facet.is_empty() { metric } else { format!("{metric}, {facet}") };
         let unit = if unit == "1" { "" } else { &unit };
         text += &figure(&title, roles.x.as_deref().unwrap_or_default(), &across, unit, &series);
     }
     (shown, text)
+}
+
+/// By metric and what is beside the plot's axes, its unit and what was measured. Counters of what a machine does not have are left out.
+fn gather(
+    study: &Study,
+    results: &[PointResult],
+    roles: &Roles,
+    across: &[String],
+    names: &[String],
+) -> BTreeMap<(String, String), (String, Curves)> {
+    let mut all = BTreeMap::<(String, String), (String, Curves)>::new();
+    for result in results {
+        let place = |values: &[String], axis: Option<&str>| {
+            let value = value(&result.point, axis);
+            values.iter().position(|other| *other == value).unwrap_or_default()
+        };
+        let curve = (place(names, roles.series.as_deref()), place(across, roles.x.as_deref()));
+        let facets = roles.facets.iter().map(|name| format!("{name}={}", value(&result.point, Some(name))));
+        let facet = facets.collect::<Vec<_>>().join(" ");
+        for (name, metric) in result.metrics.iter().filter(|(name, _)| is_plotted(name, study)) {
+            let plot = all.entry((name.clone(), facet.clone()));
+            let (_, curves) = plot.or_insert_with(|| (metric.unit.clone(), Curves::new()));
+            curves.entry(curve).or_default().push(metric.value);
+        }
+    }
+    all.retain(|_, (_, curves)| curves.values().flatten().any(|value| *value != 0.0));
+    all
+}
+
+/// A point's value of an axis; empty without one.
+fn value(point: &Point, axis: Option<&str>) -> String {
+    let found = point.axes.iter().find(|(name, _)| Some(name.as_str()) == axis);
+    found.map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
+/// The different values of an axis, in the study's order.
+fn all_values(study: &Study, axis: Option<&str>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for value in study.points.iter().map(|point| value(point, axis)) {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    all
 }
 
 /// A study's own choice; without one, what programs print and how long regions and the run took.
