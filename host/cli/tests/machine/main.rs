@@ -45,6 +45,7 @@ mod models;
 mod multikernel;
 mod network;
 mod npb;
+mod outside;
 mod placement;
 mod preemption;
 mod process;
@@ -141,6 +142,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(measured::trials());
     trials.extend(network::trials());
     trials.extend(npb::trials());
+    trials.extend(outside::trials());
     trials.extend(terminals::trials());
     trials.extend(timed::trials());
     trials.extend(accel::trials());
