@@ -15,7 +15,7 @@ use smoltcp::{
 use super::{Net, REQUESTS_AT_ONCE};
 use crate::{
     cpu::Cpu,
-    file::socket::gateway::{Far, Gateway, Moved},
+    file::socket::gateway::{Arrived, Far, Gateway, Moved},
 };
 
 /// How long an answer to the first segment is waited for.
@@ -43,6 +43,15 @@ enum Phase {
     Left,
     /// It was broken off, and the other machine is told.
     BrokenOff,
+}
+
+/// What becomes of another machine's wish to be connected.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// The protocols answer it: they refuse it if nobody listens.
+    Answered,
+    /// Somebody listens, and there is no place for it now: it is as if it had not come, and comes again.
+    Ignored,
 }
 
 /// Whether a connection's end was in a frame that has come.
@@ -99,20 +108,23 @@ impl Net {
         Ok(())
     }
 
-    /// A frame that is about to be looked at asks for a connection: if somebody listens for it, a place is prepared. Otherwise the protocols refuse it.
-    pub(super) fn prepare_listener<M: Machine>(&mut self, cpu: &Cpu<M>, now: Instant, ends: [SocketAddrV4; 2]) {
-        let called = self.connections.iter().filter(|connection| connection.phase == Phase::Called).count();
-        if self.is_there(ends) || called * 4 >= self.connections.len() {
-            return;
+    /// A frame that is about to be looked at asks for a connection: if somebody listens for it, a place is prepared.
+    pub(super) fn prepare_listener<M: Machine>(&mut self, cpu: &Cpu<M>, now: Instant, ends: [SocketAddrV4; 2]) -> Call {
+        if self.is_there(ends) {
+            return Call::Answered;
         }
-        let Some(owner) = self.sockets_of_programs.listener(cpu, ends) else { return };
-        let Some(index) = self.free_place(owner) else { return };
+        let Some(owner) = self.sockets_of_programs.listener(cpu, ends) else { return Call::Answered };
+        let called = self.connections.iter().filter(|connection| connection.phase == Phase::Called).count();
+        let is_full = called * 4 >= self.connections.len();
+        let place = if is_full { None } else { self.free_place(owner) };
+        let Some(index) = place else { return Call::Ignored };
         let connection = &mut self.connections[index];
         let socket = self.sockets.get_mut::<Socket>(connection.handle);
         begin_anew(socket);
         if socket.listen(IpListenEndpoint::from(IpEndpoint::from(ends[1]))).is_ok() {
             connection.begin(Phase::Called, None, owner, now);
         }
+        Call::Answered
     }
 
     /// Whether there is a connection between another machine's end and one here.
@@ -152,14 +164,16 @@ impl Net {
         (frame, now): (Frame, Instant),
         heard: Heard,
     ) -> bool {
-        let Self { connections, sockets, sockets_of_programs, served_first, .. } = self;
+        let Self { connections, sockets, sockets_of_programs, served_first, waits, .. } = self;
+        *waits = false;
         // Each connection comes first in turn: all pieces may be the first ones'.
         *served_first = (*served_first + 1) % connections.len().max(1);
         let (before, from) = connections.split_at_mut(*served_first);
         let (mut has_more, mut left) = (false, PIECES_AT_ONCE);
         for connection in from.iter_mut().chain(before).filter(|connection| connection.phase != Phase::Free) {
             let socket = sockets.get_mut::<Socket>(connection.handle);
-            has_more |= connection.serve(cpu, (socket, sockets_of_programs), (frame, now), (heard, &mut left));
+            has_more |=
+                connection.serve(cpu, (socket, sockets_of_programs), (frame, now), (heard, &mut left, &mut *waits));
         }
         has_more
     }
@@ -195,11 +209,11 @@ impl Connection {
         cpu: &Cpu<M>,
         (socket, programs): (&mut Socket<'_>, &Gateway),
         (frame, now): (Frame, Instant),
-        (heard, left): (Heard, &mut usize),
+        (heard, left, waits): (Heard, &mut usize, &mut bool),
     ) -> bool {
         match (self.phase, self.far) {
             (Phase::Calling, Some(far)) => self.wait_for_answer(cpu, socket, far, (now, heard)),
-            (Phase::Called, _) => self.wait_for_greeting(cpu, socket, programs, now),
+            (Phase::Called, _) => *waits |= self.wait_for_greeting(cpu, socket, programs, now),
             (Phase::Open, Some(far)) => return self.exchange(cpu, socket, far, (frame, now), (heard, left)),
             (Phase::Left, _) => self.part(socket, now),
             (Phase::BrokenOff, _) if socket.remote_endpoint().is_none() || now >= self.since + ANSWER => {
@@ -229,27 +243,31 @@ impl Connection {
         }
     }
 
+    /// `true`: it is there, and the listener's list is full.
     fn wait_for_greeting<M: Machine>(
         &mut self,
         cpu: &Cpu<M>,
         socket: &mut Socket<'_>,
         programs: &Gateway,
         now: Instant,
-    ) {
+    ) -> bool {
         let state = socket.state();
         if matches!(state, State::Listen | State::Closed) {
             // Its first segment was none, or was taken back.
             socket.abort();
             self.free();
         } else if state != State::SynReceived {
-            match ends_of(socket).and_then(|ends| programs.arrive(cpu, ends)) {
-                Some(far) => self.open(socket, far),
-                None => {
+            match ends_of(socket).map_or(Arrived::Unwanted, |ends| programs.arrive(cpu, ends)) {
+                Arrived::There(far) => self.open(socket, far),
+                // What it sends stays here meanwhile.
+                Arrived::Waits if now < self.since + ANSWER => return true,
+                Arrived::Waits | Arrived::Unwanted => {
                     socket.abort();
                     (self.phase, self.since) = (Phase::BrokenOff, now);
                 }
             }
         }
+        false
     }
 
     fn open(&mut self, socket: &mut Socket<'_>, far: Far) {

@@ -22,13 +22,13 @@ use motet_protocol::{
 use smoltcp::{
     iface::{Config, Interface, SocketHandle, SocketSet, SocketStorage},
     socket::tcp,
-    time::Instant,
+    time::{Duration, Instant},
     wire::{EthernetAddress, IpCidr},
 };
 
 use crate::{alarm, cpu::Cpu, file::socket::gateway, random};
 
-use connections::Connection;
+use connections::{Call, Connection};
 use wire::Wire;
 
 /// Bytes that a connection keeps of what it has sent, and of what it has received.
@@ -43,6 +43,8 @@ const FRAMES_AT_ONCE: usize = 32;
 const REQUESTS_AT_ONCE: usize = 8;
 /// When it looks again that cannot go on now.
 const AGAIN_NS: u64 = 1_000_000;
+/// When it looks again whether there is room in a listener's list.
+const WAITS: Duration = Duration::from_millis(2);
 
 /// The gateway of an island.
 struct Net {
@@ -53,6 +55,8 @@ struct Net {
     connections: &'static mut [Connection],
     /// Which of them was served first, the last time.
     served_first: usize,
+    /// One of them waits for room in a listener's list, of which nobody tells.
+    waits: bool,
     /// The protocols' socket for datagrams, which it sends and receives whole.
     datagrams: SocketHandle,
     /// A frame that has come, and one that is made.
@@ -115,6 +119,7 @@ impl Net {
             sockets,
             connections,
             served_first: 0,
+            waits: false,
             datagrams,
             frames,
         });
@@ -139,6 +144,7 @@ impl Net {
             cpu.ring(cpu.id);
         }
         let next = self.interface.poll_at(now, &self.sockets);
+        let next = if self.waits { Some(next.map_or(now + WAITS, |next| next.min(now + WAITS))) } else { next };
         match next.map(|next| next.total_micros().max(0).cast_unsigned().saturating_mul(1000)) {
             // The device has no room, or tells when it has; or something is due that could not be done now.
             Some(next_ns) => self.look_again(cpu, next_ns.saturating_sub(cpu.now_ns()).max(AGAIN_NS / 20)),
@@ -157,9 +163,15 @@ impl Net {
     /// Looks at frames that have come. `true`: there may be more.
     fn take_frames<M: Machine>(&mut self, cpu: &Cpu<M>, now: Instant, left: &mut usize) -> bool {
         for _ in 0..FRAMES_AT_ONCE {
+            if *left == 0 {
+                // What comes may have to be answered at once.
+                return true;
+            }
             let Some(len) = cpu.machine.receive_frame(self.frames[0]) else { return false };
-            if let Some(ends) = frames::call_of(&self.frames[0][..len.min(FRAME_BYTES_MAX)], self.address) {
-                self.prepare_listener(cpu, now, ends);
+            if let Some(ends) = frames::call_of(&self.frames[0][..len.min(FRAME_BYTES_MAX)], self.address)
+                && self.prepare_listener(cpu, now, ends) == Call::Ignored
+            {
+                continue;
             }
             let [received, room] = &mut self.frames;
             let received = Some(&received[..len.min(FRAME_BYTES_MAX)]);

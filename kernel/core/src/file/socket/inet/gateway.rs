@@ -63,6 +63,16 @@ pub struct Far {
     outgoing: &'static PipeRecord,
 }
 
+/// What becomes of a connection of another machine's.
+pub enum Arrived {
+    /// It waits for a program to accept it.
+    There(Far),
+    /// There is no room for it now.
+    Waits,
+    /// Nobody listens any more.
+    Unwanted,
+}
+
 /// What comes of a try to move bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moved {
@@ -159,16 +169,25 @@ impl Gateway {
         udp::arrive(cpu, &Origin { from, to, port, hops, class, sent_ns: cpu.realtime_ns() }, bytes);
     }
 
-    /// Who has made the socket that listens for a connection from another machine, and has room for it.
+    /// Who has made the socket that listens for a connection from another machine; `None`: nobody listens.
     pub fn listener<M: Machine>(&self, cpu: &Cpu<M>, [from, to]: [SocketAddrV4; 2]) -> Option<u32> {
         let _all = lock(cpu, &cpu.pool.header().socket_lock);
-        let listener = port::find(cpu, IPPROTO_TCP, endpoint(from), endpoint(to))?;
-        (listener.pending_count.get() <= listener.backlog.get()).then(|| listener.owner.get())
+        Some(port::find(cpu, IPPROTO_TCP, endpoint(from), endpoint(to))?.owner.get())
     }
 
-    /// Another machine is connected: its far end, whose other end waits for a program to accept it. `None`: nobody listens there, or has no room.
-    pub fn arrive<M: Machine>(&self, cpu: &Cpu<M>, [from, to]: [SocketAddrV4; 2]) -> Option<Far> {
-        let socket = new_socket(cpu, SOCK_STREAM, REQUESTS)?;
+    /// Another machine is connected: its far end, whose other end waits for a program to accept it.
+    pub fn arrive<M: Machine>(&self, cpu: &Cpu<M>, [from, to]: [SocketAddrV4; 2]) -> Arrived {
+        let has_room = {
+            let _all = lock(cpu, &cpu.pool.header().socket_lock);
+            let listener = port::find(cpu, IPPROTO_TCP, endpoint(from), endpoint(to));
+            listener.map(|listener| listener.pending_count.get() <= listener.backlog.get())
+        };
+        match has_room {
+            None => return Arrived::Unwanted,
+            Some(false) => return Arrived::Waits,
+            Some(true) => {}
+        }
+        let Some(socket) = new_socket(cpu, SOCK_STREAM, REQUESTS) else { return Arrived::Waits };
         let is_joined = {
             let _all = lock(cpu, &cpu.pool.header().socket_lock);
             let [from, to] = [from, to].map(endpoint);
@@ -182,7 +201,7 @@ impl Gateway {
         if far.is_none() {
             close(cpu, socket);
         }
-        far
+        far.map_or(Arrived::Waits, Arrived::There)
     }
 }
 
