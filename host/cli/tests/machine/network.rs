@@ -45,8 +45,10 @@ const CASES: [&str; 4] =
 
 fn conforms() -> Result<(), String> {
     let (_folder, path) = machine(true)?;
-    let ended =
-        Motet::default().arguments(["test".as_ref(), "--machine".as_ref(), path.as_os_str()]).limit(LIMIT).wait();
+    let ended = Motet::default()
+        .arguments(["conformance".as_ref(), "--machine".as_ref(), path.as_os_str()])
+        .limit(LIMIT)
+        .wait();
     let lines = ["x86_64", "aarch64", "riscv64"]
         .iter()
         .flat_map(|isa| CASES.map(|case| format!("[{isa}] conformance: {case} ok")));
@@ -57,7 +59,7 @@ fn conforms() -> Result<(), String> {
 /// `--net none` takes the devices away that the machine file has.
 fn without() -> Result<(), String> {
     let (_folder, path) = machine(true)?;
-    let arguments = ["test".as_ref(), "--net".as_ref(), "none".as_ref(), "--machine".as_ref(), path.as_os_str()];
+    let arguments = ["conformance".as_ref(), "--net".as_ref(), "none".as_ref(), "--machine".as_ref(), path.as_os_str()];
     let ended = Motet::default().arguments(arguments).limit(LIMIT).wait();
     ended.expect_code(0)?;
     if ended.errors.contains("network") { Err(ended.describe()) } else { Ok(()) }

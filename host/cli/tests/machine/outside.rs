@@ -35,7 +35,7 @@ fn file() -> Vec<u8> {
 fn fetches() -> Result<(), String> {
     let port = serve_files(file())?;
     let command =
-        format!("for isa in {}; do on $isa wget -q -O - http://10.0.2.2:{port}/file | cksum; done", ISAS.join(" "));
+        format!("for isa in {}; do on $isa wget -q -O - http://10.0.2.2:{port}/file | md5sum; done", ISAS.join(" "));
     let ended = Motet::run(["--net", "user", "--", &command]).wait();
     let line = sum(&file())?;
     ended.expect_code(0)?.expect_output(&line.repeat(ISAS.len())).map(drop)
@@ -119,9 +119,9 @@ fn free_port() -> Result<u16, String> {
     listener.local_addr().map(|address| address.port()).map_err(text)
 }
 
-/// What `cksum` says of the bytes.
+/// What `md5sum` says of the bytes.
 fn sum(bytes: &[u8]) -> Result<String, String> {
-    let mut child = std::process::Command::new("cksum")
+    let mut child = std::process::Command::new("md5sum")
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
