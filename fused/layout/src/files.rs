@@ -272,7 +272,9 @@ pool_struct! {
         16 pub low_free: Cell32,
         /// 1: it has had a lock of a byte range.
         20 pub has_range_locks: AtomicU32,
-        24 _pad1: [Cell64; 1],
+        /// 1: a process that has it has asked to be told of messages in a queue.
+        24 pub has_notices: AtomicU32,
+        28 _pad1: Cell32,
         /// Frames of descriptors 64 and up (frame numbers).
         32 pub frames: [Cell32; 7],
         60 _pad2: Cell32,

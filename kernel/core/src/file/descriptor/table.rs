@@ -15,8 +15,8 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{
-    FILE_QUEUE, FILES_CLOEXEC, FILES_COUNTED, FILES_INLINE, FILES_MAX, FILES_PER_FRAME, FileRecord, FilesRecord, Frame,
-    PoolAddr, ProcessRecord,
+    FILES_CLOEXEC, FILES_COUNTED, FILES_INLINE, FILES_MAX, FILES_PER_FRAME, FileRecord, FilesRecord, Frame, PoolAddr,
+    ProcessRecord,
 };
 use motet_protocol::{
     Context,
@@ -316,7 +316,7 @@ pub fn close<M: Machine>(cpu: &Cpu<M>, files: &'static FilesRecord, fd: i32) -> 
         record
     };
     range_lock::descriptor_closed(cpu, files, record);
-    if record.kind.get() == FILE_QUEUE {
+    if files.has_notices.load(Ordering::Relaxed) != 0 {
         ipc::posix::descriptor_closed(cpu, record, cpu.raw(files));
     }
     description::put(cpu, record);

@@ -10,7 +10,7 @@ use motet_abi::{
     wire::Wire,
 };
 use motet_hal::{Access, Machine, Text};
-use motet_layout::{FILE_QUEUE, FileRecord, IpcMessage, IpcObject, WaitQueue, sync::Ordering};
+use motet_layout::{FILE_QUEUE, FileRecord, FilesRecord, IpcMessage, IpcObject, WaitQueue, sync::Ordering};
 use motet_protocol::{
     Context,
     fs::Held,
@@ -223,6 +223,10 @@ pub fn mq_notify<M: Machine>(call: &Call<M>) -> SysResult {
     }
     let (_file, queue) = queue_of(call, fd)?;
     let files = call.process.files.load(Ordering::Relaxed);
+    if let Some(table) = call.cpu.object::<FilesRecord>(files).filter(|_| notice.is_some()) {
+        // From now on, whoever closes a descriptor looks.
+        table.has_notices.store(1, Ordering::SeqCst);
+    }
     let _guard = ipc::lock_all(call.cpu);
     match notice {
         None => posix::forget_notice(queue, files),
