@@ -225,7 +225,7 @@ pub fn mq_notify<M: Machine>(call: &Call<M>) -> SysResult {
     let files = call.process.files.load(Ordering::Relaxed);
     if let Some(table) = call.cpu.object::<FilesRecord>(files).filter(|_| notice.is_some()) {
         // From now on, whoever closes a descriptor looks.
-        table.has_notices.store(1, Ordering::SeqCst);
+        table.has_notices.store(1, Ordering::Relaxed);
     }
     let _guard = ipc::lock_all(call.cpu);
     match notice {
