@@ -224,9 +224,8 @@ fn sharing() -> Result<(), String> {
         let fixed = [mode, &["--quantum", "10"]].concat();
         let (fixed_is_told, fixed_ps, fixed_errors) = run(&fixed, 1)?;
         let (usual_is_told, usual_ps, usual_errors) = run(mode, 1)?;
-        // Each addition takes a transfer of the line, and not a few cycles. Without turns, the host decides how often cores alternate within a fixed quantum.
-        let least = if mode.contains(&"--deterministic") { 10 } else { 3 };
-        if !fixed_is_told || usual_is_told || usual_ps < least * fixed_ps {
+        // Each addition takes a transfer of the line, and not a few cycles.
+        if !fixed_is_told || usual_is_told || usual_ps < 10 * fixed_ps {
             return Err(format!("{fixed_ps} ps: {fixed_errors}\n{usual_ps} ps: {usual_errors}"));
         }
         for mode in [mode, &fixed] {
