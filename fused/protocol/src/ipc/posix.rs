@@ -40,8 +40,8 @@ impl Room {
 
     /// Bytes that a queue is counted for: all of its messages.
     fn cost(self) -> u64 {
-        let records = self.count + self.count.min(u64::from(PRIORITIES));
-        self.count.saturating_mul(self.bytes).saturating_add(records * COUNTED)
+        // A record and a node of the tree each: there are more priorities than messages.
+        self.count * (self.bytes + 2 * COUNTED)
     }
 }
 
