@@ -16,8 +16,8 @@ use crate::{
     project::{self, Project, file_error},
 };
 
-/// In the order in which they run.
-const EXPERIMENTS: [&str; 11] = [
+/// In the order in which they run; the last one by itself alone.
+const EXPERIMENTS: [&str; 12] = [
     "boot",
     "compile",
     "flick",
@@ -29,7 +29,15 @@ const EXPERIMENTS: [&str; 11] = [
     "sim-accuracy",
     "sim-speed",
     "stramash",
+    HOURS,
 ];
+/// Takes hours, so it runs only when it is named; and a part of it at a time is recorded.
+const HOURS: &str = "stramash-class-a";
+
+/// The experiment's name on the command line, and what is always asked of it.
+fn command_of(experiment: &str) -> (&str, &'static [&'static str]) {
+    if experiment == HOURS { ("stramash", &["--class", "a", "--only", "npb"]) } else { (experiment, &[]) }
+}
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,6 +45,8 @@ Examples:
   ./motet bench all flick                one of them
   ./motet bench all flick --only calls   a part of it; other figures of the
                                          experiment stay as they were recorded
+  ./motet bench all stramash-class-a --benchmark is --level o2
+                                         hours as a whole, so only by name
 
 Each experiment's figures go to docs/figures/EXPERIMENT.json, with the commit,
 the computer and the command, and all to the page docs/figures.md. Quotes in
@@ -102,11 +112,13 @@ pub fn run(options: &Options) -> Result<()> {
     let qemu = project::qemu_version(Isa::X86_64)?;
     let folder = project.root.join("docs/figures");
     std::fs::create_dir_all(&folder).map_err(file_error(&folder))?;
-    let wanted = |name: &&&str| options.experiment.as_deref().is_none_or(|only| only == **name);
+    let wanted = |name: &&&str| options.experiment.as_deref().map_or(**name != HOURS, |only| only == **name);
     let mut failed = Vec::new();
     for &experiment in EXPERIMENTS.iter().filter(wanted) {
-        let that_matter = without_report(&options.options);
-        let command = format!("./motet bench {experiment} {}", that_matter.join(" ")).trim_end().to_owned();
+        let that_matter = that_matter(&options.options);
+        let (name, always) = command_of(experiment);
+        let words = [always, &that_matter].concat().join(" ");
+        let command = format!("./motet bench {name} {words}").trim_end().to_owned();
         let run = Run { command, commit: commit.clone(), changed, host: computer(), qemu: qemu.clone() };
         let path = folder.join(experiment).with_extension("json");
         let outcome = measure(&project, experiment, &options.options).and_then(|measured| {
@@ -130,15 +142,16 @@ pub fn run(options: &Options) -> Result<()> {
     Err(Error::new(ErrorKind::Software, format!("nothing was recorded of {}, see above", failed.join(", "))))
 }
 
-/// Options without `--report DIR`: it changes no figure, so it is not recorded.
-fn without_report(options: &[String]) -> Vec<&str> {
+/// Options that change figures: not `--report DIR` and `--jobs N`.
+fn that_matter(options: &[String]) -> Vec<&str> {
     let mut rest = options.iter().map(String::as_str);
     let mut kept = Vec::new();
     while let Some(option) = rest.next() {
-        if option == "--report" {
-            rest.next();
-        } else if !option.starts_with("--report=") {
+        let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+        if !["--report", "--jobs"].contains(&name) {
             kept.push(option);
+        } else if value.is_none() {
+            rest.next();
         }
     }
     kept
@@ -150,7 +163,8 @@ fn measure(project: &Project, experiment: &str, options: &[String]) -> Result<Ve
     let own = std::env::current_exe().map_err(file_error(Path::new("the program itself")))?;
     let started = Instant::now();
     eprintln!("motet: bench {experiment} {}", options.join(" "));
-    let status = Command::new(own).arg(experiment).args(options).arg("--json").arg(&file).status();
+    let (name, always) = command_of(experiment);
+    let status = Command::new(own).arg(name).args(always).args(options).arg("--json").arg(&file).status();
     let status = status.map_err(file_error(Path::new("the program itself")))?;
     eprintln!("motet: bench {experiment} took {} s", started.elapsed().as_secs());
     if !status.success() {
@@ -196,8 +210,9 @@ mod tests {
 
     #[test]
     fn what_is_recorded_names_no_folder_of_the_computer() {
-        let options = ["--report", "/a", "--quick", "--report=/b", "--only", "x"].map(str::to_owned);
-        assert_eq!(without_report(&options), ["--quick", "--only", "x"]);
-        assert!(without_report(&options[..2]).is_empty());
+        let options =
+            ["--report", "/a", "--quick", "--report=/b", "--jobs", "2", "--only", "x", "--jobs=2"].map(str::to_owned);
+        assert_eq!(that_matter(&options), ["--quick", "--only", "x"]);
+        assert!(that_matter(&options[..2]).is_empty());
     }
 }

@@ -4,7 +4,7 @@ use motet_error::{Error, ErrorKind, Result};
 
 use super::{
     paper,
-    runs::{Case, Kept, Model, Runs, System},
+    runs::{Case, Kept, Model, Runs, Size, System},
 };
 use crate::{project, report::Measurement};
 
@@ -62,7 +62,7 @@ impl Access {
 pub fn measure(runs: &mut Runs, models: &[Model]) -> Result<Vec<Result<Access>>> {
     let program = runs.compile("user/stramash/access.c", &["-O2"], "access")?;
     let case = |system, model| -> Result<Case> {
-        let machine = runs.machine(system, model, false)?;
+        let machine = runs.machine(system, model, Size::default())?;
         Ok(Case { program: program.clone(), arguments: String::new(), machine, weight: 2.0 })
     };
     let of = |&model: &Model| -> Result<(Model, Vec<Case>)> {

@@ -2,7 +2,7 @@
 
 use motet_error::{Error, ErrorKind, Result};
 
-use super::runs::{Case, Kept, Model, Runs, System};
+use super::runs::{Case, Kept, Model, Runs, Size, System};
 use crate::{project, report::Measurement};
 
 const ROUNDS: u32 = 200;
@@ -38,7 +38,7 @@ pub struct Futex {
 pub fn measure(runs: &mut Runs, models: &[Model]) -> Result<Vec<Result<Futex>>> {
     let program = runs.compile("user/stramash/futex.c", &["-O2", "-D_GNU_SOURCE"], "futex")?;
     let case = |system, model| -> Result<Case> {
-        let machine = runs.machine(system, model, false)?;
+        let machine = runs.machine(system, model, Size::default())?;
         Ok(Case { program: program.clone(), arguments: ROUNDS.to_string(), machine, weight: 0.5 })
     };
     let of = |&model: &Model| -> Result<(Model, [Case; 2])> {

@@ -11,13 +11,15 @@ mod paper;
 mod runs;
 mod threads;
 
+use std::num::NonZeroUsize;
+
 use clap::{Args, ValueEnum};
 use motet_error::Result;
 
 use self::{
     npb::{Benchmark, Class, Level, Plan},
     page::Results,
-    runs::{Model, Runs},
+    runs::{Cache, Model, Runs, System},
 };
 use crate::{output::Output, report::Collected};
 
@@ -28,7 +30,11 @@ Examples:
   ./motet bench stramash --benchmark is --level o2
   ./motet bench stramash --only pages           what a page costs
   ./motet bench stramash --only futex           two threads that wake each other
-  ./motet bench stramash --class A --level o2   the paper's problem: hours
+  ./motet bench stramash --class A --only npb --level o2
+                                                the paper's problem: hours
+  ./motet bench stramash --only npb --l3 32MiB  larger caches (Figure 10)
+  ./motet bench stramash --only npb --class A --system adaptive
+                                                no other rivals
 
 Each run's counts are kept (target/bench/stramash-runs), so an experiment that
 was cut goes on where it was; --fresh makes all runs again. Other programs,
@@ -53,6 +59,15 @@ pub struct Options {
     /// Only this memory model (may be repeated)
     #[arg(long, value_enum, value_name = "MODEL")]
     model: Vec<Model>,
+    /// Only this system, beside fused kernels and popcorn-shm (may be repeated)
+    #[arg(long, value_enum, value_name = "SYSTEM")]
+    system: Vec<System>,
+    /// Last-level caches of this size (benchmarks only)
+    #[arg(long, value_enum, value_name = "SIZE", default_value_t = Cache::Usual, ignore_case = true)]
+    l3: Cache,
+    /// So many runs of benchmarks at a time; simulated time does not depend on it [default: the host's cores]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
     /// Only this part
     #[arg(long, value_enum, value_name = "PART")]
     only: Option<Part>,
@@ -110,9 +125,12 @@ pub fn run(options: &Options) -> Result<()> {
             benchmarks: chosen(&Benchmark::ALL, &options.benchmark),
             levels: chosen(&Level::BOTH, &options.level),
             models,
+            systems: chosen(&System::ALL, &options.system),
+            cache: options.l3,
+            jobs: options.jobs.or(std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get),
         };
         results.pairs = gathered(&mut collected, npb::measure(&mut runs, &plan)?);
-        collected.add(Ok(npb::measurements(options.class, &results.pairs)));
+        collected.add(Ok(npb::measurements(&plan, &results.pairs)));
     }
     if wanted(Part::Threads) {
         threads::measure(&mut runs)?.into_iter().for_each(|measured| collected.add(measured));

@@ -5,7 +5,7 @@ use motet_error::{Error, ErrorKind, Result};
 
 use super::{
     paper,
-    runs::{Case, Kept, Model, Runs, SYSTEMS, System},
+    runs::{Cache, Case, Kept, Model, Runs, SYSTEMS, Size, System},
 };
 use crate::{project, report::Measurement};
 
@@ -117,6 +117,27 @@ pub struct Plan {
     pub levels: Vec<Level>,
     /// The memory models.
     pub models: Vec<Model>,
+    /// The systems: always fused kernels and the plain rival, which all others are compared with.
+    pub systems: Vec<System>,
+    /// The last-level cache.
+    pub cache: Cache,
+    /// How many runs at a time.
+    pub jobs: usize,
+}
+
+impl Plan {
+    /// What begins the names of its metrics. Other sizes than the usual ones are figures of their own.
+    fn prefix(&self) -> String {
+        let class = if self.class == Class::A { "class_a_" } else { "" };
+        let cache = if self.cache == Cache::Large { "l3_32m_" } else { "" };
+        format!("{class}{cache}")
+    }
+
+    /// What the sources of its metrics begin with.
+    fn size(&self) -> String {
+        let cache = if self.cache == Cache::Large { ", 32 MiB of last-level cache" } else { "" };
+        format!("class {}{cache}", self.class.letter())
+    }
 }
 
 /// A run of a benchmark.
@@ -152,8 +173,8 @@ pub struct Pair {
     pub level: Level,
     /// Where.
     pub model: Model,
-    /// Of [`System::ALL`].
-    pub systems: [Timed; SYSTEMS],
+    /// Of [`System::ALL`]; `None`: not asked for. The two of [`System::BOTH`] are always there.
+    pub systems: [Option<Timed>; SYSTEMS],
     /// Seconds of the program that stays at home, in memory of its own island.
     pub home_s: f64,
     /// What it was measured on.
@@ -161,31 +182,35 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// So many times as long as the fused kernels take the others.
+    /// With fused kernels, and with a kernel for each island.
+    pub fn both(&self) -> [&Timed; 2] {
+        System::BOTH.map(|system| self.systems[system as usize].as_ref().expect("these two are always measured"))
+    }
+
+    /// Seconds of a system; `None`: it was not asked for.
+    pub fn seconds(&self, system: System) -> Option<f64> {
+        self.systems[system as usize].as_ref().map(|timed| timed.seconds)
+    }
+
+    /// So many times as long as one system another one takes.
+    pub fn over(&self, base: System, system: System) -> Option<f64> {
+        Some(self.seconds(system)? / self.seconds(base)?)
+    }
+
+    /// So many times as long as the fused kernels the plain rival takes.
     pub fn ratio(&self) -> f64 {
-        let [fused, multikernel, ..] = &self.systems;
-        multikernel.seconds / fused.seconds
-    }
-
-    /// So many times as long as the fused kernels another system takes.
-    pub fn over_fused(&self, system: System) -> f64 {
-        self.systems[system as usize].seconds / self.systems[System::Fused as usize].seconds
-    }
-
-    /// So many times as long as where pages follow their users another system takes.
-    pub fn over_adaptive(&self, system: System) -> f64 {
-        self.systems[system as usize].seconds / self.systems[System::Adaptive as usize].seconds
+        self.ratio_with(0.0)
     }
 
     /// [`ratio`](Self::ratio), if each exchange of two messages took so much longer.
     pub fn ratio_with(&self, added_us: f64) -> f64 {
-        let [fused, multikernel, ..] = &self.systems;
+        let [fused, multikernel] = self.both();
         (multikernel.seconds + multikernel.exchanges() * added_us / 1e6) / fused.seconds
     }
 
     /// How much longer each would have to take for a ratio; negative: it is passed already.
     pub fn added_us_for(&self, ratio: f64) -> f64 {
-        let [fused, multikernel, ..] = &self.systems;
+        let [fused, multikernel] = self.both();
         (ratio * fused.seconds - multikernel.seconds) * 1e6 / multikernel.exchanges()
     }
 }
@@ -197,7 +222,7 @@ struct Planned {
     /// At home.
     home: Case,
     /// By model.
-    models: Vec<(Model, [Case; SYSTEMS])>,
+    models: Vec<(Model, [Option<Case>; SYSTEMS])>,
 }
 
 fn planned(runs: &Runs, plan: &Plan) -> Result<Vec<Planned>> {
@@ -208,8 +233,9 @@ fn planned(runs: &Runs, plan: &Plan) -> Result<Vec<Planned>> {
             let source = format!("user/npb/{}.c", benchmark.metric());
             let class = format!("-DCLASS_{}", plan.class.letter());
             let program = runs.compile(&source, &[level.option(), &class], &name)?;
+            let size = Size { is_large: plan.class == Class::A, cache: plan.cache };
             let case = |system: System, model, arguments: &str| -> Result<Case> {
-                let machine = runs.machine(system, model, plan.class == Class::A)?;
+                let machine = runs.machine(system, model, size)?;
                 Ok(Case {
                     program: program.clone(),
                     arguments: arguments.into(),
@@ -218,8 +244,11 @@ fn planned(runs: &Runs, plan: &Plan) -> Result<Vec<Planned>> {
                 })
             };
             let schedule = benchmark.schedule();
-            let of_model =
-                |&model: &Model| Ok((model, all_of(System::ALL.map(|system| case(system, model, schedule)))?));
+            let of_system = |system, model| {
+                let is_wanted = System::BOTH.contains(&system) || plan.systems.contains(&system);
+                is_wanted.then(|| case(system, model, schedule)).transpose()
+            };
+            let of_model = |&model: &Model| Ok((model, all_of(System::ALL.map(|system| of_system(system, model)))?));
             all.push(Planned {
                 benchmark,
                 level,
@@ -248,13 +277,20 @@ fn weight(benchmark: Benchmark, level: Level) -> f64 {
 /// A program does not compile, or a machine file is missing.
 pub fn measure(runs: &mut Runs, plan: &Plan) -> Result<Vec<Result<Pair>>> {
     let planned = planned(runs, plan)?;
-    runs.announce(planned.iter().flat_map(|one| one.models.iter().flat_map(|(_, cases)| cases).chain([&one.home])));
+    let cases =
+        planned.iter().flat_map(|one| one.models.iter().flat_map(|(_, cases)| cases).flatten().chain([&one.home]));
+    runs.announce(cases.clone());
+    runs.run_beside(&cases.collect::<Vec<_>>(), plan.jobs)?;
     let mut pairs = Vec::new();
     for one in &planned {
         let home = runs.run(&one.home).and_then(|kept| timed(&kept, one.benchmark, plan.class));
         for (model, cases) in &one.models {
-            let mut system = |case| runs.run(case).and_then(|kept| timed(&kept, one.benchmark, plan.class));
-            let systems = cases.each_ref().map(&mut system);
+            let system = |case: &Option<Case>| {
+                let timed = |case| runs.run(case).and_then(|kept| timed(&kept, one.benchmark, plan.class));
+                case.as_ref().map(timed).transpose()
+            };
+            let systems = cases.each_ref().map(system);
+            let fused = cases[System::Fused as usize].as_ref().expect("it is always measured");
             let pair = || -> Result<Pair> {
                 Ok(Pair {
                     benchmark: one.benchmark,
@@ -262,7 +298,7 @@ pub fn measure(runs: &mut Runs, plan: &Plan) -> Result<Vec<Result<Pair>>> {
                     model: *model,
                     systems: all_of(systems)?,
                     home_s: home.as_ref().map_err(Clone::clone)?.seconds,
-                    machine: project::describe(&cases[0].machine.machine)?,
+                    machine: project::describe(&fused.machine.machine)?,
                 })
             };
             pairs.push(pair());
@@ -296,36 +332,43 @@ fn timed(kept: &Kept, benchmark: Benchmark, class: Class) -> Result<Timed> {
 }
 
 /// The figures.
-pub fn measurements(class: Class, pairs: &[Pair]) -> Vec<Measurement> {
-    let mut all: Vec<Measurement> = pairs.iter().flat_map(|pair| of_pair(class, pair)).collect();
+pub fn measurements(plan: &Plan, pairs: &[Pair]) -> Vec<Measurement> {
+    let class = plan.class;
+    let mut all: Vec<Measurement> = pairs.iter().flat_map(|pair| of_pair(plan, pair)).collect();
     for &benchmark in &Benchmark::ALL {
         let of = |pair: &&Pair| pair.benchmark == benchmark && pair.level == Level::O2;
         // Of the models, the one that is furthest off: their messages are to be alike.
-        let off = |pair: &&Pair| (pair.systems[1].messages as f64 / benchmark.counted(class) as f64 - 1.0).abs();
+        let off = |pair: &&Pair| (pair.both()[1].messages as f64 / benchmark.counted(class) as f64 - 1.0).abs();
         let furthest = pairs.iter().filter(of).max_by(|a, b| off(a).total_cmp(&off(b)));
-        all.extend(furthest.into_iter().flat_map(|pair| of_messages(class, pair)));
+        all.extend(furthest.into_iter().flat_map(|pair| of_messages(plan, pair)));
     }
     if !pairs.is_empty() {
         let sent = |system: &Timed| system.messages + system.calls;
-        let fused: u64 = pairs.iter().map(|pair| sent(&pair.systems[0]) + sent(&pair.systems[2])).sum();
+        let without = [System::Fused, System::Adaptive];
+        let of_pair = |pair: &Pair| -> u64 {
+            without.iter().filter_map(|&system| pair.systems[system as usize].as_ref()).map(sent).sum()
+        };
+        let fused: u64 = pairs.iter().map(of_pair).sum();
         let machine = pairs[0].machine.clone();
         let source = "of all runs on fused kernels; they have no messages. What they have instead is doorbells_fused_…";
         all.push(measurement("messages_fused".into(), fused as f64, "messages", machine, source.into()));
         for (systems, name) in [(&System::RIVALS[..], "best_rival"), (&[System::Fused], "fused")] {
-            all.extend(worst_of_adaptive(class, pairs, systems, name));
+            all.extend(worst_of_adaptive(plan, pairs, systems, name));
         }
     }
-    all
+    let prefix = plan.prefix();
+    all.into_iter().map(|one| Measurement { metric: format!("{prefix}{}", one.metric), ..one }).collect()
 }
 
 /// The pair in which pages that follow their users gain least over one of some other systems.
-fn worst_of_adaptive(class: Class, pairs: &[Pair], systems: &[System], name: &str) -> Option<Measurement> {
-    let all = pairs.iter().flat_map(|pair| systems.iter().map(move |&system| (pair, system)));
-    let (worst, system) =
-        all.min_by(|(a, one), (b, other)| a.over_adaptive(*one).total_cmp(&b.over_adaptive(*other)))?;
+fn worst_of_adaptive(plan: &Plan, pairs: &[Pair], systems: &[System], name: &str) -> Option<Measurement> {
+    let all = pairs.iter().flat_map(|pair| {
+        systems.iter().filter_map(move |&system| Some((pair, system, pair.over(System::Adaptive, system)?)))
+    });
+    let (worst, system, ratio) = all.min_by(|(_, _, one), (_, _, other)| one.total_cmp(other))?;
     let source = format!(
-        "class {}: the smallest of all such ratios: {} {} on {}, {}{}",
-        class.letter(),
+        "{}: the smallest of all such ratios: {} {} on {}, {}{}",
+        plan.size(),
         worst.benchmark.name(),
         worst.level.option(),
         worst.model.name(),
@@ -334,13 +377,7 @@ fn worst_of_adaptive(class: Class, pairs: &[Pair], systems: &[System], name: &st
     );
     Some(Measurement {
         target: Some(1.0),
-        ..measurement(
-            format!("adaptive_over_{name}_min"),
-            worst.over_adaptive(system),
-            "ratio",
-            worst.machine.clone(),
-            source,
-        )
+        ..measurement(format!("adaptive_over_{name}_min"), ratio, "ratio", worst.machine.clone(), source)
     })
 }
 
@@ -348,11 +385,12 @@ fn measurement(metric: String, value: f64, unit: &'static str, machine: String, 
     Measurement { metric, value, unit, machine, reference: None, target: None, source }
 }
 
-fn of_pair(class: Class, pair: &Pair) -> Vec<Measurement> {
+fn of_pair(plan: &Plan, pair: &Pair) -> Vec<Measurement> {
     let Pair { benchmark, level, model, .. } = pair;
     let end = format!("{}_{}", model.metric(), level.metric());
-    let what = format!("class {}, {}, {}", class.letter(), benchmark.schedule(), level.option());
-    let published = (class == Class::A).then(|| benchmark.published(*model, *level)).flatten();
+    let what = format!("{}, {}, {}", plan.size(), benchmark.schedule(), level.option());
+    let is_papers = plan.class == Class::A && plan.cache == Cache::Usual;
+    let published = is_papers.then(|| benchmark.published(*model, *level)).flatten();
     let ratio = Measurement {
         reference: published,
         ..measurement(
@@ -367,26 +405,30 @@ fn of_pair(class: Class, pair: &Pair) -> Vec<Measurement> {
     };
     let mut all = vec![ratio];
     for rival in System::RIVALS.into_iter().filter(|&rival| rival != System::Multikernel) {
+        let Some(over_fused) = pair.over(System::Fused, rival) else { continue };
         all.push(measurement(
             format!("{}_over_{}_{end}", benchmark.metric(), rival.metric()),
-            pair.over_fused(rival),
+            over_fused,
             "ratio",
             pair.machine.clone(),
             format!("{what}: time with a kernel for each island{} over time with fused kernels", rival.lines()),
         ));
     }
     for rival in System::RIVALS.into_iter().filter(|&rival| rival != System::Tcp) {
-        all.push(measurement(
-            format!("{}_adaptive_over_{}_{end}", benchmark.metric(), rival.metric()),
-            pair.over_adaptive(rival),
-            "ratio",
-            pair.machine.clone(),
-            format!(
-                "{what}: time with a kernel for each island{} over time with fused kernels and policy = \"adaptive\"",
-                rival.lines()
-            ),
-        ));
-        let messages = pair.systems[rival as usize].messages as f64;
+        let Some(timed) = &pair.systems[rival as usize] else { continue };
+        all.extend(pair.over(System::Adaptive, rival).map(|over_adaptive| {
+            measurement(
+                format!("{}_adaptive_over_{}_{end}", benchmark.metric(), rival.metric()),
+                over_adaptive,
+                "ratio",
+                pair.machine.clone(),
+                format!(
+                    "{what}: time with a kernel for each island{} over time with fused kernels and policy = \"adaptive\"",
+                    rival.lines()
+                ),
+            )
+        }));
+        let messages = timed.messages as f64;
         all.push(measurement(
             format!("{}_messages_{}_{end}", benchmark.metric(), rival.metric()),
             messages,
@@ -396,6 +438,7 @@ fn of_pair(class: Class, pair: &Pair) -> Vec<Measurement> {
         ));
     }
     for (system, timed) in System::ALL.into_iter().zip(&pair.systems) {
+        let Some(timed) = timed else { continue };
         let file = system.machine(*model);
         let name = format!("{}_{}_ms_{end}", benchmark.metric(), system.metric());
         let with = system.lines();
@@ -413,8 +456,8 @@ fn of_pair(class: Class, pair: &Pair) -> Vec<Measurement> {
     if *model == Model::Shared {
         let name = format!("{}_home_ms_{}", benchmark.metric(), level.metric());
         let source = format!(
-            "class {}, home, {}: in memory that is near, on machines/multikernel-shared.toml",
-            class.letter(),
+            "{}, home, {}: in memory that is near, on machines/multikernel-shared.toml",
+            plan.size(),
             level.option()
         );
         all.push(measurement(name, 1e3 * pair.home_s, "ms", pair.machine.clone(), source));
@@ -422,11 +465,11 @@ fn of_pair(class: Class, pair: &Pair) -> Vec<Measurement> {
     all
 }
 
-fn of_messages(class: Class, pair: &Pair) -> Vec<Measurement> {
-    let (benchmark, [fused, multikernel, ..]) = (pair.benchmark, &pair.systems);
+fn of_messages(plan: &Plan, pair: &Pair) -> Vec<Measurement> {
+    let (class, benchmark, [fused, multikernel]) = (plan.class, pair.benchmark, pair.both());
     let (name, index) = (benchmark.metric(), benchmark as usize);
     let of = |metric: String, value: f64, unit, source: &str| {
-        let source = format!("class {}, {}, {}: {source}", class.letter(), benchmark.schedule(), pair.level.option());
+        let source = format!("{}, {}, {}: {source}", plan.size(), benchmark.schedule(), pair.level.option());
         measurement(metric, value, unit, pair.machine.clone(), source)
     };
     let counted = benchmark.counted(class) as f64;
@@ -483,7 +526,12 @@ mod tests {
             timed(0.875, messages),
             timed(0.625, messages / 2),
         ];
-        Pair { benchmark, level, model, systems, home_s: 0.4, machine: "m".into() }
+        Pair { benchmark, level, model, systems: systems.map(Some), home_s: 0.4, machine: "m".into() }
+    }
+
+    fn plan(class: Class) -> Plan {
+        let (benchmarks, levels, models) = (Benchmark::ALL.into(), Level::BOTH.into(), Model::ALL.into());
+        Plan { class, benchmarks, levels, models, systems: System::ALL.into(), cache: Cache::Usual, jobs: 1 }
     }
 
     #[test]
@@ -492,8 +540,10 @@ mod tests {
             .flat_map(|level| Model::ALL.map(|model| pair(Benchmark::Cg, model, level, 2000)))
             .collect();
         for (class, reference) in [(Class::S, None), (Class::A, Some(paper::CG_OVER_POPCORN))] {
-            let all = measurements(class, &pairs);
-            let find = |name: &str| all.iter().find(|measured| measured.metric == name).unwrap();
+            let plan = plan(class);
+            let all = measurements(&plan, &pairs);
+            let named = |name: &str| format!("{}{name}", plan.prefix());
+            let find = |name: &str| all.iter().find(|measured| measured.metric == named(name)).unwrap();
             let ratio = find("cg_over_popcorn_shm_shared_o0");
             assert_eq!((ratio.value, ratio.reference), (2.0, reference));
             assert_eq!(
@@ -513,7 +563,8 @@ mod tests {
             assert_eq!((best.value, find("adaptive_over_fused_min").value), (2.5, 2.0));
             assert!(best.source.contains("prefetch = 14 and by-reference"), "{}", best.source);
             assert_eq!((find("cg_home_ms_o2").value, find("messages_fused").value), (400.0, 0.0));
-            assert_eq!(all.iter().any(|measured| measured.metric == "messages_over_paper_cg"), class == Class::A);
+            let has_paper = all.iter().any(|measured| measured.metric == "class_a_messages_over_paper_cg");
+            assert_eq!(has_paper, class == Class::A);
             crate::report::assert_each_once(&all);
         }
     }
@@ -524,9 +575,25 @@ mod tests {
         let pair = pair(Benchmark::Is, Model::Shared, Level::O2, 1);
         assert_eq!((pair.ratio_with(0.0), pair.ratio_with(1e6)), (2.0, 5.0));
         assert_eq!(pair.added_us_for(5.0), 1e6);
-        let all = measurements(Class::S, &[pair]);
+        let all = measurements(&plan(Class::S), &[pair]);
         let added = all.iter().find(|measured| measured.metric == "is_added_us_for_paper_shared_o2").unwrap();
         assert!((added.value - 0.05e6 / 1.5).abs() < 1e-6, "{added:?}");
+    }
+
+    #[test]
+    fn systems_that_were_not_asked_for_have_no_figures() {
+        let mut pair = pair(Benchmark::Is, Model::Shared, Level::O0, 2000);
+        for system in System::ALL.into_iter().filter(|system| !System::BOTH.contains(system)) {
+            pair.systems[system as usize] = None;
+        }
+        let plan = Plan { cache: Cache::Large, ..plan(Class::A) };
+        let all = measurements(&plan, &[pair]);
+        let find = |name: &str| all.iter().find(|measured| measured.metric == format!("class_a_l3_32m_{name}"));
+        let ratio = find("is_over_popcorn_shm_shared_o0").unwrap();
+        assert_eq!((ratio.value, ratio.reference), (2.0, None), "the paper's ratio is that of 4 MiB");
+        assert!(ratio.source.starts_with("class A, 32 MiB of last-level cache, alternating"), "{}", ratio.source);
+        assert!(all.iter().all(|one| !one.metric.contains("adaptive") && !one.metric.contains("tcp")), "{all:?}");
+        assert!(find("is_popcorn_shm_ms_shared_o0").is_some() && find("is_adaptive_ms_shared_o0").is_none());
     }
 
     #[test]
@@ -536,7 +603,7 @@ mod tests {
             pair(Benchmark::Mg, Model::Shared, Level::O2, 700),
             pair(Benchmark::Mg, Model::FullyShared, Level::O2, 660),
         ];
-        let all = measurements(Class::S, &pairs);
+        let all = measurements(&plan(Class::S), &pairs);
         let messages = all.iter().find(|measured| measured.metric == "messages_mg").unwrap();
         assert_eq!((messages.value, messages.reference), (700.0, Some(677.0)));
     }

@@ -6,7 +6,7 @@ use motet_fabric::stats::{CoreStats, RegionStats};
 use super::{
     charged::{self, Charged},
     paper,
-    runs::{Case, Kept, Model, Runs, System},
+    runs::{Case, Kept, Model, Runs, Size, System},
 };
 use crate::{project, report::Measurement};
 
@@ -76,7 +76,7 @@ impl Pages {
 pub fn measure(runs: &mut Runs, models: &[Model]) -> Result<Vec<Result<Pages>>> {
     let program = runs.compile("user/stramash/pages.c", &["-O2"], "pages")?;
     let case = |runs: &Runs, system: System, model: Model| -> Result<Case> {
-        let machine = runs.machine(system, model, false)?;
+        let machine = runs.machine(system, model, Size::default())?;
         Ok(Case { program: program.clone(), arguments: PAGES.to_string(), machine, weight: 3.0 })
     };
     let mut cases = Vec::new();

@@ -1,10 +1,12 @@
 //! Runs of guest programs on both kinds of machine. What a run has counted is kept, so that an experiment which was cut goes on where it was.
 
 use std::{
+    collections::VecDeque,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
     process::Command,
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -36,6 +38,9 @@ const LARGE: [(&str, &str); 4] = [
     ("end = \"444MiB\"", "end = \"956MiB\""),
     ("end = \"888MiB\"", "end = \"1912MiB\""),
 ];
+/// The last-level caches of the paper's second comparison (Figure 10), instead of 4 MiB.
+const LARGE_CACHES: [(&str, &str); 2] =
+    [("l3 = { size = \"4MiB\"", "l3 = { size = \"32MiB\""), ("\nsize = \"4MiB\"", "\nsize = \"32MiB\"")];
 /// What makes pages follow the islands that use them.
 const ADAPTIVE: (&str, &str) = ("[pool]", "policy = \"adaptive\"\n\n[pool]");
 /// What makes messages take longer.
@@ -81,22 +86,45 @@ impl Model {
     }
 }
 
+/// Sizes of last-level caches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Cache {
+    /// 4 MiB, as the machine files have
+    #[default]
+    #[value(name = "4MiB")]
+    Usual,
+    /// 32 MiB, as Figure 10
+    #[value(name = "32MiB")]
+    Large,
+}
+
+/// What a machine has room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Size {
+    /// Twice the memory: MG's arrays of class A have 430 MiB, and each kernel keeps all of them.
+    pub is_large: bool,
+    /// Its last-level caches.
+    pub cache: Cache,
+}
+
 /// Whose kernels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum System {
-    /// Motet's: all islands share the memory.
+    /// Motet's: all islands share the memory
     Fused,
-    /// Popcorn's way: a kernel for each island, and messages over shared memory.
+    /// Popcorn's way: a kernel for each island, and messages over shared memory
+    #[value(name = "popcorn-shm")]
     Multikernel,
-    /// Motet's, where pages follow the islands that use them.
+    /// Motet's, where pages follow the islands that use them
     Adaptive,
-    /// As `Multikernel`, with messages that take as long as over TCP.
+    /// As popcorn-shm, with messages that take as long as over TCP
+    #[value(name = "popcorn-tcp")]
     Tcp,
-    /// As `Multikernel`, where each request brings the next pages, too.
+    /// As popcorn-shm, where each request brings the next pages, too
     Prefetch,
-    /// As `Multikernel`, where kernels read pages in each other's memory.
+    /// As popcorn-shm, where kernels read pages in each other's memory
     ByReference,
-    /// Both.
+    /// Both
     PrefetchByReference,
 }
 
@@ -232,10 +260,12 @@ pub struct Runs {
     folder: PathBuf,
     /// A hash of the kernels, the simulator and QEMU.
     build: u64,
+    /// What was made ahead, each for one use.
+    ahead: Vec<(PathBuf, Result<Kept>)>,
     begun: Instant,
-    /// Of runs that are to come, and of those that were made, with the time that these took.
+    /// Of runs that are to come, and of those that were made.
     to_come: f64,
-    made: (f64, f64),
+    made: f64,
 }
 
 impl Runs {
@@ -253,7 +283,7 @@ impl Runs {
         let build = build(&project)?;
         let scratch = project.scratch("stramash")?;
         let machines = Machines { project, folder: scratch };
-        Ok(Self { machines, folder, build, begun: Instant::now(), to_come: 0.0, made: (0.0, 0.0) })
+        Ok(Self { machines, folder, build, ahead: Vec::new(), begun: Instant::now(), to_come: 0.0, made: 0.0 })
     }
 
     /// Compiles a source of the project for all instruction sets.
@@ -273,22 +303,23 @@ impl Runs {
         Ok(output)
     }
 
-    /// A machine of a model, with room for the class: MG's arrays of class A have 430 MiB, and each kernel keeps all of them.
+    /// A machine of a model, of a size.
     ///
     /// # Errors
-    /// Its file cannot be read, or the larger one not written.
-    pub fn machine(&self, system: System, model: Model, large: bool) -> Result<Described> {
-        let shipped = self.machines.machine(&system.machine(model))?;
-        let machine = match system.changes() {
-            (_, []) => shipped,
-            (name, changes) => self.machines.changed(&shipped, name, changes)?,
-        };
-        if !large {
-            return Ok(machine);
+    /// Its file cannot be read, or the changed one not written.
+    pub fn machine(&self, system: System, model: Model, size: Size) -> Result<Described> {
+        let mut machine = self.machines.machine(&system.machine(model))?;
+        let (name, lines) = system.changes();
+        let memory = if size.is_large { &LARGE[..] } else { &[] };
+        let caches = if size.cache == Cache::Large { &LARGE_CACHES[..] } else { &[] };
+        for (name, changes, must_be_there) in [(name, lines, true), ("large", memory, false), ("32m", caches, false)] {
+            let is_there = |(from, _): &&(&str, &str)| must_be_there || machine.machine.text.contains(from);
+            let changes: Vec<(&str, &str)> = changes.iter().filter(is_there).copied().collect();
+            if !changes.is_empty() {
+                machine = self.machines.changed(&machine, name, &changes)?;
+            }
         }
-        let is_there = |(from, _): &&(&str, &str)| machine.machine.text.contains(from);
-        let changes: Vec<(&str, &str)> = LARGE.iter().filter(is_there).copied().collect();
-        self.machines.changed(&machine, "large", &changes)
+        Ok(machine)
     }
 
     /// Says that these are to come, so that the remaining time can be told.
@@ -300,42 +331,70 @@ impl Runs {
         }
     }
 
+    /// Makes those runs of which nothing is kept, so many at a time: simulated time does not depend on what the host does beside. What fails is
+    /// told to who asks for that run.
+    ///
+    /// # Errors
+    /// The host refuses a folder.
+    pub fn run_beside(&mut self, cases: &[&Case], jobs: usize) -> Result<()> {
+        let mut waiting: VecDeque<&Case> = cases.iter().copied().filter(|case| self.kept(case).is_none()).collect();
+        let folder = |job: usize| self.machines.project.scratch(&format!("stramash-{job}"));
+        let folders: Vec<PathBuf> = (0..jobs.min(waiting.len())).map(folder).collect::<Result<_>>()?;
+        if folders.len() < 2 {
+            return Ok(());
+        }
+        let project = self.machines.project.clone();
+        let shared = Mutex::new((self, &mut waiting));
+        let lock = || shared.lock().expect("no thread of these panics");
+        let work = |folder: PathBuf| {
+            let machines = Machines { project: project.clone(), folder };
+            loop {
+                let next = {
+                    let (runs, waiting) = &mut *lock();
+                    waiting.pop_front().inspect(|case| runs.tell(case))
+                };
+                let Some(case) = next else { return };
+                let made = make(&machines, case);
+                let (runs, _) = &mut *lock();
+                let made = runs.take(case, made);
+                let path = runs.path(case);
+                runs.ahead.push((path, made));
+            }
+        };
+        std::thread::scope(|scope| folders.into_iter().for_each(|folder| _ = scope.spawn(|| work(folder))));
+        Ok(())
+    }
+
     /// What a run has counted: what is kept of it, or that of a run now.
     ///
     /// # Errors
     /// The run fails.
     pub fn run(&mut self, case: &Case) -> Result<Kept> {
-        let kept = match self.kept(case) {
-            Some(kept) => kept,
-            None => self.run_now(case)?,
+        let path = self.path(case);
+        let kept = if let Some(place) = self.ahead.iter().position(|(ahead, _)| *ahead == path) {
+            self.ahead.swap_remove(place).1?
+        } else if let Some(kept) = self.kept(case) {
+            kept
+        } else {
+            self.tell(case);
+            let made = make(&self.machines, case);
+            self.take(case, made)?
         };
         kept.warnings.iter().for_each(|warning| eprintln!("motet: {}: {warning}", kept.what));
         Ok(kept)
     }
 
-    fn run_now(&mut self, case: &Case) -> Result<Kept> {
-        let what = case.what();
-        eprintln!("motet: {what} ({})", self.remaining());
-        let begun = Instant::now();
-        let name = case.program.file_name().unwrap_or_default().display();
-        let command = format!("/in/{name} {}", case.arguments);
-        let run = self.machines.run_with(
-            &case.machine,
-            QUANTUM_US,
-            &["--deterministic"],
-            &[&case.program],
-            &command,
-            AT_MOST,
-        )?;
-        let host_s = begun.elapsed().as_secs_f64();
-        self.made = (self.made.0 + case.weight, self.made.1 + host_s);
+    /// Says that a run begins.
+    fn tell(&self, case: &Case) {
+        eprintln!("motet: {} ({})", case.what(), self.remaining());
+    }
+
+    /// Counts and keeps a run. Of one whose order the host has disturbed, nothing is kept: the next one may be right.
+    fn take(&mut self, case: &Case, made: Result<Made>) -> Result<Kept> {
+        self.made += case.weight;
         self.to_come = (self.to_come - case.weight).max(0.0);
-        let mut warnings = run.stats.disorders();
-        warnings.extend(run.stats.warnings.iter().cloned());
-        let kept =
-            Kept { what, output: run.output, regions: run.stats.regions, kernels: run.stats.kernels, warnings, host_s };
-        // Of a run whose order the host has disturbed, nothing is kept: the next one may be right.
-        if run.stats.out_of_turn == 0 && run.stats.unsettled == 0 {
+        let Made { kept, is_in_order } = made?;
+        if is_in_order {
             self.keep(case, &kept)?;
         }
         Ok(kept)
@@ -343,13 +402,12 @@ impl Runs {
 
     /// How long the rest takes, by how long what there was has taken.
     fn remaining(&self) -> String {
-        let (weight, seconds) = self.made;
-        if weight == 0.0 {
+        if self.made == 0.0 {
             return "first run".to_owned();
         }
         let minutes = |seconds: f64| format!("{}:{:02}", seconds as u64 / 60, seconds as u64 % 60);
-        let (begun, rest) = (self.begun.elapsed().as_secs_f64(), seconds / weight * self.to_come);
-        format!("after {}, about {} more", minutes(begun), minutes(rest))
+        let begun = self.begun.elapsed().as_secs_f64();
+        format!("after {}, about {} more", minutes(begun), minutes(begun / self.made * self.to_come))
     }
 
     fn path(&self, case: &Case) -> PathBuf {
@@ -370,6 +428,28 @@ impl Runs {
         fs::write(&new, text).map_err(file_error(&new))?;
         fs::rename(&new, &path).map_err(file_error(&path))
     }
+}
+
+/// A run that was made.
+struct Made {
+    kept: Kept,
+    /// The host has not disturbed the order of its turns.
+    is_in_order: bool,
+}
+
+/// Makes a run.
+fn make(machines: &Machines, case: &Case) -> Result<Made> {
+    let begun = Instant::now();
+    let name = case.program.file_name().unwrap_or_default().display();
+    let command = format!("/in/{name} {}", case.arguments);
+    let run =
+        machines.run_with(&case.machine, QUANTUM_US, &["--deterministic"], &[&case.program], &command, AT_MOST)?;
+    let host_s = begun.elapsed().as_secs_f64();
+    let mut warnings = run.stats.disorders();
+    warnings.extend(run.stats.warnings.iter().cloned());
+    let is_in_order = run.stats.out_of_turn == 0 && run.stats.unsettled == 0;
+    let (output, regions, kernels) = (run.output, run.stats.regions, run.stats.kernels);
+    Ok(Made { kept: Kept { what: case.what(), output, regions, kernels, warnings, host_s }, is_in_order })
 }
 
 /// A hash of all that decides, beside program and machine, what a run counts.
@@ -395,7 +475,8 @@ mod tests {
     fn runs(folder: &Path) -> Runs {
         let project = Project { root: folder.into(), target: folder.into() };
         let machines = Machines { project, folder: folder.into() };
-        Runs { machines, folder: folder.into(), build: 7, begun: Instant::now(), to_come: 0.0, made: (0.0, 0.0) }
+        let begun = Instant::now();
+        Runs { machines, folder: folder.into(), build: 7, ahead: Vec::new(), begun, to_come: 0.0, made: 0.0 }
     }
 
     fn case(folder: &Path) -> Case {
@@ -436,15 +517,49 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut runs = runs(folder.path());
         runs.machines.project.root = root;
+        let size = |is_large| Size { is_large, ..Size::default() };
         for model in Model::ALL {
-            let fused = runs.machine(System::Fused, model, true).unwrap().machine;
+            let fused = runs.machine(System::Fused, model, size(true)).unwrap().machine;
             assert_eq!((fused.pool.size, fused.multikernel), (2 << 30, None));
-            let text = runs.machine(System::Multikernel, model, true).unwrap().machine;
+            let text = runs.machine(System::Multikernel, model, size(true)).unwrap().machine;
             assert_eq!((text.pool.size, text.multikernel.unwrap().kernel_len), (2 << 30, 956 << 20));
             assert!(!text.text.contains("444MiB") && text.model_config().is_ok());
-            let usual = runs.machine(System::Multikernel, model, false).unwrap().machine;
+            let usual = runs.machine(System::Multikernel, model, size(false)).unwrap().machine;
             assert_eq!(usual.multikernel.unwrap().kernel_len, 444 << 20);
         }
+    }
+
+    #[test]
+    fn larger_caches_are_those_of_the_shipped_machines_that_have_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut runs = runs(folder.path());
+        runs.machines.project.root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let size = Size { is_large: false, cache: Cache::Large };
+        for model in Model::ALL {
+            let shipped = runs.machines.machine(&format!("{}-32m", System::Fused.machine(model))).unwrap().machine;
+            let config = |system| runs.machine(system, model, size).unwrap().machine.model_config().unwrap();
+            assert_eq!(format!("{:?}", config(System::Fused)), format!("{:?}", shipped.model_config().unwrap()));
+            let rival = format!("{:?}", config(System::Multikernel));
+            let usual = runs.machine(System::Multikernel, model, Size::default()).unwrap().machine;
+            assert_ne!(rival, format!("{:?}", usual.model_config().unwrap()));
+        }
+    }
+
+    #[test]
+    fn what_fails_beside_others_is_told_to_who_asks_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut runs, case) = (runs(folder.path()), case(folder.path()));
+        let other = Case { arguments: "home".into(), ..case.clone() };
+        runs.announce([&case, &other].into_iter());
+        // There is no `motet` in this folder.
+        runs.run_beside(&[&case, &other], 2).unwrap();
+        assert_eq!((runs.ahead.len(), runs.to_come), (2, 0.0));
+        assert!(runs.run(&case).is_err() && runs.run(&other).is_err());
+        assert_eq!(runs.ahead.len(), 0);
+        let kept = Kept { what: case.what(), ..Kept::default() };
+        runs.keep(&case, &kept).unwrap();
+        runs.run_beside(&[&case], 2).unwrap();
+        assert_eq!(runs.run(&case).unwrap(), kept);
     }
 
     #[test]
@@ -452,7 +567,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut runs = runs(folder.path());
         runs.machines.project.root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let spec = |system| runs.machine(system, Model::Shared, false).unwrap().machine.multikernel.unwrap();
+        let spec = |system| runs.machine(system, Model::Shared, Size::default()).unwrap().machine.multikernel.unwrap();
         let plain = spec(System::Multikernel);
         assert_eq!((plain.prefetch, plain.by_reference, plain.message_ns), (0, false, 0));
         let wanted = [
@@ -480,8 +595,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut runs = runs(folder.path());
         assert_eq!(runs.remaining(), "first run");
-        runs.made = (2.0, 60.0);
-        runs.to_come = 5.0;
-        assert_eq!(runs.remaining(), "after 0:00, about 2:30 more");
+        runs.begun = Instant::now() - Duration::from_secs(60);
+        (runs.made, runs.to_come) = (2.0, 5.0);
+        assert_eq!(runs.remaining(), "after 1:00, about 2:30 more");
     }
 }
