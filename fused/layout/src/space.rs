@@ -47,7 +47,11 @@ pool_struct! {
         168 pub has_late: AtomicU32,
         /// 1: there is something in `granted`. Under the lock.
         172 pub has_granted: Cell32,
-        176 _pad0: [Cell64; 2],
+        /// Bytes that are locked: those of all [`VMA_LOCKED`]. Under the lock.
+        176 pub locked_len: Cell64,
+        /// `LOCKS_FUTURE…`. Under the lock.
+        184 pub future_locks: Cell32,
+        188 _pad0: Cell32,
         /// Pages of its home's table to which stores may be allowed without a look at its VMAs or a walk (`motet_protocol::residency`): in the place that
         /// a page's number gives, two words, of which the first is the page and who allows it, and the second its entry. Under the lock.
         192 pub granted: [Cell64; 16],
@@ -121,6 +125,12 @@ pub const VMA_DONT_FORK: u32 = 2048;
 pub const VMA_WIPE_ON_FORK: u32 = 4096;
 /// [`VmaRecord::flags`]: may be longer than there is memory (`MAP_NORESERVE`).
 pub const VMA_NO_RESERVE: u32 = 8192;
+/// [`VmaRecord::flags`]: locked (`mlock`, `MAP_LOCKED`): it counts against `RLIMIT_MEMLOCK`.
+pub const VMA_LOCKED: u32 = 16384;
+/// [`SpaceRecord::future_locks`]: what is mapped from now on is locked (`MCL_FUTURE`).
+pub const LOCKS_FUTURE: u32 = 1;
+/// [`SpaceRecord::future_locks`]: … and its pages come when they are used (`MCL_ONFAULT`).
+pub const LOCKS_FUTURE_ON_FAULT: u32 = 2;
 
 pool_struct! {
     /// A range of an address space with one meaning.

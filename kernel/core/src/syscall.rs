@@ -11,7 +11,7 @@ use crate::{
     call::{Call, Stop, SysResult},
     crossing::{self, Awaited},
     extension, file, futex, ipc,
-    mm::{advice, calls as memory, mremap, place},
+    mm::{advice, calls as memory, locked, mremap, place},
     peers,
     process::{cores, exec, exit, fork, identity, ids, isa, limits, places, prctl, schedule, system, usage, wait},
     random, time,
@@ -156,11 +156,11 @@ table! {
     MigratePages => place::migrate_pages(call);
     MovePages => place::move_pages(call);
     Msync => advice::msync(call);
-    Mlock => advice::mlock(call);
-    Munlock => advice::munlock(call);
-    Mlockall => advice::mlockall(call);
-    Munlockall => advice::munlockall(call);
-    Mlock2 => advice::mlock2(call);
+    Mlock => locked::mlock(call);
+    Munlock => locked::munlock(call);
+    Mlockall => locked::mlockall(call);
+    Munlockall => locked::munlockall(call);
+    Mlock2 => locked::mlock2(call);
     Mincore => advice::mincore(call);
     Fork => fork::fork(call);
     Vfork => fork::vfork(call);

@@ -284,5 +284,70 @@ void memory(void) {
     C(mmap, 0, 0, PROT_READ, MAP_PRIVATE, CLOSED, 0)
     T(mprotect, "the part before what is not mapped", { result(mprotect(in_page, 2 * PAGE, PROT_READ)); show_page(in_page); })
     T(munmap, "a part in the middle", { char *at = mmap(0, 3 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0); result(munmap(at + PAGE, PAGE)); show_page(at); show_page(at + PAGE); show_page(at + 2 * PAGE); })
+    T(mlock, "its pages are there", { char *at = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0); result(mlock(at, 2 * PAGE)); CALL(mincore, at, 2 * PAGE, buffer); show_vector(2); })
+    T(mlock2, "on fault: they come when they are used", { char *at = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0); result(CALL(mlock2, at, 2 * PAGE, MLOCK_ONFAULT)); CALL(mincore, at, 2 * PAGE, buffer); show_vector(2); })
+    T(mlock, "a part that is not mapped is told, and the rest is locked", { result(mlock(in_page, 2 * PAGE)); result(msync(in_page, PAGE, MS_INVALIDATE)); })
+    T(mlock, "what cannot be used cannot come", { char *at = mmap(0, PAGE, PROT_NONE, ANON, -1, 0); result(mlock(at, PAGE)); result(msync(at, PAGE, MS_INVALIDATE)); })
+    T(mlock, "beyond the file's end", { char *at = mmap(0, 4 * PAGE, PROT_READ, MAP_SHARED, RW, 0); result(mlock(at, 4 * PAGE)); })
+    T(mlock, "RLIMIT_MEMLOCK counts all that is locked, once", {
+        LIMITED(RLIMIT_MEMLOCK, 2 * PAGE);
+        char *at = mmap(0, 4 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0);
+        result(mlock(at, PAGE));
+        result(mlock(at, 2 * PAGE));
+        result(mlock(at + PAGE, 2 * PAGE));
+        result(munlock(at, PAGE));
+        result(mlock(at + PAGE, 2 * PAGE));
+        result(munmap(at + PAGE, PAGE));
+        result(mlock(at + 3 * PAGE, PAGE));
+    })
+    T(mlock, "RLIMIT_MEMLOCK of 0", { LIMITED(RLIMIT_MEMLOCK, 0); result(mlock(in_page, PAGE)); result(mlockall(MCL_FUTURE)); result(CALL(mmap, 0, PAGE, PROT_READ, ANON | MAP_LOCKED, -1, 0)); })
+    R(mlock, "the superuser is not limited", { LIMITED(RLIMIT_MEMLOCK, 0); result(mlock(in_page, PAGE)); result(mlockall(MCL_CURRENT | MCL_FUTURE)); some((long)mmap(0, PAGE, PROT_READ, ANON | MAP_LOCKED, -1, 0)); })
+    T(mlock, "a child has no locks", { result(mlock(in_page, PAGE)); int status; if (fork() == 0) _exit(msync(in_page, PAGE, MS_INVALIDATE) ? errno : 0); wait(&status); say(" | %s", errno_name(WEXITSTATUS(status))); result(msync(in_page, PAGE, MS_INVALIDATE)); })
+    T(msync, "MS_INVALIDATE of what is locked", { mlock(in_page, PAGE); result(msync(in_page, PAGE, MS_SYNC | MS_INVALIDATE)); result(msync(in_page, PAGE, MS_SYNC)); munlock(in_page, PAGE); result(msync(in_page, PAGE, MS_INVALIDATE)); })
+    T(madvise, "of what is locked", {
+        mlock(in_page, PAGE);
+        *in_page = 5;
+        result(madvise(in_page, PAGE, MADV_DONTNEED));
+        result(madvise(in_page, PAGE, MADV_FREE));
+        result(madvise(in_page, PAGE, MADV_COLD));
+        result(madvise(in_page, PAGE, MADV_PAGEOUT));
+        result(madvise(in_page, PAGE, MADV_WILLNEED));
+        say(" | %d", *in_page);
+        result(madvise(in_page, PAGE, 24 /* MADV_DONTNEED_LOCKED */));
+        say(" | %d", *in_page);
+    })
+    T(madvise, "MADV_REMOVE of what is locked", { char *at = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, MEMFD, 0); mlock(at, PAGE); result(madvise(at, PAGE, MADV_REMOVE)); })
+    T(mlockall, "what is there, and not what comes", { result(mlockall(MCL_CURRENT)); result(msync(in_page, PAGE, MS_INVALIDATE)); char *at = mmap(0, PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0); result(msync(at, PAGE, MS_INVALIDATE)); result(munlockall()); result(msync(in_page, PAGE, MS_INVALIDATE)); })
+    T(mlockall, "what comes, and not what is there", {
+        result(mlockall(MCL_FUTURE));
+        result(msync(in_page, PAGE, MS_INVALIDATE));
+        char *at = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0);
+        result(msync(at, PAGE, MS_INVALIDATE));
+        CALL(mincore, at, 2 * PAGE, buffer);
+        show_vector(2);
+        result(munlockall());
+        result(msync(at, PAGE, MS_INVALIDATE));
+    })
+    T(mlockall, "what comes, when it is used", { result(mlockall(MCL_FUTURE | MCL_ONFAULT)); char *at = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0); result(msync(at, PAGE, MS_INVALIDATE)); CALL(mincore, at, 2 * PAGE, buffer); show_vector(2); })
+    T(mlockall, "RLIMIT_MEMLOCK: what is there is too much", { LIMITED(RLIMIT_MEMLOCK, PAGE); result(mlockall(MCL_CURRENT)); result(mlockall(MCL_FUTURE)); })
+    T(mlockall, "RLIMIT_MEMLOCK: what comes is too much", {
+        LIMITED(RLIMIT_MEMLOCK, 4 * PAGE);
+        result(mlockall(MCL_FUTURE));
+        result((long)mmap(0, 5 * PAGE, PROT_READ, ANON, -1, 0));
+        char *at = mmap(0, 3 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0);
+        some((long)at);
+        result((long)mremap(at, 3 * PAGE, 5 * PAGE, MREMAP_MAYMOVE));
+        some((long)mremap(at, 3 * PAGE, 4 * PAGE, MREMAP_MAYMOVE));
+        long end = CALL(brk, 0);
+        say(" | %ld", CALL(brk, end + 5 * PAGE) - end);
+    })
+    T(mmap, "MAP_LOCKED", { char *at = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, ANON | MAP_LOCKED, -1, 0); result(CALL(mincore, at, 2 * PAGE, buffer)); show_vector(2); result(msync(at, PAGE, MS_INVALIDATE)); LIMITED(RLIMIT_MEMLOCK, 3 * PAGE); result((long)mmap(0, 2 * PAGE, PROT_READ, ANON | MAP_LOCKED, -1, 0)); })
+    T(mmap, "MAP_POPULATE", { char *at = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, ANON | MAP_POPULATE, -1, 0); result(CALL(mincore, at, 2 * PAGE, buffer)); show_vector(2); result(msync(at, PAGE, MS_INVALIDATE)); })
+    T(mmap, "MAP_POPULATE beyond the file's end", { some((long)mmap(0, 4 * PAGE, PROT_READ, MAP_SHARED | MAP_POPULATE, RW, 0)); some((long)mmap(0, PAGE, PROT_NONE, ANON | MAP_POPULATE, -1, 0)); })
+    T(mremap, "of what is locked: its pages are there", { char *at = mmap(0, PAGE, PROT_READ | PROT_WRITE, ANON | MAP_LOCKED, -1, 0); char *to = mremap(at, PAGE, 3 * PAGE, MREMAP_MAYMOVE); some((long)to); CALL(mincore, to, 3 * PAGE, buffer); show_vector(3); result(msync(to, 3 * PAGE, MS_INVALIDATE)); })
+    T(mprotect, "of what is locked", { mlock(in_page, PAGE); result(mprotect(in_page, PAGE, PROT_READ)); result(msync(in_page, PAGE, MS_INVALIDATE)); })
+    T(madvise, "MADV_POPULATE_WRITE: its pages are there", { char *at = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0); result(madvise(at, 2 * PAGE, MADV_POPULATE_WRITE)); CALL(mincore, at, 2 * PAGE, buffer); show_vector(2); })
+    T(madvise, "MADV_POPULATE_READ: its pages are there", { char *at = mmap(0, 2 * PAGE, PROT_READ, ANON, -1, 0); result(madvise(at, 2 * PAGE, MADV_POPULATE_READ)); result(madvise(at, 2 * PAGE, MADV_POPULATE_WRITE)); CALL(mincore, at, 2 * PAGE, buffer); show_vector(2); })
+    T(madvise, "MADV_POPULATE_READ of what is not mapped, cannot be read, or is no part of the file", { result(madvise(in_page, 2 * PAGE, MADV_POPULATE_READ)); char *at = mmap(0, PAGE, PROT_NONE, ANON, -1, 0); result(madvise(at, PAGE, MADV_POPULATE_READ)); char *file = mmap(0, 4 * PAGE, PROT_READ, MAP_SHARED, RW, 0); result(madvise(file, 4 * PAGE, MADV_POPULATE_READ)); })
     T(mincore, "what was not touched", { char *at = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0); at[PAGE] = 1; result(CALL(mincore, at, 2 * PAGE, buffer)); show_vector(2); })
 }

@@ -1,12 +1,12 @@
-//! System calls that say or ask something of mapped memory, and change no mapping: `madvise`, `mincore`, `mlock`, `msync`.
+//! System calls that say or ask something of mapped memory, and change no mapping: `madvise`, `mincore`, `msync`.
 
 use core::ops::Range;
 
 use motet_abi::Errno;
-use motet_hal::Machine;
+use motet_hal::{Access, Machine};
 use motet_layout::{
-    InodeRecord, PAGE_SIZE, SpaceRecord, VMA_DONT_FORK, VMA_NEVER_WRITE, VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK,
-    VmaRecord, sync::Ordering,
+    InodeRecord, PAGE_SIZE, SpaceRecord, VMA_DONT_FORK, VMA_LOCKED, VMA_NEVER_WRITE, VMA_SHARED, VMA_STORE, VMA_VIEW,
+    VMA_WIPE_ON_FORK, VmaRecord, sync::Ordering,
 };
 use motet_protocol::{
     Context, fs, ipc,
@@ -15,7 +15,7 @@ use motet_protocol::{
     residency::{self, Home},
 };
 
-use super::{calls::forget_pages, kept, limits, pieces, range::page_range, space_of, view, vma};
+use super::{calls::forget_pages, kept, locked, pieces, range::page_range, space_of, view, vma};
 use crate::{
     call::{BUDGET, Call, Stop, SysResult, cost},
     cpu::Cpu,
@@ -41,15 +41,13 @@ const MADV_WIPEONFORK: u64 = 18;
 const MADV_KEEPONFORK: u64 = 19;
 const MADV_COLD: u64 = 20;
 const MADV_PAGEOUT: u64 = 21;
+const MADV_POPULATE_READ: u64 = 22;
+const MADV_POPULATE_WRITE: u64 = 23;
+const MADV_DONTNEED_LOCKED: u64 = 24;
 
 const MS_ASYNC: u64 = 1;
 const MS_INVALIDATE: u64 = 2;
 const MS_SYNC: u64 = 4;
-
-const MLOCK_ONFAULT: u32 = 1;
-const MCL_CURRENT: u64 = 1;
-const MCL_FUTURE: u64 = 2;
-const MCL_ONFAULT: u64 = 4;
 
 /// Pages that `mincore` answers for at once.
 const MINCORE_PAGES: u64 = 8;
@@ -59,8 +57,12 @@ const MINCORE_PAGES: u64 = 8;
 enum Advice {
     /// It is about speed, and nothing is to be gained here.
     Ignored,
-    /// Drops pages; anonymous private ones only.
-    Drop { anonymous_only: bool },
+    /// As `Ignored`, and not for memory that is locked.
+    Unlocked,
+    /// Drops pages; anonymous private ones only; locked ones, too.
+    Drop { anonymous_only: bool, drops_locked: bool },
+    /// Brings pages as if they were used so.
+    Populate(Access),
     /// Makes a hole in the file.
     Remove,
     /// Changes flags: those that are set, and those that are cleared.
@@ -76,12 +78,16 @@ enum Advice {
 pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
     let (start, end) = page_range(call.args[0], call.args[1], Errno::EINVAL)?;
     let advice = match call.args[2] & u64::from(u32::MAX) {
-        MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT => Advice::Ignored,
+        MADV_NORMAL | MADV_RANDOM | MADV_SEQUENTIAL | MADV_WILLNEED => Advice::Ignored,
+        MADV_COLD | MADV_PAGEOUT => Advice::Unlocked,
         MADV_MERGEABLE | MADV_UNMERGEABLE | MADV_HUGEPAGE | MADV_NOHUGEPAGE => Advice::Ignored,
         // There are no core dumps.
         MADV_DONTDUMP | MADV_DODUMP => Advice::Ignored,
-        MADV_DONTNEED => Advice::Drop { anonymous_only: false },
-        MADV_FREE => Advice::Drop { anonymous_only: true },
+        MADV_DONTNEED => Advice::Drop { anonymous_only: false, drops_locked: false },
+        MADV_DONTNEED_LOCKED => Advice::Drop { anonymous_only: false, drops_locked: true },
+        MADV_FREE => Advice::Drop { anonymous_only: true, drops_locked: false },
+        MADV_POPULATE_READ => Advice::Populate(Access::Read),
+        MADV_POPULATE_WRITE => Advice::Populate(Access::Write),
         MADV_REMOVE => Advice::Remove,
         MADV_DONTFORK => Advice::Flags(VMA_DONT_FORK, 0),
         MADV_DOFORK => Advice::Flags(0, VMA_DONT_FORK),
@@ -90,19 +96,27 @@ pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
         _ => return Err(Errno::EINVAL.into()),
     };
     let (cpu, space) = (call.cpu, space_of(call.cpu, call.process));
-    if !matches!(advice, Advice::Ignored) && pieces::done(call).is_none() {
+    if !matches!(advice, Advice::Ignored | Advice::Unlocked | Advice::Populate(_)) && pieces::done(call).is_none() {
         let _guard = lock(cpu, &space.lock);
         view::check_no_store(cpu, space, start, end)?;
     }
     match advice {
-        Advice::Drop { anonymous_only } => drop_in_pieces(call, space, start, end, anonymous_only),
+        Advice::Drop { anonymous_only, drops_locked } => {
+            drop_in_pieces(call, space, start, end, (anonymous_only, drops_locked))
+        }
+        Advice::Populate(access) => locked::populate(call, space, start, end, access),
         Advice::Remove => remove_in_pieces(call, space, start, end),
         Advice::Flags(set, clear) => change_in_pieces(call, space, start, end, set, clear),
-        Advice::Ignored => check_in_pieces(call, space, start, end),
+        Advice::Ignored => check_in_pieces(call, space, start, end, None),
+        Advice::Unlocked => check_in_pieces(call, space, start, end, Some(Errno::EINVAL)),
     }
 }
 
-fn change_in_pieces<M: Machine>(
+/// Sets flags of a range's VMAs, and clears others, where it is mapped.
+///
+/// # Errors
+/// `ENOMEM`: part of it is not mapped; `EINVAL`: a flag is not for what is there; [`Stop::Again`].
+pub(super) fn change_in_pieces<M: Machine>(
     call: &Call<M>,
     space: &'static SpaceRecord,
     start: u64,
@@ -118,7 +132,10 @@ fn change_in_pieces<M: Machine>(
             if set & VMA_WIPE_ON_FORK != 0 && !is_private_anonymous(vma) {
                 return Err(Errno::EINVAL);
             }
-            vma.flags.set(vma.flags.get() & !clear | set);
+            // What a program for several instruction sets runs has its pages by other rules.
+            if (set | clear) & VMA_LOCKED == 0 || vma.flags.get() & (VMA_VIEW | VMA_STORE) == 0 {
+                vma::mark(space, vma, set, clear);
+            }
             Ok(())
         });
         vma::join_within(call.cpu, space, start, end);
@@ -130,12 +147,25 @@ fn change_in_pieces<M: Machine>(
     if has_gap.get() == 0 { Ok(0) } else { Err(Errno::ENOMEM.into()) }
 }
 
-/// Whether a range is mapped.
-fn check_in_pieces<M: Machine>(call: &Call<M>, space: &'static SpaceRecord, start: u64, end: u64) -> SysResult {
+/// Whether a range is mapped. `if_locked`: what it fails with where it is locked.
+fn check_in_pieces<M: Machine>(
+    call: &Call<M>,
+    space: &'static SpaceRecord,
+    start: u64,
+    end: u64,
+    if_locked: Option<Errno>,
+) -> SysResult {
     pieces::of_vmas(call, space, start, end, |start, end| {
-        let mut covered = Coverage::from(start);
-        vma::within(call.cpu, space, start..end).for_each(|vma| covered.add(vma));
-        if covered.reaches(end) { Ok(()) } else { Err(Errno::ENOMEM) }
+        let (mut covered, mut refused) = (Coverage::from(start), None);
+        for vma in vma::within(call.cpu, space, start..end) {
+            covered.add(vma);
+            refused = refused.or(if_locked.filter(|_| vma.flags.get() & VMA_LOCKED != 0));
+        }
+        match refused {
+            Some(errno) => Err(errno),
+            None if covered.reaches(end) => Ok(()),
+            None => Err(Errno::ENOMEM),
+        }
     })?;
     Ok(0)
 }
@@ -145,14 +175,15 @@ fn drop_in_pieces<M: Machine>(
     space: &'static SpaceRecord,
     start: u64,
     end: u64,
-    anonymous_only: bool,
+    (anonymous_only, drops_locked): (bool, bool),
 ) -> SysResult {
     let [has_gap, ..] = &call.thread.scratch;
     pieces::of(call, space, start, end, |start, end| {
         let mut covered = Coverage::from(start);
         for vma in vma::within(call.cpu, space, start..end) {
             covered.add(vma);
-            if anonymous_only && !is_private_anonymous(vma) {
+            let may_be_dropped = drops_locked || vma.flags.get() & VMA_LOCKED == 0;
+            if !may_be_dropped || anonymous_only && !is_private_anonymous(vma) {
                 return Err(Errno::EINVAL);
             }
             let range = vma.start.get().max(start)..vma.end.get().min(end);
@@ -208,6 +239,9 @@ fn shared_file_at<'c, M: Machine>(
     let Some(vma) = vma::within(cpu, space, at..end).next() else { return Ok(None) };
     let inode = cpu.object::<InodeRecord>(vma.inode.get()).filter(|inode| inode.is_device.get() == 0);
     let inode = inode.filter(|_| vma.flags.get() & VMA_VIEW == 0).ok_or(Errno::EINVAL)?;
+    if vma.flags.get() & VMA_LOCKED != 0 {
+        return Err(Errno::EINVAL);
+    }
     if vma.flags.get() & (VMA_SHARED | VMA_NEVER_WRITE) != VMA_SHARED {
         return Err(Errno::EACCES);
     }
@@ -243,77 +277,19 @@ pub fn mincore<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-/// `mlock(address, length)`: memory is never paged out, so what is locked is not counted, and `RLIMIT_MEMLOCK` limits each call.
-///
-/// # Errors
-/// `EINVAL`; `ENOMEM`: part of the range is not mapped, or it is longer than the limit; `EPERM`: the limit is 0.
-pub fn mlock<M: Machine>(call: &Call<M>) -> SysResult {
-    let [address, len, ..] = call.args;
-    let len = len.checked_add(address % PAGE_SIZE).and_then(|len| len.checked_next_multiple_of(PAGE_SIZE));
-    limits::check_locked(call.process, len.ok_or(Errno::EINVAL)?)?;
-    munlock(call)
-}
-
-/// `munlock(address, length)`.
-///
-/// # Errors
-/// `EINVAL`; `ENOMEM`: part of the range is not mapped.
-pub fn munlock<M: Machine>(call: &Call<M>) -> SysResult {
-    let start = call.args[0] & !(PAGE_SIZE - 1);
-    let len = call.args[1].checked_add(call.args[0] - start).ok_or(Errno::EINVAL)?;
-    check_mapped(call, start, len, Errno::ENOMEM)
-}
-
-/// `mlock2(address, length, flags)`.
-///
-/// # Errors
-/// As [`mlock`].
-pub fn mlock2<M: Machine>(call: &Call<M>) -> SysResult {
-    if call.args[2] as u32 & !MLOCK_ONFAULT != 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    mlock(call)
-}
-
-/// `mlockall(flags)`.
-///
-/// # Errors
-/// `EINVAL`; `ENOMEM`, `EPERM`: as [`mlock`].
-pub fn mlockall<M: Machine>(call: &Call<M>) -> SysResult {
-    let flags = call.args[0] & u64::from(u32::MAX);
-    let known = flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) == 0;
-    if !known || flags & (MCL_CURRENT | MCL_FUTURE) == 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    let now = if flags & MCL_CURRENT != 0 { space_of(call.cpu, call.process).mapped_len.get() } else { 0 };
-    limits::check_locked(call.process, now)?;
-    Ok(0)
-}
-
-/// `munlockall()`.
-///
-/// # Errors
-/// None.
-pub fn munlockall<M: Machine>(_call: &Call<M>) -> SysResult {
-    Ok(0)
-}
-
 /// `msync(address, length, flags)`: shared mappings are the file's pages, so there is nothing to write.
 ///
 /// # Errors
-/// `EINVAL`; `ENOMEM`: part of the range is not mapped.
+/// `EINVAL`; `ENOMEM`: part of the range is not mapped; `EBUSY`: pages that are to be invalidated are locked.
 pub fn msync<M: Machine>(call: &Call<M>) -> SysResult {
     let flags = call.args[2] & u64::from(u32::MAX);
     let both = MS_ASYNC | MS_SYNC;
     if flags & !(both | MS_INVALIDATE) != 0 || flags & both == both {
         return Err(Errno::EINVAL.into());
     }
-    check_mapped(call, call.args[0], call.args[1], Errno::ENOMEM)
-}
-
-fn check_mapped<M: Machine>(call: &Call<M>, start: u64, len: u64, overflow: Errno) -> SysResult {
-    let (start, end) = page_range(start, len, overflow)?;
-    check_in_pieces(call, space_of(call.cpu, call.process), start, end)
+    let (start, end) = page_range(call.args[0], call.args[1], Errno::ENOMEM)?;
+    let may_be_locked = flags & MS_INVALIDATE == 0;
+    check_in_pieces(call, space_of(call.cpu, call.process), start, end, (!may_be_locked).then_some(Errno::EBUSY))
 }
 
 /// How far a range is mapped without a gap, as its VMAs come in ascending order.

@@ -14,7 +14,7 @@ use motet_layout::{
 use motet_protocol::{Context, fs, lock::lock, residency};
 
 use super::{
-    View, VmaSpec, kept, limits, pieces,
+    View, VmaSpec, kept, limits, locked, pieces,
     policy::Policy,
     range::{LEN_MAX, LOWEST, fixed_range, page_range, unmap_locked},
     recall, space_of, view, vma,
@@ -37,6 +37,10 @@ const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
 /// Nobody promises that there is memory for all of it.
 const MAP_NORESERVE: u64 = 0x4000;
+const MAP_LOCKED: u64 = 0x2000;
+/// Its pages come at once, unless that would wait.
+const MAP_POPULATE: u64 = 0x8000;
+const MAP_NONBLOCK: u64 = 0x1_0000;
 const MAP_HUGETLB: u64 = 0x4_0000;
 const MAP_SHARED_VALIDATE: u64 = 3;
 /// Flags that `MAP_SHARED_VALIDATE` lets pass, beside the type (Linux `LEGACY_MAP_MASK`).
@@ -47,6 +51,9 @@ const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 
 /// `brk(address)`: moves the end of the heap; returns where it is.
 pub fn brk<M: Machine>(call: &Call<M>) -> SysResult {
+    if let Some(result) = locked::brought(call) {
+        return result;
+    }
     let space = space_of(call.cpu, call.process);
     let new = call.args[0];
     if pieces::done(call).is_some() {
@@ -58,16 +65,22 @@ pub fn brk<M: Machine>(call: &Call<M>) -> SysResult {
         return Ok(old);
     }
     let (old_end, new_end) = (old.next_multiple_of(PAGE_SIZE), new.next_multiple_of(PAGE_SIZE));
+    let mut comes_at_once = false;
     if new_end > old_end {
+        let Ok(locks) = locked::of_new(call, space, new_end - old_end, false) else { return Ok(old) };
         let free = vma::first_ending_after(call.cpu, space, old_end).is_none_or(|vma| vma.start.get() >= new_end)
             && limits::check(call, space, new_end - old_end, VMA_READ | VMA_WRITE | VMA_HEAP).is_ok();
-        let spec = VmaSpec::anonymous(old_end, new_end, VMA_READ | VMA_WRITE | VMA_HEAP);
+        let spec = VmaSpec::anonymous(old_end, new_end, VMA_READ | VMA_WRITE | VMA_HEAP | locks);
         if !free || vma::insert(call.cpu, space, &spec).is_err() {
             return Ok(old);
         }
+        comes_at_once = locked::come_at_once(space, locks);
     }
     space.brk[1].set(new);
     drop(guard);
+    if comes_at_once {
+        return locked::bring_new(call, new, old_end, new_end);
+    }
     if new_end < old_end {
         call.thread.scratch[0].set(old);
         return shrink_heap(call, space, new, old);
@@ -91,6 +104,9 @@ pub fn mmap<'c, M: Machine>(
     call: &Call<'c, M>,
     file_at: impl FnOnce(i32, bool) -> Result<Option<Mappable<'c, M>>, Errno>,
 ) -> SysResult {
+    if let Some(result) = locked::brought(call) {
+        return result;
+    }
     let [address, len, protection, flags, fd, offset] = call.args;
     let kind = flags & MAP_TYPE;
     check_mapping_flags(flags)?;
@@ -121,7 +137,7 @@ pub fn mmap<'c, M: Machine>(
         }
         inode => (inode, offset),
     };
-    let _guard = lock(call.cpu, &space.lock);
+    let guard = lock(call.cpu, &space.lock);
     if space.vma_count.get() > vma::COUNT_MAX {
         return Err(Errno::ENOMEM.into());
     }
@@ -135,7 +151,8 @@ pub fn mmap<'c, M: Machine>(
         never_write = VMA_NEVER_WRITE;
     }
     let grows = if flags & MAP_GROWSDOWN != 0 { VMA_STACK } else { 0 };
-    let flags_of_vma = vma_flags(protection) | shared | never_write | grows | no_reserve;
+    let locks = locked::of_new(call, space, len, flags & MAP_LOCKED != 0)?;
+    let flags_of_vma = vma_flags(protection) | shared | never_write | grows | no_reserve | locks;
     limits::check(call, space, len, flags_of_vma)?;
     let start = choose_address(call.cpu, space, address, len, flags)?;
     let spec = VmaSpec {
@@ -149,7 +166,9 @@ pub fn mmap<'c, M: Machine>(
         view: View::default(),
     };
     vma::insert(call.cpu, space, &spec)?;
-    Ok(start)
+    let come_at_once = locked::come_at_once(space, locks) || flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE;
+    drop(guard);
+    if come_at_once { locked::bring_new(call, start, start, start + len) } else { Ok(start) }
 }
 
 /// A file to be mapped.

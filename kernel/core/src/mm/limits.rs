@@ -9,8 +9,8 @@ use motet_abi::{
 };
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, ProcessRecord, SpaceRecord, ThreadRecord, VMA_HEAP, VMA_NEVER_WRITE, VMA_NO_RESERVE, VMA_SHARED,
-    VMA_STACK, VMA_WRITE, VmaRecord,
+    InodeRecord, ProcessRecord, SpaceRecord, ThreadRecord, VMA_HEAP, VMA_LOCKED, VMA_NEVER_WRITE, VMA_NO_RESERVE,
+    VMA_SHARED, VMA_STACK, VMA_WRITE, VmaRecord,
 };
 use motet_protocol::{Context, lock::lock};
 
@@ -38,11 +38,13 @@ pub fn check<M: Machine>(call: &Call<M>, space: &SpaceRecord, len: u64, flags: u
 pub fn may_grow_stack<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, stack: &VmaRecord, page: u64) -> bool {
     let thread = cpu.object::<ThreadRecord>(cpu.own.current_thread.load(Ordering::Relaxed));
     // The first program is loaded when no thread runs yet.
-    let [stack_max, mapped_max] = thread.map_or([STACK_DEFAULT, u64::MAX], |thread| {
-        let process = process_of(cpu, thread);
-        [RLIMIT_STACK, RLIMIT_AS].map(|resource| limit_of(process, resource))
-    });
+    let process = thread.map(|thread| process_of(cpu, thread));
+    let limits = |process| [RLIMIT_STACK, RLIMIT_AS].map(|resource| limit_of(process, resource));
+    let [stack_max, mapped_max] = process.map_or([STACK_DEFAULT, u64::MAX], limits);
     let growth = stack.start.get() - page;
+    if process.is_some_and(|process| check_more_locked(process, space, growth, stack.flags.get()).is_err()) {
+        return false;
+    }
     let fits = stack.end.get() - page <= stack_max && check_commit(cpu, growth, stack.flags.get()).is_ok();
     fits && space.mapped_len.get().saturating_add(growth) <= mapped_max
 }
@@ -81,7 +83,7 @@ pub fn check_protection<M: Machine>(
     if new == 0 { Ok(()) } else { check_data(call, space, new, flags) }
 }
 
-/// Fails when a process may not lock `len` bytes.
+/// Fails when a process may not have `len` bytes locked in all.
 ///
 /// # Errors
 /// `EPERM`: it may lock nothing; `ENOMEM`.
@@ -91,6 +93,17 @@ pub fn check_locked(process: &ProcessRecord, len: u64) -> Result<(), Errno> {
         return Ok(());
     }
     Err(if limit == 0 { Errno::EPERM } else { Errno::ENOMEM })
+}
+
+/// Fails when `len` more bytes with these `VMA_*` were more than the process may have locked. The space's lock is held.
+///
+/// # Errors
+/// `EAGAIN`.
+pub fn check_more_locked(process: &ProcessRecord, space: &SpaceRecord, len: u64, flags: u32) -> Result<(), Errno> {
+    if flags & VMA_LOCKED == 0 {
+        return Ok(());
+    }
+    check_locked(process, space.locked_len.get().saturating_add(len)).map_err(|_| Errno::EAGAIN)
 }
 
 /// Whether a mapping of a file is there through which it may be written, now or after `mprotect`.

@@ -12,6 +12,7 @@ mod fault;
 mod frames;
 pub mod kept;
 mod limits;
+pub mod locked;
 pub mod mremap;
 mod pieces;
 pub mod place;

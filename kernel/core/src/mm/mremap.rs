@@ -14,7 +14,7 @@ use motet_protocol::{
 };
 
 use super::{
-    View, VmaSpec, kept, limits, pieces,
+    View, VmaSpec, kept, limits, locked, pieces,
     policy::Policy,
     range::{LEN_MAX, fixed_range, page_range, unmap_locked},
     recall::{self, recall},
@@ -79,6 +79,9 @@ impl Wanted {
 
 /// `mremap(old, old_length, new_length, flags, new)`.
 pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
+    if let Some(result) = locked::brought(call) {
+        return result;
+    }
     let wanted = Wanted::of(call)?;
     let Range { start, end } = wanted.old;
     recall(call, start, end)?;
@@ -108,11 +111,15 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         pieces::unmap(call, space, start + wanted.new_len, end)?;
         return Ok(start);
     }
+    let growth = if wanted.repeats() { wanted.new_len } else { wanted.growth() };
+    limits::check_more_locked(call.process, space, growth, vma.flags.get())?;
     limits::check(call, space, wanted.growth(), vma.flags.get())?;
+    let comes_at_once = growth != 0 && locked::come_at_once(space, vma.flags.get());
     let may_stay = wanted.target.is_none() && !wanted.keeps && !wanted.repeats();
     if may_stay && has_room_behind(call.cpu, space, vma, &wanted) {
         vma::insert(call.cpu, space, &part(call.cpu, vma, end, end, wanted.growth()))?;
-        return Ok(start);
+        drop(guard);
+        return if comes_at_once { locked::bring_new(call, start, end, end + growth) } else { Ok(start) };
     }
     // It may take up to three more on the way, as on Linux.
     if !wanted.may_move || space.vma_count.get() + 3 >= vma::COUNT_MAX {
@@ -123,7 +130,9 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
         return Err(Errno::EFAULT.into());
     }
     limits::check_commit(call.cpu, wanted.new_len, vma.flags.get())?;
-    Ok(move_to_place(call.cpu, space, vma, &wanted)?)
+    let to = move_to_place(call.cpu, space, vma, &wanted)?;
+    drop(guard);
+    if comes_at_once { locked::bring_new(call, to, to, to + wanted.new_len) } else { Ok(to) }
 }
 
 /// Whether a mapping can grow where it is.

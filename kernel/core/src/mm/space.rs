@@ -6,7 +6,7 @@ use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, FatProgram, Frame, IslandId, PoolAddr, SpaceRecord, USER_END, VMA_DONT_FORK,
-    VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord,
+    VMA_LOCKED, VMA_SHARED, VMA_VIEW, VMA_WIPE_ON_FORK, VmaRecord,
 };
 use motet_paging::OutOfFrames;
 use motet_protocol::{
@@ -251,7 +251,9 @@ fn copy_vmas<M: Machine>(cpu: &Cpu<M>, parent: &SpaceRecord, child: &SpaceRecord
     residency::copy(cpu, parent, child, |copying| {
         let inherited = |vma: &VmaRecord| vma.flags.get() & VMA_DONT_FORK == 0;
         for vma in vma::within(cpu, parent, 0..u64::MAX).filter(|vma| inherited(vma)) {
-            vma::add(cpu, child, &vma::VmaSpec::of(cpu, vma))?;
+            // What is locked is the parent's alone.
+            let spec = vma::VmaSpec::of(cpu, vma);
+            vma::add(cpu, child, &vma::VmaSpec { flags: spec.flags & !VMA_LOCKED, ..spec })?;
             due::spend_locked(cpu, ADDED);
             // Nothing belongs to a view: the child looks by itself.
             if vma.flags.get() & (VMA_VIEW | VMA_WIPE_ON_FORK) == 0 {

@@ -8,8 +8,8 @@ use core::{ops::Range, sync::atomic::Ordering};
 use motet_abi::Errno;
 use motet_hal::Machine;
 use motet_layout::{
-    InodeRecord, Isa, PAGE_SIZE, PoolAddr, SpaceRecord, ThreadRecord, VMA_EXECUTE, VMA_READ, VMA_SHARED, VMA_STACK,
-    VMA_STORE, VMA_VIEW, VMA_WRITE, VmaRecord, handshake::then_look, in_order,
+    InodeRecord, Isa, PAGE_SIZE, PoolAddr, SpaceRecord, ThreadRecord, VMA_EXECUTE, VMA_LOCKED, VMA_READ, VMA_SHARED,
+    VMA_STACK, VMA_STORE, VMA_VIEW, VMA_WRITE, VmaRecord, handshake::then_look, in_order,
 };
 use motet_paging::Attr;
 use motet_protocol::{
@@ -262,6 +262,7 @@ pub fn add<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, spec: &VmaSpec) -> Res
     }
     space.vma_count.set(space.vma_count.get() + 1);
     space.mapped_len.set(space.mapped_len.get() + spec.len());
+    count_locked(space, spec.flags, 0, spec.len());
     end_change(space);
     changed(cpu, space);
     Ok(())
@@ -366,6 +367,7 @@ pub fn resize<M: Machine>(
     end_change(space);
     resized.map_err(|_| Errno::ENOMEM)?;
     space.mapped_len.set(space.mapped_len.get() - (old_end - old_start) + (end - start));
+    count_locked(space, vma.flags.get(), old_end - old_start, end - start);
     Ok(())
 }
 
@@ -376,6 +378,23 @@ pub fn set_flags<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &VmaRecord,
         fpga::forget_grant(space, inode);
     }
     changed(cpu, space);
+}
+
+/// Sets flags of a VMA that are not about what it allows, and clears others. The space's lock is held.
+pub fn mark(space: &SpaceRecord, vma: &VmaRecord, set: u32, clear: u32) {
+    let (old, len) = (vma.flags.get(), vma.end.get() - vma.start.get());
+    let new = old & !clear | set;
+    count_locked(space, old, len, 0);
+    vma.flags.set(new);
+    count_locked(space, new, 0, len);
+}
+
+/// A VMA with these flags gets longer or shorter.
+#[inline]
+fn count_locked(space: &SpaceRecord, flags: u32, old_len: u64, new_len: u64) {
+    if flags & VMA_LOCKED != 0 {
+        space.locked_len.set(space.locked_len.get().wrapping_sub(old_len).wrapping_add(new_len));
+    }
 }
 
 fn split_at<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, address: u64) -> Result<(), Errno> {
@@ -436,6 +455,7 @@ fn remove<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord, vma: &'static VmaRecord
     }
     space.vma_count.set(space.vma_count.get() - 1);
     space.mapped_len.set(space.mapped_len.get() - (vma.end.get() - vma.start.get()));
+    count_locked(space, vma.flags.get(), vma.end.get() - vma.start.get(), 0);
     changed(cpu, space);
     free(cpu, space, vma);
     true
@@ -461,6 +481,7 @@ pub fn give_up<M: Machine>(cpu: &Cpu<M>, space: &SpaceRecord) {
     space.last_vma.set(0);
     space.vma_count.set(0);
     space.mapped_len.set(0);
+    space.locked_len.set(0);
     changed(cpu, space);
     end_change(space);
 }

@@ -417,7 +417,8 @@ fn prepare_target<M: Machine>(
     }
     let action = action_of(cpu, process, signal).handler.get();
     let ignored = action == abi::SIG_IGN
-        || action == abi::SIG_DFL && matches!(abi::default_action(signal), DefaultAction::Ignore);
+        || action == abi::SIG_DFL
+            && matches!(abi::default_action(signal), DefaultAction::Ignore | DefaultAction::Continue);
     // A blocked signal is kept: the process may look for it or stop ignoring it.
     !ignored || target.is_some_and(|thread| thread.signal_mask.load(Ordering::Relaxed) & abi::bit(signal) != 0)
 }

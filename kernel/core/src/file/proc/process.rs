@@ -59,6 +59,7 @@ pub struct Summary {
     started_ns: u64,
     isa: u32,
     mapped_len: u64,
+    locked_len: u64,
     resident: u64,
     exit_signal: u32,
     pending: [u64; 2],
@@ -113,6 +114,7 @@ impl Summary {
                 started_ns: process.started_ns.get(),
                 isa: process.isa.load(Ordering::Relaxed),
                 mapped_len: space.map_or(0, |space| space.mapped_len.get()),
+                locked_len: space.map_or(0, |space| space.locked_len.get()),
                 resident: space.map_or(0, |space| u64::from(space.resident.load(Ordering::Relaxed))),
                 exit_signal: process.exit_signal.get(),
                 pending: [thread.pending.load(Ordering::Relaxed), process.pending.load(Ordering::Relaxed)],
@@ -172,7 +174,8 @@ pub fn status<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult
     summary.groups.0[..summary.groups.1].iter().try_for_each(|group| write!(out, "{group} "))?;
     out.write_char('\n')?;
     let (size, resident) = (summary.mapped_len / 1024, summary.resident * PAGE_SIZE / 1024);
-    writeln!(out, "VmSize:\t{size:>8} kB\nVmRSS:\t{resident:>8} kB\nThreads:\t{}", summary.threads)?;
+    writeln!(out, "VmSize:\t{size:>8} kB\nVmLck:\t{:>8} kB", summary.locked_len / 1024)?;
+    writeln!(out, "VmRSS:\t{resident:>8} kB\nThreads:\t{}", summary.threads)?;
     writeln!(out, "SigPnd:\t{:016x}\nShdPnd:\t{:016x}", summary.pending[0], summary.pending[1])?;
     writeln!(out, "SigBlk:\t{:016x}", summary.blocked)?;
     let [inheritable, bounding] = summary.capabilities;
