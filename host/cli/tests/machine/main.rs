@@ -23,6 +23,7 @@ mod crossing;
 mod crossing_policies;
 mod el2;
 mod engine_calls;
+mod examples;
 mod extensions;
 mod fairness;
 mod firmware;
@@ -118,6 +119,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(away::trials());
     trials.extend(bad_input::trials());
     trials.extend(engine_calls::trials());
+    trials.extend(examples::trials());
     trials.extend(charged::trials());
     trials.extend(clock::trials());
     trials.extend(extensions::trials());
