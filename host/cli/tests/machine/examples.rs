@@ -1,4 +1,5 @@
-//! Tutorials (`docs/tutorials`, `examples`): a page's commands are taken out of it and run, and print what the page shows.
+//! Tutorials and the lab (`docs/tutorials`, `examples`): a page's commands are taken out of it and run, and print what the page shows; an exercise is
+//! told from its solution.
 
 use std::{
     fs,
@@ -17,6 +18,8 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(600);
 /// What stands for anything in a page's output: within a line, or for lines.
 const ANYTHING: &str = "…";
+/// Exercises that are tested each time. In the others programs wait for seconds, or race.
+const QUICK: [u32; 6] = [1, 3, 4, 6, 7, 8];
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
@@ -24,7 +27,12 @@ pub fn trials() -> Vec<Trial> {
     let pages = pages.into_iter().map(|page| {
         trial(&format!("examples::the_page_of_{page}_shows_what_its_commands_print"), move || follow(page))
     });
-    pages.collect()
+    let exercises = (1..=8).map(|number| {
+        let name = format!("examples::exercise_{number}_of_the_lab_is_told_from_its_solution");
+        let exercise = trial(&name, move || check(number));
+        if QUICK.contains(&number) { exercise } else { exercise.long() }
+    });
+    pages.chain(exercises).collect()
 }
 
 /// A folder that looks like the project's, with examples of its own, which commands may write to.
@@ -150,6 +158,18 @@ fn follow(page: &str) -> Result<(), String> {
                 step.output.join("\n"),
                 ran.errors
             ));
+        }
+    }
+    Ok(())
+}
+
+/// What a student is given is not solved, and its solution is.
+fn check(number: u32) -> Result<(), String> {
+    let folder = folder()?;
+    for (option, code, said) in [("", 1, "exercise is not solved yet"), ("--solution", 0, "is solved")] {
+        let ran = run(folder.path(), &format!("examples/lab/check {number} {option}"))?;
+        if ran.code != code || !ran.output.contains(said) {
+            return Err(format!("check {number} {option}: status {}\n{}{}", ran.code, ran.output, ran.errors));
         }
     }
     Ok(())
