@@ -156,6 +156,26 @@ fetch_libc_test() {
     rm -rf "$work"
 }
 
+# mdBook, which makes a book of the documents: what is newer could make another one.
+mdbook_version=0.5.4
+
+# Builds it below target/docs-tools, if it is not there, and sets `mdbook`. Its watching of files is left out, and what that needs.
+fetch_mdbook() {
+    local tools=$out/docs-tools
+    mdbook=$tools/mdbook-$mdbook_version/bin/mdbook
+    [[ ! -x $mdbook ]] || return 0
+    fetch_alone
+    [[ ! -x $mdbook ]] || return 0
+    log=$state/mdbook.log
+    say "building mdBook $mdbook_version from crates.io (once, some minutes)"
+    # From another folder than the project's, whose settings are for kernels.
+    (cd / && run_rust cargo install mdbook --version "$mdbook_version" --locked --no-default-features --features search,serve \
+        --root "$tools/partial" --target-dir "$tools/build") >"$log" 2>&1 || fail "mdBook cannot be built" with-log
+    rm -rf "$tools/build" "${mdbook%/bin/mdbook}"
+    # It is there as a whole or not at all.
+    mv "$tools/partial" "${mdbook%/bin/mdbook}"
+}
+
 # Of the versions on standard input: the one asked for, or else the newest with the same first two numbers.
 closest_version() {
     local all series

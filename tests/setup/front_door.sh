@@ -99,6 +99,52 @@ test_what_is_built_runs_from_a_folder_that_is_gone() {
     [[ ! -s $calls ]]
 }
 
+# A stand-in for cargo that installs one for mdBook.
+tool_mdbook() {
+    # shellcheck disable=SC2016
+    tool cargo 'echo "cargo $*" >>"$CALLS"
+        while [ "$1" != --root ]; do shift || exit 1; done
+        mkdir -p "$2/bin"
+        printf "%s\n" "#!/bin/sh" "echo mdbook \$* >>\"\$CALLS\"; mkdir -p \$2/book && cp -R \$2/src/. \$2/book" >"$2/bin/mdbook"
+        chmod 755 "$2/bin/mdbook"'
+}
+
+test_documents_become_a_book() {
+    tool_mdbook
+    mkdir "$checkout"/{docs,examples,machines,studies}
+    printf '# Summary\n\n[Motet](../README.md)\n\n- [A](a.md)\n' >"$checkout/docs/SUMMARY.md"
+    printf '[source](../kernel/core/a.rs) [start](../README.md#a)\n' >"$checkout/docs/a.md"
+    touch "$checkout/README.md" "$checkout/kernel/core/a.rs"
+    motet docs --build-only --out "$work/a book"
+    called 'cargo install mdbook --version [0-9.]* --locked'
+    called '^mdbook build'
+    not called '^cargo build\|^mdbook serve'
+    # Links lead where they led.
+    [[ -f "$work/a book/kernel/core/a.rs" && -f "$work/a book/index.md" ]]
+    grep -qF '(../index.md#a)' "$work/a book/docs/a.md"
+    grep -qF '[A](docs/a.md)' "$work/a book/SUMMARY.md"
+    grep -qF '[Motet](index.md)' "$work/a book/SUMMARY.md"
+    : >"$calls"
+    touch "$work/a book/other"
+    motet docs --port 3001 --out "$work/a book"
+    called '^mdbook serve .* --hostname 127.0.0.1 --port 3001'
+    not called cargo
+    [[ -e "$work/a book/other" ]]
+}
+
+test_a_book_that_nobody_can_make_is_refused() {
+    local wrong
+    for wrong in '--nonsense' '--port 0' '--port a' '--out' 'here'; do
+        # shellcheck disable=SC2086
+        outcome 64 env "${environment[@]}" "$checkout/motet" docs $wrong
+        said "'./motet docs --help'"
+    done
+    tool cargo 'echo no such package; exit 101'
+    outcome 69 env "${environment[@]}" "$checkout/motet" docs --build-only
+    said 'mdBook cannot be built'
+    said 'no such package'
+}
+
 test_compilers_of_one_word_run_from_anywhere() {
     local name
     motet run

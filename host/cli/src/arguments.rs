@@ -78,10 +78,34 @@ pub enum Subcommand {
     Doctor,
     /// Set up and build, without running anything
     Build(BuildOptions),
+    /// Make a book of the documents that can be searched, and show it at an address of this computer
+    Docs(DocsOptions),
     /// Print what completes this command line in a shell
     Completions(CompletionsOptions),
     /// Write the manual pages of all commands
     Man(ManOptions),
+}
+
+const DOCS_HELP: &str = "\
+Examples:
+  ./motet docs                      http://127.0.0.1:3000/, until it is interrupted
+  ./motet docs --build-only --out book   the same pages as files in book/
+
+The first call builds mdBook (some minutes).";
+
+/// Options of `motet docs`, which the front door reads (scripts/docs.sh).
+#[derive(Args, Debug)]
+#[command(after_help = DOCS_HELP)]
+pub struct DocsOptions {
+    /// Make the book and show it nowhere
+    #[arg(long)]
+    pub build_only: bool,
+    /// Copy the book to this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The port of 127.0.0.1
+    #[arg(long, value_name = "N", default_value_t = 3000)]
+    pub port: u16,
 }
 
 const WCET_HELP: &str = "\

@@ -32,7 +32,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "wcet",
         ],
     ),
-    ("This computer", &["doctor", "build", "completions", "man"]),
+    ("This computer", &["doctor", "build", "docs", "completions", "man"]),
 ];
 
 const TEMPLATE: &str = "\

@@ -71,7 +71,7 @@ fn dispatch(command: Subcommand) -> Result<u8> {
             VmSubcommand::Kill(options) => vm_control::kill(&options),
             VmSubcommand::Console(options) => vm_control::console(&options),
         },
-        Subcommand::Test(_) => project::run_script(),
+        Subcommand::Test(_) | Subcommand::Docs(_) => project::run_script(),
         Subcommand::Conformance(options) => conformance::conformance(&options),
         Subcommand::Build(options) if options.tests => project::run_script(),
         Subcommand::Build(options) => build::build(&options),

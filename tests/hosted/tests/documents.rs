@@ -1,4 +1,5 @@
-//! What documents say of the code: the tour's functions, where code is unsafe, what a new instruction set changes, and on what plugins depend.
+//! What documents say of the code: the tour's functions, where code is unsafe, what a new instruction set changes, and on what plugins depend. Links and
+//! the book's list of pages; what tutorials quote.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -173,5 +174,143 @@ fn plugins_need_nothing_that_starts_or_controls_processes() {
         assert!(needed.contains("motet-plugin-api"), "{plugin}: {needed:?}");
         let wrong: Vec<_> = CONTROL.iter().filter(|name| needed.contains(**name)).collect();
         assert!(wrong.is_empty(), "{plugin} depends on {wrong:?}");
+    }
+}
+
+/// Pages below a folder, as paths below the project's root.
+fn pages(under: &str, into: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(root().join(under)).expect("a folder").map(|entry| entry.expect("an entry")) {
+        let path = format!("{under}/{}", entry.file_name().into_string().expect("a name"));
+        if entry.file_type().expect("a type").is_dir() {
+            pages(&path, into);
+        } else if path.ends_with(".md") {
+            into.insert(path);
+        }
+    }
+}
+
+/// A page's lines that are not code.
+fn prose(page: &str) -> impl Iterator<Item = &str> {
+    let mut is_code = false;
+    page.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence && !line.starts_with("    ")
+    })
+}
+
+/// The places that a page leads to.
+fn links(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in prose(page) {
+        // Code between backticks leads nowhere.
+        let text: String = line.split('`').step_by(2).collect::<Vec<_>>().join("_");
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        found.extend(targets.filter(|target| !target.contains("://")).map(str::to_owned));
+    }
+    found
+}
+
+/// The names of a page's headings in links.
+fn headings(page: &str) -> BTreeSet<String> {
+    let of = |line: &str| {
+        let text = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = text.chars().filter(|letter| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter));
+        kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect::<String>()
+    };
+    prose(page).filter(|line| line.starts_with('#')).map(of).collect()
+}
+
+/// Where a link of a page leads, as a path below the project's root without `..`.
+fn resolved(page: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = page.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+const SUMMARY: &str = "docs/SUMMARY.md";
+const TUTORIALS: [&str; 5] = ["chip", "pin", "vectors", "realtime", "study"];
+
+#[test]
+fn links_of_pages_lead_somewhere() {
+    let mut all: BTreeSet<String> = BTreeSet::new();
+    pages("docs", &mut all);
+    let above = fs::read_dir(root()).expect("the project").flatten();
+    all.extend(above.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name.ends_with(".md")));
+    let (mut seen, mut broken) = (0, Vec::new());
+    for page in &all {
+        let text = read(page);
+        for link in links(&text) {
+            let (path, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let to = if path.is_empty() { page.clone() } else { resolved(page, path) };
+            let is_there = root().join(&to).exists();
+            let has_heading =
+                heading.is_empty() || !to.ends_with(".md") || is_there && headings(&read(&to)).contains(heading);
+            seen += 1;
+            if !is_there || !has_heading {
+                broken.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(seen > 300, "{seen} links alone: they are no longer found");
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn the_book_has_each_page_once() {
+    let mut all = BTreeSet::new();
+    pages("docs", &mut all);
+    all.remove(SUMMARY);
+    let mut listed: Vec<String> = links(&read(SUMMARY)).iter().map(|link| resolved(SUMMARY, link)).collect();
+    listed.sort();
+    let twice: Vec<_> = listed.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    assert!(twice.is_empty(), "{SUMMARY} has these more than once: {twice:?}");
+    let below: BTreeSet<String> = listed.into_iter().filter(|page| page.starts_with("docs/")).collect();
+    assert_eq!(below, all, "{SUMMARY} and docs");
+}
+
+/// The contents of a page's blocks of code that are marked so.
+fn blocks(page: &str, kind: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut block: Option<String> = None;
+    for line in page.lines() {
+        if let Some(text) = &mut block {
+            if line == "```" {
+                blocks.extend(block.take());
+            } else {
+                *text += line;
+                text.push('\n');
+            }
+        } else if line.strip_prefix("```") == Some(kind) {
+            block = Some(String::new());
+        }
+    }
+    blocks
+}
+
+/// What its machine test runs stands in `console` blocks; this compares the others with the files that they are taken from.
+#[test]
+fn tutorials_quote_their_files_and_are_short() {
+    for name in TUTORIALS {
+        let path = format!("docs/tutorials/{name}.md");
+        let page = read(&path);
+        let words = page.split_whitespace().count();
+        assert!(words <= 1200, "{path} has {words} words");
+        assert!(page.contains("```console\n$ "), "{path} has no commands");
+        let files: Vec<String> = fs::read_dir(root().join("examples").join(name))
+            .expect("its files")
+            .flatten()
+            .filter_map(|entry| fs::read_to_string(entry.path()).ok())
+            .collect();
+        for block in ["c", "toml", "sh"].iter().flat_map(|kind| blocks(&page, kind)) {
+            assert!(files.iter().any(|file| file.contains(&block)), "{path}: no file has\n{block}");
+        }
     }
 }
