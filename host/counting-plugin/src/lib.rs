@@ -4,6 +4,9 @@
 //! `-plugin libmotet_counting_plugin.so,out=FILE`; each line of the file is `MARK COUNT`. Counting is inlined in the translated
 //! code, instruction by instruction: counting whole translation blocks would count what comes after a page fault twice.
 //!
+//! `-plugin libmotet_counting_plugin.so,repeated=FILE`: the same, but each repetition of a string instruction of x86-64 (`rep movsq`) counts. Otherwise QEMU
+//! decides: with `-icount` it executes every repetition as an instruction, without it all of them as one.
+//!
 //! `-plugin libmotet_counting_plugin.so,cores=FILE`: the same, and each line is `MARK CORE COUNT`, of what the core that executes the mark has executed.
 //!
 //! `-plugin libmotet_counting_plugin.so,trace=FILE` records the memory accesses of a machine's one core instead, from its first
@@ -34,6 +37,8 @@ struct State {
     isa: Isa,
     /// Each core's count, not the sum of all.
     is_of_one: bool,
+    /// Each repetition counts.
+    counts_repeated: bool,
     executed: Scoreboard<u64>,
     out: Mutex<File>,
 }
@@ -45,7 +50,7 @@ type Trace = trace::Writer<BufWriter<File>>;
 /// The trace, if one is recorded.
 static TRACE: OnceLock<Mutex<Trace>> = OnceLock::new();
 
-const USAGE: &str = "the one argument is out=FILE, cores=FILE, trace=FILE, profile=FILE or masked=FILE";
+const USAGE: &str = "the one argument is out=FILE, repeated=FILE, cores=FILE, trace=FILE, profile=FILE or masked=FILE";
 
 /// QEMU has loaded the plugin.
 ///
@@ -70,12 +75,12 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
             profile::install(known(isa)?, file()?)?;
             qemu.on_translation(profile::translated);
         }
-        "out" | "cores" => {
+        "out" | "repeated" | "cores" => {
             let isa = known(isa)?;
             let out = Mutex::new(file()?);
-            STATE
-                .set(State { isa, is_of_one: what == "cores", executed: Scoreboard::new(), out })
-                .map_err(|_| "loaded twice")?;
+            let (is_of_one, counts_repeated) = (what == "cores", what == "repeated");
+            let state = State { isa, is_of_one, counts_repeated, executed: Scoreboard::new(), out };
+            STATE.set(state).map_err(|_| "loaded twice")?;
             qemu.on_translation(counted);
         }
         _ => return Err(USAGE.into()),
@@ -91,11 +96,31 @@ fn known(isa: &str) -> Result<Isa, String> {
 fn counted(block: &Block<'_>) {
     let Some(state) = STATE.get() else { return };
     for instruction in block.instructions() {
-        instruction.add(state.executed.word(0), 1);
         let mut buffer = [0; 16];
-        if let Some(mark) = marks::decode(state.isa, instruction.bytes(&mut buffer)) {
+        let bytes = instruction.bytes(&mut buffer);
+        if state.counts_repeated && is_repeated_store(state.isa, bytes) {
+            instruction.call_on_access(Direction::Store, |mut vcpu, _| repeated(&mut vcpu));
+        } else {
+            instruction.add(state.executed.word(0), 1);
+        }
+        if let Some(mark) = marks::decode(state.isa, bytes) {
             instruction.call(mark_executed, mark.into());
         }
+    }
+}
+
+/// Whether an instruction is a store that repeats itself: `rep movs`, `rep stos`, of any size (Intel SDM, volume 2B, REP).
+fn is_repeated_store(isa: Isa, code: &[u8]) -> bool {
+    let is_prefix = |byte: &&u8| matches!(**byte, 0x40..=0x4f | 0x66 | 0x67 | 0xf3);
+    let repeats = code.iter().take_while(is_prefix).any(|byte| *byte == 0xf3);
+    let operation = code.iter().find(|byte| !is_prefix(byte));
+    isa == Isa::X86_64 && repeats && matches!(operation, Some(0xa4 | 0xa5 | 0xaa | 0xab))
+}
+
+/// A core has stored once more by the same instruction.
+fn repeated(vcpu: &mut Vcpu) {
+    if let Some(state) = STATE.get() {
+        *state.executed.get(vcpu) += 1;
     }
 }
 
