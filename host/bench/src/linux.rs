@@ -13,7 +13,7 @@ use std::{
 use motet_error::{Error, ErrorKind, Result};
 use motet_fabric::{initramfs, qemu};
 use motet_layout::Isa;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     counts::{self, Costs},
@@ -21,11 +21,14 @@ use crate::{
     project::{Project, file_error, qemu_version},
 };
 
+/// How long Linux may take.
+const AT_MOST: Duration = Duration::from_secs(900);
+
 /// Linux's figures for one ISA.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reference {
+pub struct Reference<C = Costs> {
     /// Costs of the operations, in instructions.
-    pub costs: Costs,
+    pub costs: C,
     /// What they were measured on.
     pub source: String,
     /// Identifies all that the figures depend on.
@@ -89,35 +92,77 @@ fn board(isa: Isa) -> Option<Board> {
 }
 
 #[cfg(test)]
-impl Reference {
+impl<C> Reference<C> {
     /// Figures for tests.
-    pub fn known(costs: Costs, source: &str) -> Self {
+    pub fn known(costs: C, source: &str) -> Self {
         Self { costs, source: source.into(), key: String::new() }
     }
 }
 
-/// Figures for an ISA: kept ones if they still hold and `remeasure` does not ask for new ones.
+/// A program whose figures are kept.
+#[derive(Debug)]
+pub struct Program<'a> {
+    /// What the files with its figures are called.
+    pub name: &'a str,
+    /// The program.
+    pub bytes: &'a [u8],
+    /// Its arguments, in words.
+    pub words: &'a str,
+    /// What else is in its file system.
+    pub files: &'a [(&'a str, &'a [u8])],
+    /// What it prints at its end.
+    pub says: &'a str,
+    /// The counting plugin's word for what it is to write.
+    pub counts: &'a str,
+}
+
+impl Program<'_> {
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(self.bytes);
+        for part in self.files.iter().map(|(_, contents)| *contents).chain([self.words.as_bytes()]) {
+            hasher.write(part);
+        }
+        hasher.finish()
+    }
+}
+
+/// Figures of `calls` on an ISA: kept ones if they still hold and `remeasure` does not ask for new ones.
+///
+/// # Errors
+/// As [`figures`].
+pub fn reference(project: &Project, isa: Isa, settings: Settings, remeasure: bool) -> Result<Reference> {
+    let program = project.guest_program(isa, "calls")?;
+    let bytes = std::fs::read(&program).map_err(file_error(&program))?;
+    let program = Program { name: "calls", bytes: &bytes, words: "", files: &[], says: "calls: ok", counts: "out" };
+    figures(project, isa, settings, remeasure, &program, counts::read)
+}
+
+/// Figures of a program on an ISA, which `read` takes from what the plugin wrote: kept ones if they still hold and `remeasure` does not ask for new ones.
 ///
 /// # Errors
 /// The kernel cannot be fetched, or Linux does not run the program to its end.
-pub fn reference(project: &Project, isa: Isa, settings: Settings, remeasure: bool) -> Result<Reference> {
+pub fn figures<C: Serialize + DeserializeOwned>(
+    project: &Project,
+    isa: Isa,
+    settings: Settings,
+    remeasure: bool,
+    program: &Program<'_>,
+    read: impl FnOnce(&Path) -> Result<C>,
+) -> Result<Reference<C>> {
     let folder = project.target.join("linux").join(isa.name());
     let unknown = || Error::new(ErrorKind::Software, format!("no Linux for {}", isa.name()));
     let board = board(isa).ok_or_else(unknown)?;
     let cpu = qemu::default_cpu(isa).ok_or_else(unknown)?;
     let package = kernel(project, &board, &folder)?;
-    let program = project.guest_program(isa, "calls")?;
-    let bytes = std::fs::read(&program).map_err(file_error(&program))?;
-    let mut hasher = DefaultHasher::new();
-    hasher.write(&bytes);
     let source = format!("Linux{}: Debian {package}, QEMU {}, -cpu {cpu}", settings.parameters(), qemu_version(isa)?);
-    let key = format!("{source}, program {:016x}", hasher.finish());
+    let key = format!("{source}, program {:016x}", program.hash());
     let kept = folder.join(match settings {
-        Settings::Usual => "calls.json".to_owned(),
-        Settings::MitigationsOff | Settings::Lean => format!("calls-{}.json", settings.name()),
+        Settings::Usual => format!("{}.json", program.name),
+        Settings::MitigationsOff | Settings::Lean => format!("{}-{}.json", program.name, settings.name()),
     });
     if !remeasure {
-        let reference = std::fs::read(&kept).ok().and_then(|text| serde_json::from_slice::<Reference>(&text).ok());
+        let reference = std::fs::read(&kept).ok().and_then(|text| serde_json::from_slice::<Reference<C>>(&text).ok());
         if let Some(reference) = reference.filter(|reference| reference.key == key) {
             return Ok(reference);
         }
@@ -126,8 +171,9 @@ pub fn reference(project: &Project, isa: Isa, settings: Settings, remeasure: boo
     // One CPU, as the island has one core. Its clock follows its instructions, so that Linux has few timer ticks however
     // slow or busy the host is. (QEMU 10.0 crashes when it counts like this for two CPUs and a plugin.)
     let further = ["-smp", "1", "-icount", "shift=0,sleep=off"].map(str::to_owned);
-    let started = Started { cpu, settings, further: &further, words: "", says: "calls: ok", counts: "out" };
-    let costs = counts::read(&count(project, isa, &started, &folder, &bytes)?)?;
+    let &Program { words, files, says, counts, .. } = program;
+    let started = Started { cpu, settings, further: &further, words, files, says, counts };
+    let costs = read(&count(project, isa, &started, &folder, program.bytes)?)?;
     let reference = Reference { costs, source, key };
     let text = serde_json::to_string_pretty(&reference).expect("numbers and strings");
     std::fs::write(&kept, text).map_err(file_error(&kept))?;
@@ -145,6 +191,8 @@ pub struct Started<'a> {
     pub further: &'a [String],
     /// Arguments of the program, in words.
     pub words: &'a str,
+    /// What else is in its file system.
+    pub files: &'a [(&'a str, &'a [u8])],
     /// What the program prints at its end.
     pub says: &'a str,
     /// The counting plugin's word for what it is to write (`host/counting-plugin`).
@@ -184,7 +232,9 @@ pub fn count(project: &Project, isa: Isa, started: &Started<'_>, folder: &Path, 
     let of_isa = project.target.join("linux").join(isa.name());
     kernel(project, &board, &of_isa)?;
     let (initramfs, marks) = (folder.join("initramfs"), folder.join("marks"));
-    std::fs::write(&initramfs, initramfs::archive(&[], &[("init", program)])).map_err(file_error(&initramfs))?;
+    let folders: Vec<&str> = started.files.iter().filter_map(|(name, _)| Some(name.rsplit_once('/')?.0)).collect();
+    let programs = [&[("init", program)][..], started.files].concat();
+    std::fs::write(&initramfs, initramfs::archive(&folders, &programs)).map_err(file_error(&initramfs))?;
     let mut command = Command::new(qemu::locate(isa)?);
     command.args(["-machine", board.machine, "-cpu", started.cpu, "-m", "512M"]).args(started.further);
     command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"]);
@@ -195,7 +245,7 @@ pub fn count(project: &Project, isa: Isa, started: &Started<'_>, folder: &Path, 
     command.args(["-append", &line]);
     let plugin = format!("{},{}={}", project.counting_plugin()?.display(), started.counts, marks.display());
     command.args(["-plugin", &plugin]);
-    let text = process::expect(&mut command, Duration::from_secs(300))?;
+    let text = process::expect(&mut command, AT_MOST)?;
     if !text.contains(started.says) {
         let message = format!("Linux did not run the program to its end\n{}", process::tail(&text, ""));
         return Err(Error::new(ErrorKind::Software, message));

@@ -25,17 +25,21 @@ pub fn print(project: &Project, isa: Isa) -> Result<()> {
     let folder = project.scratch(&format!("profile-{}", isa.name()))?;
     let (_, counts) = motet::calls_under_plugin(project, isa, &[isa], &folder, "profile")?;
     let text = std::fs::read_to_string(&counts).map_err(file_error(&counts))?;
-    let symbols = Symbols::of_kernel(project, isa)?;
-    let mut functions: Vec<BTreeMap<String, u64>> = vec![BTreeMap::new(); OPERATIONS.len()];
+    print_operations(isa, &text, &Symbols::of_kernel(project, isa)?, &OPERATIONS);
+    Ok(())
+}
+
+/// Prints the functions of these operations, by what the plugin wrote.
+pub fn print_operations(isa: Isa, text: &str, symbols: &Symbols, operations: &[Operation]) {
+    let mut functions: Vec<BTreeMap<String, u64>> = vec![BTreeMap::new(); operations.len()];
     for (mark, count, address) in text.lines().filter_map(parse) {
         if let Some(of_operation) = functions.get_mut(mark / 2) {
             *of_operation.entry(symbols.function_at(address)).or_default() += count;
         }
     }
-    for (operation, functions) in OPERATIONS.iter().zip(&functions) {
+    for (operation, functions) in operations.iter().zip(&functions) {
         print_operation(isa, operation, functions);
     }
-    Ok(())
 }
 
 fn print_operation(isa: Isa, operation: &Operation, functions: &BTreeMap<String, u64>) {

@@ -1,6 +1,6 @@
 //! What the counting plugin wrote about the measured operations, as their costs.
 
-use std::vec::Vec;
+use std::{vec, vec::Vec};
 
 use motet_layout::marks::MEASURED_MAX;
 
@@ -12,7 +12,12 @@ pub type Costs = [f64; OPERATIONS.len()];
 /// The costs that the plugin's text tells, of which each line is a mark and the instructions until then. `None`: marks are missing, as the guest
 /// did not execute all operations.
 pub fn costs(text: &str) -> Option<Costs> {
-    let mut batches: [Vec<f64>; OPERATIONS.len()] = Default::default();
+    medians(text, &OPERATIONS)?.try_into().ok()
+}
+
+/// The same of other operations, of which operation `i` has the marks `2 * i` and `2 * i + 1`.
+pub fn medians(text: &str, operations: &[Operation]) -> Option<Vec<f64>> {
+    let mut batches: Vec<Vec<f64>> = vec![Vec::new(); operations.len()];
     let mut begin = None;
     for line in text.lines() {
         let (mark, count) = line.split_once(' ')?;
@@ -23,12 +28,12 @@ pub fn costs(text: &str) -> Option<Costs> {
         if mark % 2 == 0 {
             begin = Some((mark, count));
         } else if let Some((_, before)) = begin.take().filter(|(at, _)| at + 1 == mark) {
-            let operation: Operation = *OPERATIONS.get(mark / 2)?;
+            let operation = operations.get(mark / 2)?;
             batches[mark / 2].push((count - before) as f64 / f64::from(operation.iterations));
         }
     }
-    let complete = batches.iter().zip(OPERATIONS).all(|(counted, want)| counted.len() == want.batches as usize);
-    complete.then(|| batches.map(median))
+    let complete = batches.iter().zip(operations).all(|(counted, want)| counted.len() == want.batches as usize);
+    complete.then(|| batches.into_iter().map(median).collect())
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

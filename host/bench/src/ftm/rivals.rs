@@ -227,7 +227,15 @@ impl Bench {
 }
 
 fn started(further: &[String]) -> Started<'_> {
-    Started { cpu: LINUX_CPU, settings: Settings::Usual, further, words: "", says: "ftm: ok", counts: "out" }
+    Started {
+        cpu: LINUX_CPU,
+        settings: Settings::Usual,
+        further,
+        words: "",
+        files: &[],
+        says: "ftm: ok",
+        counts: "out",
+    }
 }
 
 /// A path's last part: paths of the computer are nobody's business.

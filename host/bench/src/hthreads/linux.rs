@@ -60,8 +60,15 @@ pub fn measure() -> Result<Linux> {
         eprintln!("motet: Linux: {threads} requesters ({what})");
         let words = format!("-s {SETTLE_S} -c {CPUS} {what} {threads} {pairs}");
         let settings = Settings::Usual;
-        let started =
-            Started { cpu: CPU, settings, further: &further, words: &words, says: "times_ns", counts: "cores" };
+        let started = Started {
+            cpu: CPU,
+            settings,
+            further: &further,
+            words: &words,
+            files: &[],
+            says: "times_ns",
+            counts: "cores",
+        };
         let marks = linux::count(project, Isa::RiscV64, &started, folder, &bytes)?;
         let text = std::fs::read_to_string(&marks).map_err(file_error(&marks))?;
         let counted = counted(&text);
