@@ -17,13 +17,14 @@ use crate::{
 };
 
 /// In the order in which they run; the last one by itself alone.
-const EXPERIMENTS: [&str; 12] = [
+const EXPERIMENTS: [&str; 13] = [
     "boot",
     "compile",
     "flick",
     "ftm",
     "hthreads",
     "ker-one",
+    "os",
     "quantum",
     "sensitivity",
     "sim-accuracy",

@@ -17,6 +17,7 @@ mod ker_one;
 mod linux;
 mod masked;
 mod motet;
+mod os;
 mod output;
 mod page;
 mod process;
@@ -60,6 +61,8 @@ enum Experiment {
     Hthreads(hthreads::Options),
     /// Accelerators of an FPGA that clients share, beside Ker-ONE
     KerOne(ker_one::Options),
+    /// What lmbench's operations cost, in instructions, beside Linux on the same QEMU and CPU
+    Os(os::Options),
     /// How much simulated time depends on how far cores may be apart
     Quantum(quantum::Options),
     /// Numbers that documents quote otherwise than they are recorded
@@ -97,6 +100,7 @@ pub fn main() -> ExitCode {
         Experiment::Ftm(options) => ftm::run(&options),
         Experiment::Hthreads(options) => hthreads::run(&options),
         Experiment::KerOne(options) => ker_one::run(&options),
+        Experiment::Os(options) => os::run(&options),
         Experiment::Quantum(options) => quantum::run(&options),
         Experiment::Quotes(options) => all::quotes(&options),
         Experiment::Sensitivity(options) => sensitivity::run(&options),

@@ -24,6 +24,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "bench ftm",
             "bench hthreads",
             "bench ker-one",
+            "bench os",
             "bench quantum",
             "bench sensitivity",
             "bench sim-accuracy",

@@ -45,6 +45,9 @@ pub enum Experiment {
     /// Accelerators of an FPGA that clients share, beside Ker-ONE
     #[command(after_help = "Examples:\n  ./motet bench ker-one --report DIR")]
     KerOne(ToolOptions),
+    /// What lmbench's operations cost, in instructions, beside Linux on the same QEMU and CPU
+    #[command(after_help = "Examples:\n  ./motet bench os --report DIR")]
+    Os(ToolOptions),
     /// How much simulated time depends on how far cores may be apart
     #[command(after_help = "Examples:\n  ./motet bench quantum --quick")]
     Quantum(ToolOptions),

@@ -46,6 +46,7 @@ mod models;
 mod multikernel;
 mod network;
 mod npb;
+mod os;
 mod outside;
 mod placement;
 mod preemption;
@@ -144,6 +145,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(measured::trials());
     trials.extend(network::trials());
     trials.extend(npb::trials());
+    trials.extend(os::trials());
     trials.extend(outside::trials());
     trials.extend(terminals::trials());
     trials.extend(timed::trials());
