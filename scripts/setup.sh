@@ -5,6 +5,7 @@
 #   scripts/setup.sh --no-build run|bench|test  the same, but leave Rust's core library to a later call
 #   scripts/setup.sh --check run|bench|test  only say what is missing
 #   scripts/setup.sh --fetch DIR PACKAGE:ARCHITECTURE...  download Debian packages, install nothing
+#   scripts/setup.sh --shown DIR     fetch the programs that tests show, unless DIR has them, install nothing
 #   scripts/setup.sh --simulators DIR  fetch what other cache simulators are built from or run from, install nothing
 #   scripts/setup.sh --libraries DIR NAME...  fetch the sources of libraries that tests build, if missing, install nothing
 #
@@ -35,12 +36,13 @@ declare -A debian_arch=([x86_64]=amd64 [aarch64]=arm64 [riscv64]=riscv64)
 
 # What a level needs beyond the one before it, as COMMAND:PACKAGE.
 bench_tools=(xz:xz-utils)
-# Packages and musl's tests are compiled and profiled, and C++ and Go programs built; gdb is for `motet run --gdb`.
-test_tools=(make:make cmake:cmake autoreconf:autoconf aclocal:automake libtoolize:libtool g++:g++ go:golang-go nm:binutils gprof:binutils gdb-multiarch:gdb-multiarch)
+# Packages and musl's tests are compiled and profiled, and C++ and Go programs built; gdb is for `motet run --gdb`, ssh logs in.
+test_tools=(make:make cmake:cmake autoreconf:autoconf aclocal:automake libtoolize:libtool g++:g++ go:golang-go nm:binutils gprof:binutils gdb-multiarch:gdb-multiarch ssh:openssh-client)
 
 setup_main() {
     case ${1-} in
         --fetch) fetch_packages "${@:2}" ;;
+        --shown) fetch_shown "$2" ;;
         --simulators) fetch_simulators "$2" ;;
         --libraries) fetch_libraries "${@:2}" ;;
         --check)

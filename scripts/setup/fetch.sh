@@ -33,6 +33,65 @@ fetch_packages() {
     rm -rf "$work"
 }
 
+# fetch_shown DIR: the programs of tests/shown/packages, unless DIR has them: DIR/root is to be laid over a machine's root. Each
+# architecture's programs are in programs/ARCHITECTURE there, as they have the same names.
+fetch_shown() {
+    local folder=$1 list=$root/tests/shown/packages new=$1/new package file sum wanted=()
+    ! cmp -s "$list" "$folder/packages" || return 0
+    while read -r package file sum; do
+        known_file[$package]=$file known_sum[$package]=$sum wanted+=("$package")
+    done < <(grep -v '^#' "$list")
+    mkdir -p "$folder"
+    # Another test may have fetched them meanwhile.
+    fetch_alone
+    ! cmp -s "$list" "$folder/packages" || return 0
+    rm -rf "$new" "$folder/root" "$folder/packages" && mkdir -p "$new"/{deb,root}
+    download_shown "$new/deb" "${wanted[@]}"
+    unpack_shown "$new/deb" "$new/root"
+    mv "$new/root" "$folder/root"
+    rm -rf "$new"
+    cp "$list" "$folder/packages"
+}
+
+# download_shown DIR PACKAGE:ARCHITECTURE...: files with known checksums all at once; what the archive no longer has, in its newest version.
+download_shown() {
+    local folder=$1 context=$state/shown/apt.conf package file uri files=() left=()
+    log=$state/fetch.log && : >"$log"
+    needs_debian "the packages of tests/shown/packages, unpacked in $folder"
+    context_of_debian "$state/shown" amd64 arm64 riscv64
+    uri=$(debian_uri)/pool/main
+    say "fetching $(($# - 1)) packages of programs that tests show"
+    for package in "${@:2}"; do
+        file=${known_file[$package]}
+        files+=("$uri/$file" "$folder/${file##*/}" "SHA256:${known_sum[$package]}")
+    done
+    PATH=$PATH:/usr/lib/apt apt_command "$context" apt-helper download-file "${files[@]}" >>"$log" 2>&1 ||
+        say "not all packages are there with the known checksums (more in $log)"
+    for package in "${@:2}"; do
+        file=$folder/$(basename "${known_file[$package]}")
+        sha256sum --check --status <<<"${known_sum[$package]}  $file" 2>/dev/null || { rm -f "$file" && left+=("$package"); }
+    done
+    [[ ${#left[@]} -eq 0 ]] || download_newest_packages "$context" "$folder" "${left[@]}"
+    rm -rf "$state/shown"
+}
+
+# unpack_shown DEBS ROOT: all but what programs do not need.
+unpack_shown() {
+    local deb architecture folder one=$2.one
+    for deb in "$1"/*.deb; do
+        architecture=${deb##*_} && architecture=${architecture%.deb}
+        rm -rf "$one" && mkdir "$one"
+        dpkg-deb -x "$deb" "$one"
+        rm -rf "$one"/usr/share/{bash-completion,doc,info,lintian,locale,man} "$one"/usr/lib/*/gconv
+        for folder in "$one"/usr/{bin,sbin}; do
+            [[ ! -d $folder ]] || { mkdir -p "$2/programs/$architecture" && cp -a "$folder/." "$2/programs/$architecture"; }
+        done
+        rm -rf "$one"/usr/{bin,sbin}
+        cp -a "$one/." "$2"
+    done
+    rm -rf "$one"
+}
+
 # download_newest_packages CONTEXT DIR PACKAGE:ARCHITECTURE...
 download_newest_packages() {
     local context=$1 folder=$2 package newest packages=()

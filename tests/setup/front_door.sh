@@ -481,7 +481,7 @@ make_tools() {
     install -m 666 /dev/null "$calls"
     touch "$tools/lib/libcore-0.rlib"
     for isa in x86_64 aarch64 riscv64; do tool "qemu-system-$isa" 'echo "QEMU emulator version 10.0.2"'; done
-    for tool in cc xz make cmake g++ go nm gprof gdb-multiarch; do tool "$tool" ''; done
+    for tool in cc xz make cmake g++ go nm gprof gdb-multiarch ssh; do tool "$tool" ''; done
     tool python3 ''
     tool rustc 'case "$*" in
         *target-libdir*) echo "$TOOLS/lib" ;;

@@ -61,6 +61,7 @@ mod scaling;
 mod scripts;
 mod service;
 mod shares;
+mod shown;
 mod stopped;
 mod stramash;
 mod streams;
@@ -147,6 +148,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(npb::trials());
     trials.extend(os::trials());
     trials.extend(outside::trials());
+    trials.extend(shown::trials());
     trials.extend(terminals::trials());
     trials.extend(timed::trials());
     trials.extend(accel::trials());

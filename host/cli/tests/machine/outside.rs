@@ -114,7 +114,11 @@ fn fetch(port: u16) -> Result<Vec<u8>, String> {
     Ok(answer.split_off(head + 4))
 }
 
-fn free_port() -> Result<u16, String> {
+/// A port of this host that was free.
+///
+/// # Errors
+/// There is none.
+pub fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(text)?;
     listener.local_addr().map(|address| address.port()).map_err(text)
 }
