@@ -142,7 +142,7 @@ fetch_simulators() {
 }
 
 # fetch_libraries DIR NAME...: sources of libraries and programs that tests build, as DIR/NAME, if they are not there: musl's
-# tests (libc-test), and what has a recipe in tests/packages.
+# tests (libc-test), the Open POSIX Test Suite (posixtestsuite), and what has a recipe in tests/packages.
 fetch_libraries() {
     local folder=$1 name
     fetch_alone

@@ -434,7 +434,10 @@ fn symbol(test: &str) -> String {
 }
 
 /// Does `work` for all items, on all processors.
-fn parallel<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), String> + Sync) -> Result<(), String> {
+///
+/// # Errors
+/// One of those that it returned.
+pub fn parallel<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), String> + Sync) -> Result<(), String> {
     let (next, failure) = (AtomicUsize::new(0), Mutex::new(Ok(())));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {

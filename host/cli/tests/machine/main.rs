@@ -49,6 +49,7 @@ mod npb;
 mod os;
 mod outside;
 mod placement;
+mod posix;
 mod preemption;
 mod process;
 mod pthreads;
@@ -183,6 +184,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(libraries::trials());
     trials.extend(litmus::trials());
     trials.extend(libc_test::trials());
+    trials.extend(posix::trials());
     trials.extend(golang::trials());
     trials
 }

@@ -15,7 +15,7 @@ use motet_protocol::{
     residency::{self, Home},
 };
 
-use super::{calls::forget_pages, kept, locked, pieces, range::page_range, space_of, view, vma};
+use super::{bring, calls::forget_pages, kept, pieces, range::page_range, space_of, view, vma};
 use crate::{
     call::{BUDGET, Call, Stop, SysResult, cost},
     cpu::Cpu,
@@ -104,7 +104,7 @@ pub fn madvise<M: Machine>(call: &Call<M>) -> SysResult {
         Advice::Drop { anonymous_only, drops_locked } => {
             drop_in_pieces(call, space, start, end, (anonymous_only, drops_locked))
         }
-        Advice::Populate(access) => locked::populate(call, space, start, end, access),
+        Advice::Populate(access) => bring::populate(call, space, start, end, access),
         Advice::Remove => remove_in_pieces(call, space, start, end),
         Advice::Flags(set, clear) => change_in_pieces(call, space, start, end, set, clear),
         Advice::Ignored => check_in_pieces(call, space, start, end, None),

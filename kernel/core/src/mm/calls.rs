@@ -14,7 +14,7 @@ use motet_layout::{
 use motet_protocol::{Context, fs, lock::lock, residency};
 
 use super::{
-    View, VmaSpec, kept, limits, locked, pieces,
+    View, VmaSpec, bring, kept, limits, pieces,
     policy::Policy,
     range::{LEN_MAX, LOWEST, fixed_range, page_range, unmap_locked},
     recall, space_of, view, vma,
@@ -51,7 +51,7 @@ const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 
 /// `brk(address)`: moves the end of the heap; returns where it is.
 pub fn brk<M: Machine>(call: &Call<M>) -> SysResult {
-    if let Some(result) = locked::brought(call) {
+    if let Some(result) = bring::brought(call) {
         return result;
     }
     let space = space_of(call.cpu, call.process);
@@ -67,19 +67,19 @@ pub fn brk<M: Machine>(call: &Call<M>) -> SysResult {
     let (old_end, new_end) = (old.next_multiple_of(PAGE_SIZE), new.next_multiple_of(PAGE_SIZE));
     let mut comes_at_once = false;
     if new_end > old_end {
-        let Ok(locks) = locked::of_new(call, space, new_end - old_end, false) else { return Ok(old) };
+        let Ok(locks) = limits::locks_of_new(call, space, new_end - old_end, false) else { return Ok(old) };
         let free = vma::first_ending_after(call.cpu, space, old_end).is_none_or(|vma| vma.start.get() >= new_end)
             && limits::check(call, space, new_end - old_end, VMA_READ | VMA_WRITE | VMA_HEAP).is_ok();
         let spec = VmaSpec::anonymous(old_end, new_end, VMA_READ | VMA_WRITE | VMA_HEAP | locks);
         if !free || vma::insert(call.cpu, space, &spec).is_err() {
             return Ok(old);
         }
-        comes_at_once = locked::come_at_once(space, locks);
+        comes_at_once = bring::come_at_once(space, locks);
     }
     space.brk[1].set(new);
     drop(guard);
     if comes_at_once {
-        return locked::bring_new(call, new, old_end, new_end);
+        return bring::bring_new(call, new, old_end, new_end);
     }
     if new_end < old_end {
         call.thread.scratch[0].set(old);
@@ -104,7 +104,7 @@ pub fn mmap<'c, M: Machine>(
     call: &Call<'c, M>,
     file_at: impl FnOnce(i32, bool) -> Result<Option<Mappable<'c, M>>, Errno>,
 ) -> SysResult {
-    if let Some(result) = locked::brought(call) {
+    if let Some(result) = bring::brought(call) {
         return result;
     }
     let [address, len, protection, flags, fd, offset] = call.args;
@@ -151,7 +151,7 @@ pub fn mmap<'c, M: Machine>(
         never_write = VMA_NEVER_WRITE;
     }
     let grows = if flags & MAP_GROWSDOWN != 0 { VMA_STACK } else { 0 };
-    let locks = locked::of_new(call, space, len, flags & MAP_LOCKED != 0)?;
+    let locks = limits::locks_of_new(call, space, len, flags & MAP_LOCKED != 0)?;
     let flags_of_vma = vma_flags(protection) | shared | never_write | grows | no_reserve | locks;
     limits::check(call, space, len, flags_of_vma)?;
     let start = choose_address(call.cpu, space, address, len, flags)?;
@@ -166,9 +166,9 @@ pub fn mmap<'c, M: Machine>(
         view: View::default(),
     };
     vma::insert(call.cpu, space, &spec)?;
-    let come_at_once = locked::come_at_once(space, locks) || flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE;
+    let come_at_once = bring::come_at_once(space, locks) || flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE;
     drop(guard);
-    if come_at_once { locked::bring_new(call, start, start, start + len) } else { Ok(start) }
+    if come_at_once { bring::bring_new(call, start, start, start + len) } else { Ok(start) }
 }
 
 /// A file to be mapped.

@@ -106,6 +106,21 @@ pub fn check_more_locked(process: &ProcessRecord, space: &SpaceRecord, len: u64,
     check_locked(process, space.locked_len.get().saturating_add(len)).map_err(|_| Errno::EAGAIN)
 }
 
+/// The `VMA_*` of locks that a new mapping gets. The space's lock is held.
+///
+/// # Errors
+/// `EPERM`: it asks to be locked, and the process may lock nothing; `EAGAIN`: more would be locked than may be.
+pub fn locks_of_new<M: Machine>(call: &Call<M>, space: &SpaceRecord, len: u64, asks: bool) -> Result<u32, Errno> {
+    if !asks && space.future_locks.get() == 0 {
+        return Ok(0);
+    }
+    if asks && check_locked(call.process, 0).is_err() {
+        return Err(Errno::EPERM);
+    }
+    check_more_locked(call.process, space, len, VMA_LOCKED)?;
+    Ok(VMA_LOCKED)
+}
+
 /// Whether a mapping of a file is there through which it may be written, now or after `mprotect`.
 pub fn may_write_file<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord, inode: &'static InodeRecord) -> bool {
     let _guard = lock(cpu, &space.lock);

@@ -5,6 +5,7 @@
 
 pub mod advice;
 mod attach;
+mod bring;
 pub mod calls;
 mod entry;
 mod epoch;

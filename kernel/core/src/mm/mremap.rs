@@ -14,7 +14,7 @@ use motet_protocol::{
 };
 
 use super::{
-    View, VmaSpec, kept, limits, locked, pieces,
+    View, VmaSpec, bring, kept, limits, pieces,
     policy::Policy,
     range::{LEN_MAX, fixed_range, page_range, unmap_locked},
     recall::{self, recall},
@@ -79,7 +79,7 @@ impl Wanted {
 
 /// `mremap(old, old_length, new_length, flags, new)`.
 pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
-    if let Some(result) = locked::brought(call) {
+    if let Some(result) = bring::brought(call) {
         return result;
     }
     let wanted = Wanted::of(call)?;
@@ -114,12 +114,12 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
     let growth = if wanted.repeats() { wanted.new_len } else { wanted.growth() };
     limits::check_more_locked(call.process, space, growth, vma.flags.get())?;
     limits::check(call, space, wanted.growth(), vma.flags.get())?;
-    let comes_at_once = growth != 0 && locked::come_at_once(space, vma.flags.get());
+    let comes_at_once = growth != 0 && bring::come_at_once(space, vma.flags.get());
     let may_stay = wanted.target.is_none() && !wanted.keeps && !wanted.repeats();
     if may_stay && has_room_behind(call.cpu, space, vma, &wanted) {
         vma::insert(call.cpu, space, &part(call.cpu, vma, end, end, wanted.growth()))?;
         drop(guard);
-        return if comes_at_once { locked::bring_new(call, start, end, end + growth) } else { Ok(start) };
+        return if comes_at_once { bring::bring_new(call, start, end, end + growth) } else { Ok(start) };
     }
     // It may take up to three more on the way, as on Linux.
     if !wanted.may_move || space.vma_count.get() + 3 >= vma::COUNT_MAX {
@@ -132,7 +132,7 @@ pub fn mremap<M: Machine>(call: &Call<M>) -> SysResult {
     limits::check_commit(call.cpu, wanted.new_len, vma.flags.get())?;
     let to = move_to_place(call.cpu, space, vma, &wanted)?;
     drop(guard);
-    if comes_at_once { locked::bring_new(call, to, to, to + wanted.new_len) } else { Ok(to) }
+    if comes_at_once { bring::bring_new(call, to, to, to + wanted.new_len) } else { Ok(to) }
 }
 
 /// Whether a mapping can grow where it is.
