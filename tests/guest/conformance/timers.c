@@ -61,6 +61,17 @@ static void use_processor(long milliseconds) {
     while (at.tv_sec * 1000000000 + at.tv_nsec < until);
 }
 
+/* The signal comes while the processor is used. Not within so many milliseconds: where a host is busy, a core that it emulates may take no interrupt for tens
+   of them, and a timer by processor time is looked at by interrupts alone. */
+static int take_in_use(long milliseconds) {
+    for (int turn = 0; turn < 100; turn++) {
+        use_processor(milliseconds);
+        if (take(SIGUSR1, 5))
+            return 1;
+    }
+    return 0;
+}
+
 static long create(int clock) { return CALL(timer_create, clock, NOTICE(0x5555, SIGUSR1, SIGEV_SIGNAL), &id); }
 static long arm(int flags, struct setting *setting) { return CALL(timer_settime, id, flags, setting, 0); }
 
@@ -69,8 +80,7 @@ static void expires(int clock) {
     block(SIGUSR1);
     result(create(clock));
     result(arm(0, SETTING(0, 0, MILLISECONDS(2))));
-    use_processor(60);
-    say(take(SIGUSR1, 5000) ? " | came" : " | did not come");
+    say(take_in_use(60) ? " | came" : " | did not come");
     show_told();
     say(" | overrun %d", overrun());
     say(take(SIGUSR1, 0) ? " | again" : " | once");
@@ -86,8 +96,7 @@ static void expires_at(int clock) {
     CALL(timer_gettime, id, &was);
     say(" | %s", was.value_s == 0 && was.value_ns > 0 ? "less than a second" : was.value_s == 1 ? "a second" : "none");
     result(arm(TIMER_ABSTIME, SETTING(0, 0, now.tv_sec, now.tv_nsec + 1 < 1000000000 ? now.tv_nsec + 1 : now.tv_nsec)));
-    use_processor(30);
-    say(take(SIGUSR1, 5000) ? " | came" : " | did not come");
+    say(take_in_use(30) ? " | came" : " | did not come");
 }
 
 static void *use_until_stopped(void *unused) {
@@ -164,7 +173,8 @@ static void creating(void) {
     C(timer_create, CLOCK_REALTIME, NOTICE(0, 0, SIGEV_THREAD_ID, getpid()), &id)
     C(timer_create, CLOCK_REALTIME, NOTICE(0, SIGUSR1, SIGEV_NONE | SIGEV_THREAD_ID, getpid()), &id)
     T(timer_create, "ids", { for (unsigned i = 0; i < sizeof clocks / sizeof *clocks; i++) { CALL(timer_create, clocks[i], 0, &id); say(" | %d", id); } CALL(timer_delete, 2); create(CLOCK_REALTIME); say(" | %d", id); })
-    T(timer_create, "more than RLIMIT_SIGPENDING", { int made = 0; while (made < 100 && create(CLOCK_REALTIME) == 0) made++; say(" | %s", made >= 50 && made <= 64 ? "as many" : "others"); result(create(CLOCK_REALTIME)); CALL(timer_delete, 3); result(create(CLOCK_REALTIME)); result(create(CLOCK_REALTIME)); })
+    /* Of a user of its own: the program runs on all islands at once. */
+    R(timer_create, "more than RLIMIT_SIGPENDING", { uid_t own = 100000 + (uid_t)getpid(); setresuid(own, own, own); int made = 0; while (made < 100 && create(CLOCK_REALTIME) == 0) made++; say(" | %s", made >= 50 && made <= 64 ? "as many" : "others"); result(create(CLOCK_REALTIME)); CALL(timer_delete, 3); result(create(CLOCK_REALTIME)); result(create(CLOCK_REALTIME)); })
     T(timer_create, "not inherited by fork", { create(CLOCK_REALTIME); arm(0, SETTING(0, 0, 100, 0)); fflush(stdout); pid_t child = fork(); if (child == 0) _exit(CALL(timer_gettime, id, &was) < 0 ? 5 : 6); int status; waitpid(child, &status, 0); say(" | %d", WEXITSTATUS(status)); result(CALL(timer_gettime, id, &was)); })
     T(timer_create, "SIGEV_THREAD of the library", {
         struct sigevent call_it = {.sigev_notify = SIGEV_THREAD, .sigev_notify_function = called, .sigev_value.sival_int = 42};
@@ -439,9 +449,12 @@ static void by_processor_time(void) {
             struct itimerval often = {{0, 10000}, {0, 10000}}, none = {{0, 0}, {0, 0}}, left;
             handle(signal);
             result(CALL(setitimer, which, &often, 0));
-            use_processor(300);
+            int turns = 0;
+            do
+                use_processor(300);
+            while (++turns < 10 && handled < 5);
             result(CALL(setitimer, which, &none, &left));
-            say(" | %s", handled >= 5 && handled <= 40 ? "about as often" : "not as often");
+            say(" | %s", handled >= 5 && handled <= 40 * turns ? "about as often" : "not as often");
             say(" | %d %d | every %ld.%06ld, %s", told.si_signo, told.si_code, (long)left.it_interval.tv_sec, (long)left.it_interval.tv_usec,
                 left.it_value.tv_sec == 0 && left.it_value.tv_usec > 0 ? "some left" : "none left");
             CALL(getitimer, which, &left);
