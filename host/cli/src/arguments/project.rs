@@ -69,7 +69,7 @@ pub struct ManOptions {
 
 const TEST_HELP: &str = r#"Examples:
   ./motet test machine vm::           the tests of virtual machines
-  ./motet test                        everything that CI runs: all steps (40 to 45 minutes on 2 cores)
+  ./motet test                        everything that CI runs: all steps (45 to 50 minutes on 2 cores)
   ./motet test unit layout            the unit tests of fused/layout (and others with that word)
   ./motet test machine --list         the names of all tests of machines
   ./motet test machine fuzz --seed 20260101
