@@ -32,8 +32,9 @@ use super::{
 };
 use crate::{cpu::Cpu, due};
 
-/// Regions that are looked at each time: a page of each of them loses its rights at most.
+/// Regions that are looked at each time, and parts of each: a page of each part loses its rights at most.
 const REGIONS: usize = 8;
+const PARTS: u64 = 4;
 /// Entries of tables in which such pages are looked for, of all regions together; and so many at once.
 const ENTRIES: u64 = 2048;
 const AT_ONCE: u64 = 4;
@@ -78,7 +79,7 @@ fn sample_space<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
     space.pause.set((2 * space.pause.get() + 1).min(PAUSE_MAX));
     space.pause_left.set(space.pause.get());
     let home = Home::of(cpu, space);
-    let mut pages = [0; REGIONS];
+    let mut pages = [0; REGIONS * PARTS as usize];
     let (mut len, mut left) = (0, ENTRIES);
     for _ in 0..REGIONS {
         let Some(region) = residency::next_region(cpu, &home, space.sampled.get()) else {
@@ -92,11 +93,15 @@ fn sample_space<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
             known.asked(without_rights(&home, region));
             left = left.saturating_sub(SLOTS);
         }
-        if known.may_ask()
-            && let Some(page) = candidate(cpu, space, &home, (region, known.slot()), &mut left)
-        {
-            known.ask((page - region.range().start) / PAGE_SIZE);
-            (pages[len], len) = (page, len + 1);
+        let first = known.slot();
+        for part in 0..PARTS {
+            let slot = first + part * (SLOTS / PARTS);
+            if known.may_ask()
+                && let Some(page) = candidate(cpu, space, &home, (region, slot), &mut left)
+            {
+                known.ask((page - region.range().start) / PAGE_SIZE);
+                (pages[len], len) = (page, len + 1);
+            }
         }
         region.remember(known.0);
         due::spend_locked(cpu, LOOK_COST);
@@ -117,7 +122,7 @@ fn without_rights(home: &Home, region: Region) -> u32 {
     pages
 }
 
-/// A page of a region, the first one from a slot on, that this island would use from afar. `left`: how many entries may still be looked at.
+/// A page of a part of a region, the first one from a slot on, that this island would use from afar. `left`: how many entries may still be looked at.
 fn candidate<M: Machine>(
     cpu: &Cpu<M>,
     space: &SpaceRecord,
@@ -126,7 +131,7 @@ fn candidate<M: Machine>(
     left: &mut u64,
 ) -> Option<u64> {
     let mut found = None;
-    for at in (slot..slot + SLOTS).step_by(AT_ONCE as usize) {
+    for at in (slot..slot + SLOTS / PARTS).step_by(AT_ONCE as usize) {
         if found.is_some() || *left == 0 {
             break;
         }
