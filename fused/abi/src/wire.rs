@@ -1,5 +1,35 @@
 //! Structures as Linux lays them out in user memory: fields at stated offsets, little-endian, padding zero.
 
+use core::ops::{Deref, DerefMut};
+
+/// Bytes at a multiple of 16: words of them are accessed as words, also where the compiler may assume nothing else of an address (RISC-V, AArch64 with strict alignment).
+#[derive(Clone, Debug)]
+#[repr(align(16))]
+pub struct Aligned<const N: usize>([u8; N]);
+
+impl<const N: usize> Aligned<N> {
+    /// All of them zero.
+    #[inline]
+    pub const fn zeroed() -> Self {
+        Self([0; N])
+    }
+}
+
+impl<const N: usize> Deref for Aligned<N> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl<const N: usize> DerefMut for Aligned<N> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
 /// A value with a fixed encoding in user memory.
 pub trait Wire: Sized {
     /// Bytes it takes.

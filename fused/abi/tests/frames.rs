@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use motet_abi::registers::*;
-use motet_abi::sigframe::{self, BadFrame, Delivery, SIGFRAME_MAX};
+use motet_abi::sigframe::{self, BadFrame, Delivery, SigframeBuffer};
 use motet_abi::signal::{SS_DISABLE, SigCause, SigInfo, SigStack};
 use motet_abi::wire::Wire;
 use motet_abi::{counters, process};
@@ -190,7 +190,7 @@ fn deliver(f: &UserFrame, delivery: &Delivery) -> (Memory, sigframe::Built) {
 }
 
 fn deliver_with(f: &UserFrame, vectors: Option<Vectors<'_>>, delivery: &Delivery) -> (Memory, sigframe::Built) {
-    let mut out = [0xaa; SIGFRAME_MAX];
+    let mut out = SigframeBuffer::zeroed();
     let built = sigframe::build(f, vectors, delivery, &mut out);
     let mut memory = Memory::default();
     for (address, range) in built.pieces() {
@@ -544,7 +544,7 @@ fn a_lost_stack_is_a_bad_frame() {
     // A stack pointer near zero or the top wraps instead of panicking.
     for isa in Isa::ALL {
         for base in [0, 1, 100, u64::MAX] {
-            let mut out = [0; SIGFRAME_MAX];
+            let mut out = SigframeBuffer::zeroed();
             let _ = sigframe::build(&frame(isa), area(isa, 32), &delivery(base), &mut out);
         }
     }

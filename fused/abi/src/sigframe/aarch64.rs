@@ -8,7 +8,7 @@ use super::{
 };
 use crate::registers::{pc, set_pc, set_user_status, sp};
 use crate::signal::{SIGBUS, SIGSEGV, SigCause, SigStack};
-use crate::wire::{Wire, put_at, take_at};
+use crate::wire::{Aligned, Wire, put_at, take_at};
 
 /// `sigcontext`: fault address, x0..x30, sp, pc, pstate.
 const FAULT: usize = MACHINE;
@@ -71,7 +71,6 @@ pub(super) fn build(
     let record = delivery.base.wrapping_sub(16) & !15;
     let sp_handler = record.wrapping_sub(size(length) as u64);
 
-    out[..HEAD_MAX + END_SIZE + 16].fill(0);
     out[..CONTEXT].copy_from_slice(&delivery.info.to_bytes());
     delivery.stack.put(&mut out[STACK..]);
     put_at(out, MASK, delivery.mask);
@@ -84,7 +83,7 @@ pub(super) fn build(
     put_at(out, SP, sp(frame));
     put_at(out, PC, pc(frame));
     put_at(out, PSTATE, frame.status.get());
-    put_fpsimd(frame, &mut out[RECORDS..RECORDS + FPSIMD_SIZE]);
+    put_fpsimd(frame, out);
     let mut head = RECORDS + FPSIMD_SIZE;
     let mut end = sp_handler.wrapping_add(head as u64);
     if needs_extra(length) {
@@ -124,13 +123,13 @@ fn put_extra(data: u64, size: usize, out: &mut [u8]) {
 }
 
 /// The initial state is all zeroes.
-fn put_fpsimd(frame: &UserFrame, out: &mut [u8]) {
-    put_at(out, 0, FPSIMD_MAGIC);
-    put_at(out, 4, FPSIMD_SIZE as u32);
+fn put_fpsimd(frame: &UserFrame, out: &mut SigframeBuffer) {
+    put_at(out, RECORDS, FPSIMD_MAGIC);
+    put_at(out, RECORDS + 4, FPSIMD_SIZE as u32);
     if frame.ext_valid.get() != 0 {
-        put_at(out, 8, frame.ext[EXT_STATUS].get() as u32);
-        put_at(out, 12, frame.ext[EXT_STATUS + 1].get() as u32);
-        get_ext(frame, 0, &mut out[16..]);
+        put_at(out, RECORDS + 8, frame.ext[EXT_STATUS].get() as u32);
+        put_at(out, RECORDS + 12, frame.ext[EXT_STATUS + 1].get() as u32);
+        get_ext(frame, 0, &mut out[RECORDS + 16..RECORDS + FPSIMD_SIZE]);
     }
 }
 
@@ -145,7 +144,7 @@ pub(super) fn restore(frame: &UserFrame, read: Read<'_>, area: Area<'_, '_>) -> 
     if base % 16 != 0 {
         return Err(BadFrame);
     }
-    let mut bytes = [0; RECORDS];
+    let mut bytes = Aligned::<RECORDS>::zeroed();
     read(base, &mut bytes)?;
     for n in 0..31 {
         set_reg(frame, n, take_at(&bytes, REGS + 8 * n));
@@ -195,7 +194,7 @@ fn restore_records(frame: &UserFrame, list: u64, read: Read<'_>, area: Area<'_, 
 }
 
 fn restore_fpsimd(frame: &UserFrame, address: u64, read: Read<'_>) -> Result<(), BadFrame> {
-    let mut record = [0; FPSIMD_SIZE];
+    let mut record = Aligned::<FPSIMD_SIZE>::zeroed();
     read(address, &mut record)?;
     set_ext(frame, 0, &record[16..]);
     frame.ext[EXT_STATUS].set(take_at::<u32>(&record, 8).into());

@@ -17,7 +17,6 @@ const RETURN: usize = 14;
 
 pub(super) fn build(frame: &UserFrame, delivery: &Delivery, out: &mut SigframeBuffer) -> Built {
     let sp = delivery.base.wrapping_sub(SIZE as u64) & !15;
-    out[..SIZE].fill(0);
     out[..CONTEXT].copy_from_slice(&delivery.info.to_bytes());
     delivery.stack.put(&mut out[STACK..]);
     put_at(out, MASK, delivery.mask);

@@ -18,12 +18,13 @@ use motet_layout::{Cell64, FRAME_REGS, Isa, USER_END, UserFrame, VECTOR_BYTES_MA
 
 use crate::registers::{self, frame_isa};
 use crate::signal::{SIGINFO_SIZE, SigInfo, SigStack, SignalSet, UNBLOCKABLE};
+use crate::wire::Aligned;
 
 /// Bytes [`build`] may need.
 pub const SIGFRAME_MAX: usize = 1472;
 
 /// The buffer a frame is built in.
-pub type SigframeBuffer = [u8; SIGFRAME_MAX];
+pub type SigframeBuffer = Aligned<SIGFRAME_MAX>;
 
 /// A signal to be handled by user code.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +77,7 @@ impl Built {
         mut write: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let (Some(at), Some(vectors)) = (self.vectors, vectors) else { return Ok(()) };
-        let (mut bytes, length) = ([0; VECTOR_BYTES_MAX], vectors.register_bytes());
+        let (mut bytes, length) = (Aligned::<VECTOR_BYTES_MAX>::zeroed(), vectors.register_bytes());
         for n in 0..32 {
             let register = &mut bytes[..length];
             get_words(vectors.register(n), register);
@@ -85,13 +86,13 @@ impl Built {
             }
             write(at.wrapping_add((n * length) as u64), register)?;
         }
-        let (mut predicates, size) = ([0; aarch64::PREDICATES_MAX], vectors.predicate_bytes());
+        let (mut predicates, size) = (Aligned::<{ aarch64::PREDICATES_MAX }>::zeroed(), vectors.predicate_bytes());
         get_words(vectors.predicates(), &mut predicates);
         if size == 0 { Ok(()) } else { write(at.wrapping_add(32 * length as u64), &predicates[..size]) }
     }
 }
 
-/// Builds the frame of a handler in `out`. `vectors`: the thread's area, if it has one.
+/// Builds the frame of a handler in `out`, which is zeroed: what is not written has to be zero. `vectors`: the thread's area, if it has one.
 ///
 /// Addresses wrap when the stack pointer is nonsense; copying then fails, and the signal becomes SIGSEGV.
 pub fn build(frame: &UserFrame, vectors: Option<Vectors<'_>>, delivery: &Delivery, out: &mut SigframeBuffer) -> Built {
@@ -163,13 +164,13 @@ type Area<'a, 'v> = &'a mut dyn FnMut(usize) -> Option<Vectors<'v>>;
 
 /// Reads the registers at `address` into an area.
 fn read_vectors(vectors: Vectors<'_>, address: u64, read: Read<'_>) -> Result<(), BadFrame> {
-    let (mut bytes, length) = ([0; VECTOR_BYTES_MAX], vectors.register_bytes());
+    let (mut bytes, length) = (Aligned::<VECTOR_BYTES_MAX>::zeroed(), vectors.register_bytes());
     for n in 0..32 {
         let register = &mut bytes[..length];
         read(address.wrapping_add((n * length) as u64), register)?;
         set_words(vectors.register(n), register);
     }
-    let (mut predicates, size) = ([0; aarch64::PREDICATES_MAX], vectors.predicate_bytes());
+    let (mut predicates, size) = (Aligned::<{ aarch64::PREDICATES_MAX }>::zeroed(), vectors.predicate_bytes());
     if size != 0 {
         read(address.wrapping_add(32 * length as u64), &mut predicates[..size])?;
     }

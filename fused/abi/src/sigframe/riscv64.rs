@@ -8,7 +8,7 @@ use super::{
 };
 use crate::registers::{pc, set_pc, sp};
 use crate::signal::SigStack;
-use crate::wire::{Wire, put_at, take_at};
+use crate::wire::{Aligned, Wire, put_at, take_at};
 
 /// `sigcontext`: pc, x1..x31; then f0..f31, fcsr; then a list of records in the unused tail of the quad-precision state.
 const FLOATS: usize = MACHINE + 256;
@@ -49,7 +49,6 @@ pub(super) fn build(
     let size = size(vectors.map_or(0, Vectors::register_bytes));
     let sp = delivery.base.wrapping_sub(size as u64) & !15;
 
-    out[..SIZE + VECTOR_REGS].fill(0);
     out[..CONTEXT].copy_from_slice(&delivery.info.to_bytes());
     delivery.stack.put(&mut out[STACK..]);
     put_at(out, MASK, delivery.mask);
@@ -97,7 +96,7 @@ pub(super) fn enter(frame: &UserFrame, args: [u64; 3], restorer: u64) {
 
 pub(super) fn restore(frame: &UserFrame, read: Read<'_>, area: Area<'_, '_>) -> Result<Restored, BadFrame> {
     let base = sp(frame);
-    let mut bytes = [0; RECORDS + 8];
+    let mut bytes = Aligned::<{ RECORDS + 8 }>::zeroed();
     read(base, &mut bytes)?;
     set_pc(frame, take_at(&bytes, MACHINE));
     for n in 1..32 {
@@ -120,7 +119,7 @@ pub(super) fn restore(frame: &UserFrame, read: Read<'_>, area: Area<'_, '_>) -> 
 
 /// Returns the bytes in a register.
 fn restore_vectors(address: u64, size: usize, read: Read<'_>, area: Area<'_, '_>) -> Result<u32, BadFrame> {
-    let mut record = [0; VECTOR_REGS];
+    let mut record = Aligned::<VECTOR_REGS>::zeroed();
     read(address, &mut record)?;
     let vlenb = usize::try_from(take_at::<u64>(&record, 40)).map_err(|_| BadFrame)?;
     if size.checked_sub(VECTOR_REGS) != vlenb.checked_mul(32) {

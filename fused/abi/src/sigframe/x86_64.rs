@@ -58,7 +58,6 @@ pub(super) fn build(frame: &UserFrame, delivery: &Delivery, out: &mut SigframeBu
     let sp = (fpstate.wrapping_sub(SIZE as u64) & !15).wrapping_sub(8);
     let gap = fpstate.wrapping_sub(sp) as usize;
 
-    out[..gap + ext_size].fill(0);
     put_at(out, 0, delivery.restorer);
     put_at(out, CONTEXT, UC_FLAGS | if has_avx { UC_XSTATE } else { 0 });
     delivery.stack.put(&mut out[STACK..]);

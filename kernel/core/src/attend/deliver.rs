@@ -48,7 +48,7 @@ pub fn deliver<M: Machine>(
         base: stack.base(&thread.frame, flags),
     };
     handover::save_ext(cpu, thread);
-    let mut buffer = [0; sigframe::SIGFRAME_MAX];
+    let mut buffer = sigframe::SigframeBuffer::zeroed();
     let vectors = Vectors::of(cpu.pool, &thread.frame);
     let built = sigframe::build(&thread.frame, vectors, &delivery, &mut buffer);
     let call = Call { cpu, thread, process, args: [0; 6], isa };
