@@ -112,8 +112,6 @@ pub struct Program<'a> {
     pub files: &'a [(&'a str, &'a [u8])],
     /// What it prints at its end.
     pub says: &'a str,
-    /// The counting plugin's word for what it is to write.
-    pub counts: &'a str,
 }
 
 impl Program<'_> {
@@ -134,7 +132,7 @@ impl Program<'_> {
 pub fn reference(project: &Project, isa: Isa, settings: Settings, remeasure: bool) -> Result<Reference> {
     let program = project.guest_program(isa, "calls")?;
     let bytes = std::fs::read(&program).map_err(file_error(&program))?;
-    let program = Program { name: "calls", bytes: &bytes, words: "", files: &[], says: "calls: ok", counts: "out" };
+    let program = Program { name: "calls", bytes: &bytes, words: "", files: &[], says: "calls: ok" };
     figures(project, isa, settings, remeasure, &program, counts::read)
 }
 
@@ -171,8 +169,8 @@ pub fn figures<C: Serialize + DeserializeOwned>(
     // One CPU, as the island has one core. Its clock follows its instructions, so that Linux has few timer ticks however
     // slow or busy the host is. (QEMU 10.0 crashes when it counts like this for two CPUs and a plugin.)
     let further = ["-smp", "1", "-icount", "shift=0,sleep=off"].map(str::to_owned);
-    let &Program { words, files, says, counts, .. } = program;
-    let started = Started { cpu, settings, further: &further, words, files, says, counts };
+    let &Program { words, files, says, .. } = program;
+    let started = Started { cpu, settings, further: &further, words, files, says, counts: "out" };
     let costs = read(&count(project, isa, &started, &folder, program.bytes)?)?;
     let reference = Reference { costs, source, key };
     let text = serde_json::to_string_pretty(&reference).expect("numbers and strings");

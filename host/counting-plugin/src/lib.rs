@@ -2,10 +2,8 @@
 //! whenever the guest executes a mark ([`motet_layout::marks`]).
 //!
 //! `-plugin libmotet_counting_plugin.so,out=FILE`; each line of the file is `MARK COUNT`. Counting is inlined in the translated
-//! code, instruction by instruction: counting whole translation blocks would count what comes after a page fault twice.
-//!
-//! `-plugin libmotet_counting_plugin.so,repeated=FILE`: the same, but each repetition of a string instruction of x86-64 (`rep movsq`) counts. Otherwise QEMU
-//! decides: with `-icount` it executes every repetition as an instruction, without it all of them as one.
+//! code, instruction by instruction: counting whole translation blocks would count what comes after a page fault twice. Each repetition of a store that repeats itself on x86-64 (`rep movsq`)
+//! counts, in all modes. Otherwise QEMU would decide: with `-icount` it executes every repetition as an instruction, without it all of them as one.
 //!
 //! `-plugin libmotet_counting_plugin.so,cores=FILE`: the same, and each line is `MARK CORE COUNT`, of what the core that executes the mark has executed.
 //!
@@ -37,8 +35,6 @@ struct State {
     isa: Isa,
     /// Each core's count, not the sum of all.
     is_of_one: bool,
-    /// Each repetition counts.
-    counts_repeated: bool,
     executed: Scoreboard<u64>,
     out: Mutex<File>,
 }
@@ -50,7 +46,7 @@ type Trace = trace::Writer<BufWriter<File>>;
 /// The trace, if one is recorded.
 static TRACE: OnceLock<Mutex<Trace>> = OnceLock::new();
 
-const USAGE: &str = "the one argument is out=FILE, repeated=FILE, cores=FILE, trace=FILE, profile=FILE or masked=FILE";
+const USAGE: &str = "the one argument is out=FILE, cores=FILE, trace=FILE, profile=FILE or masked=FILE";
 
 /// QEMU has loaded the plugin.
 ///
@@ -75,11 +71,10 @@ fn install(qemu: &Registration, isa: &str, arguments: &[String]) -> Result<(), S
             profile::install(known(isa)?, file()?)?;
             qemu.on_translation(profile::translated);
         }
-        "out" | "repeated" | "cores" => {
+        "out" | "cores" => {
             let isa = known(isa)?;
             let out = Mutex::new(file()?);
-            let (is_of_one, counts_repeated) = (what == "cores", what == "repeated");
-            let state = State { isa, is_of_one, counts_repeated, executed: Scoreboard::new(), out };
+            let state = State { isa, is_of_one: what == "cores", executed: Scoreboard::new(), out };
             STATE.set(state).map_err(|_| "loaded twice")?;
             qemu.on_translation(counted);
         }
@@ -98,7 +93,7 @@ fn counted(block: &Block<'_>) {
     for instruction in block.instructions() {
         let mut buffer = [0; 16];
         let bytes = instruction.bytes(&mut buffer);
-        if state.counts_repeated && is_repeated_store(state.isa, bytes) {
+        if is_repeated_store(state.isa, bytes) {
             instruction.call_on_access(Direction::Store, |mut vcpu, _| repeated(&mut vcpu));
         } else {
             instruction.add(state.executed.word(0), 1);

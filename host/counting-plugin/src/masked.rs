@@ -13,7 +13,9 @@ use std::{
 };
 
 use motet_layout::{Isa, USER_END, marks};
-use motet_plugin_api::{Block, Condition, Scoreboard, Vcpu, Word};
+use motet_plugin_api::{Block, Condition, Direction, Scoreboard, Vcpu, Word};
+
+use crate::is_repeated_store;
 
 /// From so many instructions on, a run remembers where it has been.
 const TRAIL_FROM: u64 = 5_000;
@@ -75,9 +77,13 @@ pub fn translated(block: &Block<'_>) {
     }
     block.call_if(count, Condition::AtLeast, TRAIL_FROM, passed, address as usize);
     for instruction in block.instructions() {
-        instruction.add(count, 1);
         let mut buffer = [0; 16];
         let code = instruction.bytes(&mut buffer);
+        if is_repeated_store(state.isa, code) {
+            instruction.call_on_access(Direction::Store, |mut vcpu, _| repeated(&mut vcpu));
+        } else {
+            instruction.add(count, 1);
+        }
         if waits(state.isa, code) || marks::decode(state.isa, code) == Some(marks::LOOK) {
             instruction.call(ended, 0);
         }
@@ -104,6 +110,13 @@ fn waits(isa: Isa, code: &[u8]) -> bool {
         Isa::AArch64 => code == 0xd503_207f_u32.to_le_bytes(),
         Isa::RiscV64 => code == 0x1050_0073_u32.to_le_bytes(),
         Isa::Hosted => false,
+    }
+}
+
+/// The kernel has stored once more by the same instruction.
+fn repeated(vcpu: &mut Vcpu) {
+    if let Some(state) = STATE.get() {
+        state.runs.get(vcpu)[INSTRUCTIONS] += 1;
     }
 }
 

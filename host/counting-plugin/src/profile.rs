@@ -11,7 +11,9 @@ use std::{
 };
 
 use motet_layout::{Isa, marks};
-use motet_plugin_api::{Block, Vcpu};
+use motet_plugin_api::{Block, Direction, Vcpu};
+
+use crate::is_repeated_store;
 
 struct State {
     isa: Isa,
@@ -23,6 +25,8 @@ struct State {
 struct Executed {
     /// By the address of the instruction, since the last mark.
     by_address: HashMap<usize, u64>,
+    /// The address of the last one that counts by its stores. (The machine has one core.)
+    repeating: usize,
     out: BufWriter<File>,
 }
 
@@ -34,7 +38,7 @@ static STATE: OnceLock<State> = OnceLock::new();
 /// # Errors
 /// It was called before.
 pub fn install(isa: Isa, out: File) -> Result<(), String> {
-    let executed = Mutex::new(Executed { by_address: HashMap::new(), out: BufWriter::new(out) });
+    let executed = Mutex::new(Executed { by_address: HashMap::new(), repeating: 0, out: BufWriter::new(out) });
     STATE.set(State { isa, counts: AtomicBool::new(false), executed }).map_err(|_| "loaded twice".into())
 }
 
@@ -43,17 +47,38 @@ pub fn translated(block: &Block<'_>) {
     let Some(state) = STATE.get() else { return };
     for instruction in block.instructions() {
         let mut buffer = [0; 16];
-        match marks::decode(state.isa, instruction.bytes(&mut buffer)) {
+        let code = instruction.bytes(&mut buffer);
+        let address = instruction.address() as usize;
+        match marks::decode(state.isa, code) {
             Some(mark) if mark < marks::MEASURED_MAX => instruction.call(mark_executed, mark.into()),
-            _ => instruction.call(executed, instruction.address() as usize),
+            _ if is_repeated_store(state.isa, code) => {
+                instruction.call(repeats, address);
+                instruction.call_on_access(Direction::Store, |_, _| repeated());
+            }
+            _ => instruction.call(executed, address),
         }
     }
 }
 
 fn executed(_vcpu: &mut Vcpu, address: usize) {
+    change(|executed| *executed.by_address.entry(address).or_default() += 1);
+}
+
+/// An instruction begins that counts by its stores.
+fn repeats(_vcpu: &mut Vcpu, address: usize) {
+    change(|executed| executed.repeating = address);
+}
+
+/// It has stored once more.
+fn repeated() {
+    change(|executed| *executed.by_address.entry(executed.repeating).or_default() += 1);
+}
+
+/// Changes what was executed, in the middle of a batch.
+fn change(change: impl FnOnce(&mut Executed)) {
     let Some(state) = STATE.get().filter(|state| state.counts.load(Ordering::Relaxed)) else { return };
     if let Ok(mut executed) = state.executed.lock() {
-        *executed.by_address.entry(address).or_default() += 1;
+        change(&mut executed);
     }
 }
 

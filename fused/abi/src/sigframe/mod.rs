@@ -234,15 +234,30 @@ fn set_ext(frame: &UserFrame, first: usize, from: &[u8]) {
     set_words(&frame.ext[first..], from);
 }
 
+/// Words that are copied without a branch in between.
+const AT_ONCE: usize = 8;
+
 /// As many words as both have.
 fn get_words(words: &[Cell64], out: &mut [u8]) {
-    for (word, bytes) in words.iter().zip(out.chunks_exact_mut(8)) {
-        bytes.copy_from_slice(&word.get().to_le_bytes());
-    }
+    let (out, _) = out.as_chunks_mut::<8>();
+    let len = words.len().min(out.len());
+    let (many, few) = words[..len].as_chunks::<AT_ONCE>();
+    let (into_many, into_few) = out[..len].as_chunks_mut::<AT_ONCE>();
+    let get = |words: &[Cell64], out: &mut [[u8; 8]]| {
+        words.iter().zip(out).for_each(|(word, bytes)| *bytes = word.get().to_le_bytes());
+    };
+    many.iter().zip(into_many).for_each(|(words, out)| get(words, out));
+    get(few, into_few);
 }
 
 fn set_words(words: &[Cell64], from: &[u8]) {
-    for (word, bytes) in words.iter().zip(from.chunks_exact(8)) {
-        word.set(crate::wire::take_at(bytes, 0));
-    }
+    let (from, _) = from.as_chunks::<8>();
+    let len = words.len().min(from.len());
+    let (many, few) = words[..len].as_chunks::<AT_ONCE>();
+    let (from_many, from_few) = from[..len].as_chunks::<AT_ONCE>();
+    let set = |words: &[Cell64], from: &[[u8; 8]]| {
+        words.iter().zip(from).for_each(|(word, bytes)| word.set(u64::from_le_bytes(*bytes)));
+    };
+    many.iter().zip(from_many).for_each(|(words, from)| set(words, from));
+    set(few, from_few);
 }

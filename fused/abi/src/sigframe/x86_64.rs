@@ -5,7 +5,7 @@ use motet_layout::{EXT_AVX, EXT_XSTATE_BV, UserFrame, XSTATE_AVX};
 use super::{BadFrame, Built, Delivery, Read, Restored, SigframeBuffer, get_ext, get_reg, set_ext, set_reg};
 use crate::registers::{pc, set_call_args, set_pc, set_user_status, sp};
 use crate::signal::SigStack;
-use crate::wire::{Wire, put_at, take_at};
+use crate::wire::{Aligned, Wire, put_at, take_at};
 
 /// Offsets in the frame: return address, `ucontext` (with `sigcontext` and the mask), `siginfo`.
 const CONTEXT: usize = 8;
@@ -133,7 +133,7 @@ fn restore_ext(frame: &UserFrame, fpstate: u64, read: Read<'_>) -> Result<(), Ba
         frame.ext_valid.set(0);
         return Ok(());
     }
-    let mut area = [0; XSAVE_SIZE];
+    let mut area = Aligned::<XSAVE_SIZE>::zeroed();
     read(fpstate, &mut area[..FXSAVE_SIZE])?;
     let mut has = X87 | SSE;
     if has_xsave_area(&area, fpstate, read)? {

@@ -21,8 +21,6 @@ use crate::{
 
 const AT_MOST: Duration = Duration::from_secs(900);
 const SAYS: &str = "os: ok";
-/// The plugin's word: Linux runs with `-icount` and Motet without it, which x86-64's string instructions must not tell.
-const COUNTS: &str = "repeated";
 
 /// How the program is run.
 #[derive(Debug)]
@@ -49,7 +47,7 @@ impl Runs {
     pub fn measure(&self, isa: Isa) -> Result<Column> {
         let program = self.compile(isa)?;
         eprintln!("motet: counting instructions on Motet, {}", isa.name());
-        let (described, counted) = self.on_motet(isa, &program, COUNTS)?;
+        let (described, counted) = self.on_motet(isa, &program, "out")?;
         let motet = counts::read_of(&counted, &self.operations)?;
         let further = if self.usual { &[][..] } else { &Settings::FURTHER[..] };
         let usual = [Settings::Usual];
@@ -95,8 +93,7 @@ impl Runs {
         let shell = self.project.target.join("userland").join(isa.name()).join("busybox");
         let shell = std::fs::read(&shell).map_err(file_error(&shell))?;
         let files = [("bin/sh", &shell[..])];
-        let program =
-            Program { name: "os", bytes: &bytes, words: self.words(), files: &files, says: SAYS, counts: COUNTS };
+        let program = Program { name: "os", bytes: &bytes, words: self.words(), files: &files, says: SAYS };
         let read = |counted: &Path| counts::read_of(counted, &self.operations);
         linux::figures(&self.project, isa, settings, self.remeasure, &program, read)
     }
