@@ -169,6 +169,35 @@ fn many_timers_that_are_due_at_once_all_send_their_signals() {
     everywhere(10, &scenario, 0, "all\n");
 }
 
+/// A process that gives the core away before any tick uses time all the same: its timer expires although no interrupt finds it at work.
+fn expires_though(gives_away: impl Fn(&mut Program)) {
+    let program = Program::build(Isa::X86_64, |program| {
+        let [count, end, ..] = program.asm.roles.saved;
+        make(program, CLOCK_PROCESS);
+        set(program, 0, 20_000);
+        program.store_at(NOW, 0);
+        program.store_at(NOW + 8, 10_000);
+        program.asm.li(count, 0);
+        program.asm.li(end, 3000);
+        let again = program.asm.here();
+        gives_away(program);
+        program.asm.op_i(Op::Addi, count, count, 1);
+        program.asm.branch(Op::Bltu, count, end, again);
+        program.store_at(LONG, 0);
+        program.call(Sys::RtSigtimedwait, &[SET, INFO, LONG, 8]);
+        program.or_exit_unless(SIGNAL, MISSED.into());
+        program.print(1, "all\n");
+        program.exit(0);
+    });
+    let scenario = Scenario { files: vec![("first", program)], command: vec!["/first"], ..Scenario::default() };
+    everywhere(5, &scenario, 0, "all\n");
+}
+
+#[test]
+fn a_timer_counts_the_time_of_a_process_that_sleeps_often() {
+    expires_though(|program| program.call(Sys::Nanosleep, &[NOW, 0]));
+}
+
 /// Two islands of one instruction set.
 fn twins(seed: u64, faults: Faults) -> Config {
     let islands = [1, 1].map(|cores| IslandConfig::foreign(Isa::X86_64, cores)).to_vec();

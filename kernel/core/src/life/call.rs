@@ -9,6 +9,7 @@ use super::{block::block, page, preempt::interrupted};
 use crate::{
     call::{Call, Stop, SysResult, begin_call, end_call, note_pause},
     cpu::Cpu,
+    process::limits,
     syscall, trace, turn,
 };
 
@@ -76,6 +77,7 @@ fn end_dispatch<M: Machine>(
         Err(Stop::Error(errno)) => errno.result(),
         Err(Stop::Block) => {
             turn::sleeps(cpu, thread);
+            limits::check_time_of(cpu, thread, process);
             return block(cpu, thread, thread.stage.get().waiting());
         }
         Err(Stop::Page) => return page::wait_in_call(cpu, thread, process),

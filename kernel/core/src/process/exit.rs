@@ -10,6 +10,7 @@ use motet_layout::{
 };
 use motet_protocol::{Context, groups, schedule, slab, threads, timer, wait};
 
+use super::limits;
 use crate::{
     ability, away,
     call::{Call, Stop, SysResult, cost},
@@ -102,6 +103,7 @@ pub fn end_thread<M: Machine>(
     }
     due::spend_locked(cpu, cost::STEP);
     cputime::charge(cpu, thread);
+    limits::check_cpu_time(cpu, thread);
     wait::finish(cpu, thread);
     timer::disarm(cpu, &thread.timer);
     file::call_ended(cpu, thread);

@@ -91,10 +91,15 @@ pub fn set_default_limits(process: &ProcessRecord, pool_len: u64) {
     }
 }
 
-/// Looks after a timer interrupt whether the running thread's process has used up its processor time (`RLIMIT_CPU`), or as much as its timers wait for.
+/// Looks after a timer interrupt, and when the running thread gives its core away, whether its process has used up its processor time (`RLIMIT_CPU`), or as much as its timers wait for.
 #[inline]
 pub fn check_cpu_time<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord) {
-    let process = process_of(cpu, thread);
+    check_time_of(cpu, thread, process_of(cpu, thread));
+}
+
+/// The same, of a thread whose process is known.
+#[inline(always)]
+pub fn check_time_of<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) {
     if process.watches_time.load(Ordering::Relaxed) != 0 {
         look_at_time(cpu, thread, process);
     }

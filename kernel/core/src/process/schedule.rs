@@ -17,7 +17,7 @@ use motet_protocol::{
     schedule::{self, PRIORITY_MAX, Schedule},
 };
 
-use super::ids::thread_named;
+use super::{ids::thread_named, limits};
 use crate::{
     call::{Call, Stop, SysResult, end_call},
     handover, permission, realtime, time,
@@ -279,6 +279,7 @@ pub fn sched_yield<M: Machine>(call: &Call<M>) -> SysResult {
     if run_queue::has_ready(call.cpu.own) {
         registers::set_result(&call.thread.frame, 0);
         end_call(call.thread);
+        limits::check_cpu_time(call.cpu, call.thread);
         handover::yield_core(call.cpu, call.thread);
         return Err(Stop::Gone);
     }
