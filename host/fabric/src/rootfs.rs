@@ -161,7 +161,8 @@ const OS_RELEASE: &str = concat!(
 /// Read by the first shell. A busybox shell prefers its own applets to what is on `PATH`; functions come before both.
 const SHELL_SETTINGS: &str = "ps() { /bin/ps \"$@\"; }\n";
 
-/// Programs are looked up by path: a busybox shell prefers its own applets to what is on `PATH`.
+/// Programs are looked up by path: a busybox shell prefers its own applets to what is on `PATH`. Scripts are of no instruction set: one that `PATH` names before the
+/// system's programs is run, by the interpreter of the instruction set.
 const ON_SCRIPT: &str = "\
 #!/bin/sh
 usage() {
@@ -191,9 +192,38 @@ if [ ! -d \"/isa/$isa/bin\" ]; then
     exit 125
 fi
 { echo \"$isa\" > /proc/self/start_isa; } 2>/dev/null
+script=
+case $1 in
+*/*) script=$1 ;;
+*)
+    set -f
+    IFS=:
+    for folder in $PATH; do
+        case $folder in /bin | /isa/*) break ;; esac
+        if [ -f \"${folder:-.}/$1\" ] && [ -x \"${folder:-.}/$1\" ]; then
+            script=${folder:-.}/$1
+            break
+        fi
+    done
+    unset IFS
+    set +f
+    ;;
+esac
 PATH=/isa/$isa/bin:$PATH
 export PATH
-if [ -x \"/isa/$isa/bin/$1\" ]; then
+if [ -f \"$script\" ] && [ -x \"$script\" ] && [ \"$(head -c 2 \"$script\" 2>/dev/null)\" = '#!' ]; then
+    read -r interpreter argument < \"$script\"
+    interpreter=${interpreter#'#!'}
+    if [ -z \"$interpreter\" ]; then
+        interpreter=${argument%% *}
+        argument=${argument#\"$interpreter\"}
+        argument=${argument# }
+    fi
+    program=/isa/$isa/bin/${interpreter##*/}
+    [ -x \"$program\" ] || program=$interpreter
+    shift
+    set -- \"$program\" ${argument:+\"$argument\"} \"$script\" \"$@\"
+elif [ -x \"/isa/$isa/bin/$1\" ]; then
     program=/isa/$isa/bin/$1
     shift
     set -- \"$program\" \"$@\"
