@@ -9,11 +9,101 @@ enum { MPOL_PREFERRED = 1, MPOL_BIND = 2, MPOL_LOCAL = 4, MPOL_F_ADDR = 2, MPOL_
 
 static void show_vector(int count) { show_bytes(buffer, count); }
 
+/* What smaps says of the mapping at an address, of these rows, in KiB. */
+static void show_usage(const void *at) {
+    static const char *const rows[] = {"Size:", "Rss:", "Pss:", "Shared_Clean:", "Shared_Dirty:", "Private_Clean:", "Private_Dirty:", "Anonymous:"};
+    char line[512];
+    int is_it = 0;
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    say(" |");
+    while (smaps && fgets(line, sizeof line, smaps)) {
+        unsigned long start, end, value;
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+            is_it = start == (unsigned long)at;
+        for (unsigned row = 0; is_it && row < sizeof rows / sizeof *rows; row++)
+            if (!strncmp(line, rows[row], strlen(rows[row])) && sscanf(line + strlen(rows[row]), "%lu", &value) == 1)
+                say(" %lu", value);
+    }
+    if (smaps)
+        fclose(smaps);
+}
+
+/* Lines that are mappings. */
+static int mappings(const char *path) {
+    char line[512];
+    int count = 0;
+    unsigned long start, end;
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        count += sscanf(line, "%lx-%lx ", &start, &end) == 2;
+    if (file)
+        fclose(file);
+    return count;
+}
+
+/* Whether the sum of a row of smaps is what smaps_rollup says. */
+static int sums_agree(const char *row) {
+    char line[512];
+    unsigned long sums[2] = {0, 0}, value;
+    const char *paths[2] = {"/proc/self/smaps", "/proc/self/smaps_rollup"};
+    for (int which = 0; which < 2; which++) {
+        FILE *file = fopen(paths[which], "r");
+        if (!file)
+            return -1;
+        while (fgets(line, sizeof line, file))
+            if (!strncmp(line, row, strlen(row)) && sscanf(line + strlen(row), "%lu", &value) == 1)
+                sums[which] += value;
+        fclose(file);
+    }
+    return sums[0] == sums[1] && sums[0] != 0;
+}
+
 void memory(void) {
     S(, mmap, 0, PAGE, PROT_READ | PROT_WRITE, ANON, -1, 0)
     S(, mmap, 0, PAGE, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)
     S(, mmap, 0, PAGE, PROT_READ | PROT_EXEC, ANON, -1, 0)
     S(, mmap, 0, PAGE, PROT_READ | PROT_WRITE, ANON | MAP_32BIT, -1, 0)
+    T(mmap, "private memory in smaps", {
+        char *at = mmap(0, 5 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) + PAGE;
+        mprotect(at - PAGE, PAGE, PROT_NONE);
+        mprotect(at + 3 * PAGE, PAGE, PROT_NONE);
+        result(0);
+        show_usage(at);
+        at[0] = at[PAGE] = 1;
+        show_usage(at);
+        int status;
+        int turn[2];
+        pipe(turn);
+        pid_t child = fork();
+        if (child == 0) {
+            char byte;
+            read(turn[0], &byte, 1);
+            _exit(0);
+        }
+        show_usage(at);
+        at[0] = 2;
+        show_usage(at);
+        write(turn[1], "x", 1);
+        waitpid(child, &status, 0);
+        show_usage(at);
+    })
+    T(mmap, "smaps has what maps has", { result(mappings("/proc/self/maps") == mappings("/proc/self/smaps")); say(" | %d", mappings("/proc/self/smaps_rollup")); })
+    T(mmap, "smaps_rollup has the sums", { sums_agree("Rss:"); result(sums_agree("Rss:")); say(" %d", sums_agree("Anonymous:")); })
+    R(openat, "smaps of another user's process", {
+        int status;
+        pid_t child = fork();
+        char path[64];
+        if (child == 0)
+            pause();
+        sprintf(path, "/proc/%d/smaps", child);
+        setresuid(-1, 1234, -1);
+        result(open(path, O_RDONLY));
+        sprintf(path, "/proc/%d/smaps_rollup", child);
+        result(open(path, O_RDONLY));
+        setresuid(-1, 0, -1);
+        kill(child, SIGKILL);
+        waitpid(child, &status, 0);
+    })
     C(mmap, 0, PAGE, PROT_READ, MAP_TYPE, RW, 0)
     S(, mmap, 0, 1, PROT_READ, MAP_SHARED, RW, 0)
     S(, mmap, 0, PAGE, PROT_READ, MAP_PRIVATE, RO, 0)

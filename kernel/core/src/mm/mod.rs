@@ -23,6 +23,7 @@ mod range;
 mod recall;
 mod relocate;
 mod space;
+mod usage;
 mod use_of_region;
 mod user;
 mod view;
@@ -52,6 +53,7 @@ pub use space::{
     activate, create, create_for, deactivate, fork, keep_active, leave_before_waiting, leave_if_unused,
     may_stay_active, recover, release, return_slabs, share,
 };
+pub use usage::{Usage, usage};
 pub use user::{has_late_pages, instruction_at};
 pub use view::{begin_local_call, end_local_call, extend_view, go_on_locally, pin_at, run_locally};
 pub use vma::{View, VmaSpec, area_at, find_free, for_each as for_each_vma, insert, is_mapped, within as vmas_within};

@@ -5,6 +5,7 @@ mod cores;
 mod descriptors;
 mod loopback;
 mod machine;
+mod maps;
 mod motet;
 mod mounts;
 mod net;
@@ -96,6 +97,8 @@ pub fn check<M: Machine>(call: &Call<M>, node: ProcNode, rights: &FileRights, ma
 pub fn check_inspected<M: Machine>(call: &Call<M>, node: ProcNode) -> Result<(), Errno> {
     match node.entry {
         E::ProcessMaps
+        | E::ProcessSmaps
+        | E::ProcessSmapsRollup
         | E::ProcessEnviron
         | E::ProcessCrossings
         | E::ProcessVectors
@@ -414,7 +417,9 @@ fn generate<M: Machine>(call: &Call<M>, node: ProcNode, out: &mut Text<M>) -> co
         E::ProcessStatm => process::statm(call.cpu, node.id, out),
         E::ProcessComm => process::comm(call.cpu, node.id, out),
         E::ProcessPersonality => process::personality(call.cpu, node.id, out),
-        E::ProcessMaps => process::maps(call, node.id, out),
+        E::ProcessMaps => maps::maps(call, node.id, out),
+        E::ProcessSmaps => maps::smaps(call, node.id, out),
+        E::ProcessSmapsRollup => maps::smaps_rollup(call, node.id, out),
         E::ProcessLimits => process::limits(call.cpu, node.id, out),
         E::ProcessCrossings => {
             let of = |thread, process| Snapshot::of(call.cpu, thread, process);

@@ -10,22 +10,20 @@ use motet_layout::sync::Ordering;
 use motet_abi::{Errno, file::Device};
 use motet_hal::{Access, Machine};
 use motet_layout::{
-    Cell32, Cell64, GROUPS_MAX, InodeRecord, IpcObject, Isa, PAGE_SIZE, PROCESS_ZOMBIE, ProcessRecord, SpaceRecord,
-    THREAD_DEAD, THREAD_ENDING, THREAD_PREPARING, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord, VMA_EXECUTE, VMA_HEAP,
-    VMA_READ, VMA_SHARED, VMA_STACK, VMA_WRITE, VmaRecord,
+    Cell32, Cell64, GROUPS_MAX, Isa, PAGE_SIZE, PROCESS_ZOMBIE, ProcessRecord, SpaceRecord, THREAD_DEAD, THREAD_ENDING,
+    THREAD_PREPARING, THREAD_RUNNING, THREAD_STOPPED, ThreadRecord,
 };
 use motet_protocol::{
-    Context, fs,
-    lock::lock,
+    Context,
     run_queue::is_ready,
     schedule::{self, Schedule},
     stacked,
 };
 
-use super::{super::path::absolute::path_or_last, Text, cores, machine::NS_PER_TICK, nodes, with_thread};
+use super::{Text, cores, machine::NS_PER_TICK, nodes, with_thread};
 use crate::{
     ability,
-    call::{Call, PATH_MAX, SysResult},
+    call::{Call, SysResult},
     console::tty::terminal::{Terminal, session_of},
     cpu::Cpu,
     cursor::Cursor,
@@ -226,53 +224,6 @@ pub fn limits<M: Machine>(cpu: &Cpu<M>, id: u32, out: &mut Text<M>) -> FmtResult
     Ok(())
 }
 
-/// `maps`. Each line is copied out of the address space by itself, so user memory is not touched with it locked.
-pub fn maps<M: Machine>(call: &Call<M>, id: u32, out: &mut Text<M>) -> FmtResult {
-    let Some(space) = SpaceOf::new(call.cpu, id) else { return Ok(()) };
-    let mut at = out.begin_lines();
-    while out.begin_line(at)
-        && let Some(line) = MapLine::next(call.cpu, space.space, at)
-    {
-        at = line.end;
-        let flag = |bit, set, clear| if line.flags & bit != 0 { set } else { clear };
-        let [r, w, x, s] = [
-            flag(VMA_READ, 'r', '-'),
-            flag(VMA_WRITE, 'w', '-'),
-            flag(VMA_EXECUTE, 'x', '-'),
-            flag(VMA_SHARED, 's', 'p'),
-        ];
-        let device = if line.segment.is_some() { 1 } else { 2 };
-        write!(out, "{:08x}-{:08x} {r}{w}{x}{s} {:08x} 00:{device:02} ", line.start, line.end, line.offset)?;
-        let mut path = [0; PATH_MAX];
-        let name: &[u8] = match &line.inode {
-            Some(inode) => {
-                write!(out, "{} ", inode.number.get())?;
-                path_or_last(call, &inode.clone().into(), &mut path).unwrap_or(b" (deleted)")
-            }
-            None if let Some((key, id)) = line.segment => {
-                write!(out, "{id} /SYSV{key:08x}")?;
-                b" (deleted)"
-            }
-            None => {
-                out.write_str("0 ")?;
-                let flags = line.flags;
-                if flags & VMA_STACK != 0 {
-                    b"[stack]"
-                } else if flags & VMA_HEAP != 0 {
-                    b"[heap]"
-                } else {
-                    b""
-                }
-            }
-        };
-        for chunk in name.utf8_chunks() {
-            out.write_str(chunk.valid())?;
-        }
-        out.write_char('\n')?;
-    }
-    Ok(())
-}
-
 /// `cmdline`, `environ`: memory of the process between two addresses.
 pub fn read_memory<M: Machine>(
     call: &Call<M>,
@@ -298,43 +249,14 @@ pub fn read_memory<M: Machine>(
     Ok(into.done())
 }
 
-/// One line of `maps`.
-struct MapLine<'c, M: Machine> {
-    start: u64,
-    end: u64,
-    flags: u32,
-    offset: u64,
-    inode: Option<fs::Held<'c, Cpu<M>>>,
-    /// The key that a segment was made with, and its id.
-    segment: Option<(u32, u32)>,
-}
-
-impl<'c, M: Machine> MapLine<'c, M> {
-    /// The first VMA that starts at `from` or above.
-    fn next(cpu: &'c Cpu<M>, space: &SpaceRecord, from: u64) -> Option<Self> {
-        let inode_of = |vma: &VmaRecord| cpu.object::<InodeRecord>(vma.inode.get());
-        let segment_of = |vma| cpu.object::<IpcObject>(inode_of(vma)?.segment.load(Ordering::Relaxed));
-        let _guard = lock(cpu, &space.lock);
-        mm::vmas_within(cpu, space, from..u64::MAX).find(|vma| vma.start.get() >= from).map(|vma| Self {
-            start: vma.start.get(),
-            end: vma.end.get(),
-            flags: vma.flags.get(),
-            offset: vma.offset.get(),
-            // A reference to a segment's pages would count as an attachment.
-            inode: inode_of(vma).filter(|_| segment_of(vma).is_none()).map(|inode| fs::Held::new(cpu, inode)),
-            segment: segment_of(vma).map(|segment| (segment.words[0].get(), segment.id.get())),
-        })
-    }
-}
-
 /// The address space of any process, kept for the time of this value.
-struct SpaceOf<'c, M: Machine> {
+pub struct SpaceOf<'c, M: Machine> {
     cpu: &'c Cpu<M>,
-    space: &'static SpaceRecord,
+    pub space: &'static SpaceRecord,
 }
 
 impl<'c, M: Machine> SpaceOf<'c, M> {
-    fn new(cpu: &'c Cpu<M>, id: u32) -> Option<Self> {
+    pub fn new(cpu: &'c Cpu<M>, id: u32) -> Option<Self> {
         with_thread(cpu, id, |_, process| {
             let space = cpu.object::<SpaceRecord>(process.space.load(Ordering::Relaxed))?;
             // A process that ends lets its space go without the tree lock: it may be free already.
