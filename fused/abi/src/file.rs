@@ -163,10 +163,24 @@ pub const F_WRLCK: i16 = 1;
 /// [`Flock::l_type`]: none.
 pub const F_UNLCK: i16 = 2;
 
-/// `fcntl`: sets the receiver of SIGIO.
+/// `fcntl`: sets the receiver of SIGIO, a process or, negative, a group.
 pub const F_SETOWN: u32 = 8;
 /// `fcntl`: the receiver of SIGIO.
 pub const F_GETOWN: u32 = 9;
+/// `fcntl`: sets another signal than SIGIO.
+pub const F_SETSIG: u32 = 10;
+/// `fcntl`: that signal.
+pub const F_GETSIG: u32 = 11;
+/// `fcntl`: sets the receiver, a [`FileOwner`].
+pub const F_SETOWN_EX: u32 = 15;
+/// `fcntl`: the receiver as a [`FileOwner`].
+pub const F_GETOWN_EX: u32 = 16;
+/// [`FileOwner::kind`]: a thread.
+pub const F_OWNER_TID: u32 = 0;
+/// [`FileOwner::kind`]: a process.
+pub const F_OWNER_PID: u32 = 1;
+/// [`FileOwner::kind`]: a process group.
+pub const F_OWNER_PGRP: u32 = 2;
 /// `fcntl`: duplicates the descriptor, closed by `execve`.
 pub const F_DUPFD_CLOEXEC: u32 = 1030;
 /// `fcntl`: sets a pipe's capacity.

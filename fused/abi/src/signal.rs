@@ -290,8 +290,14 @@ pub const SI_QUEUE: i32 = -1;
 pub const SI_TIMER: i32 = -2;
 /// `si_code`: a message has come (`mq_notify`).
 pub const SI_MESGQ: i32 = -3;
+/// `si_code`: a file is ready, of signals that have codes of their own.
+pub const SI_SIGIO: i32 = -5;
 /// `si_code`: `tkill`, `tgkill`.
 pub const SI_TKILL: i32 = -6;
+/// `si_code`: a file has input.
+pub const POLL_IN: i32 = 1;
+/// `si_code`: a file has room for output.
+pub const POLL_OUT: i32 = 2;
 /// `sigev_notify`: a signal to the process.
 pub const SIGEV_SIGNAL: u32 = 0;
 /// `sigev_notify`: nothing.
@@ -399,6 +405,13 @@ pub enum SigCause {
         /// Its word.
         value: u64,
     },
+    /// A file has become ready.
+    File {
+        /// For what (`POLL*`).
+        band: u32,
+        /// Its descriptor.
+        fd: u32,
+    },
     /// What a program that queued the signal wrote, or what was kept of any of the others.
     Fields(SigFields),
 }
@@ -420,6 +433,7 @@ impl SigCause {
                 system_time.cast_unsigned(),
             ],
             Self::Fault { address } => [address, 0, 0, 0],
+            Self::File { band, fd } => [band.into(), fd.into(), 0, 0],
             Self::Fields(fields) => fields,
         }
     }

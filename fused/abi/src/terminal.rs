@@ -42,6 +42,16 @@ pub const TIOCSWINSZ: u32 = 0x5414;
 pub const FIONREAD: u32 = 0x541b;
 /// Sets or clears `O_NONBLOCK`.
 pub const FIONBIO: u32 = 0x5421;
+/// `ioctl`: sets `O_ASYNC`.
+pub const FIOASYNC: u32 = 0x5452;
+/// `ioctl` of a socket: sets the receiver of SIGIO.
+pub const FIOSETOWN: u32 = 0x8901;
+/// `ioctl` of a socket: the same.
+pub const SIOCSPGRP: u32 = 0x8902;
+/// `ioctl` of a socket: the receiver of SIGIO.
+pub const FIOGETOWN: u32 = 0x8903;
+/// `ioctl` of a socket: the same.
+pub const SIOCGPGRP: u32 = 0x8904;
 /// Gives up the controlling terminal.
 pub const TIOCNOTTY: u32 = 0x5422;
 /// The session.

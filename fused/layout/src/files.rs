@@ -235,16 +235,17 @@ pool_struct! {
         72 pub is_writer: Cell32,
         /// Of a named pipe, if it was opened for reading when nobody had it open for writing: 1 + how often that had been done before; 0 otherwise.
         76 pub opens_seen: Cell32,
-        /// Of a text that is made line by line: where a line begins, what it is of, and what both are mixed to; a hint.
-        80 pub text_place: [Cell64; 3],
+        /// Of a text that is made line by line: where a line begins, what it is of, and what both are mixed to; a hint. Of a process: first, when that was
+        /// created ([`ProcessRecord::started_ns`](crate::ProcessRecord)). Of a socket: first, 1 + its permissions, 0: they were never changed.
+        80 pub of_kind: [Cell64; 3],
         /// Of a file without an inode: who made it.
         104 pub uid: Cell32,
         /// The maker's group.
         108 pub gid: Cell32,
         /// Nanoseconds since 1970 of when it was made.
         112 pub made_ns: Cell64,
-        /// Of a process: when that was created ([`ProcessRecord::started_ns`](crate::ProcessRecord)).
-        120 pub process_started_ns: Cell64,
+        /// Who is told of it by a signal: an [`OwnerRecord`] (pool address), 0: nobody was ever named. Under the header's `epoll_lock`.
+        120 pub owner: AtomicU64,
     }
 }
 
@@ -361,7 +362,10 @@ pool_struct! {
         /// What the packets that wait cost, in bytes.
         232 pub cost: Cell32,
         236 _pad1: Cell32,
-        240 _pad2: [Cell64; 2],
+        /// Of a pipe without a name: 1 + its permissions, 0: neither these nor its owner were changed.
+        240 pub mode: Cell64,
+        /// Its user and group, if they were.
+        248 pub owner: [Cell32; 2],
     }
 }
 
@@ -453,6 +457,49 @@ pool_struct! {
         /// Among those of the file, by list and descriptor.
         224 pub links: TreeLinks,
         248 _pad2: Cell64,
+    }
+}
+
+/// [`OwnerRecord::sides`] and the bits of its nodes: there may be something to read.
+pub const OWNER_INPUT: u32 = 1;
+/// The same: there may be room to write.
+pub const OWNER_OUTPUT: u32 = 2;
+
+pool_struct! {
+    /// Who is told by a signal that an open file has become ready (`F_SETOWN`). It goes when the file's last descriptor is closed. Under the header's
+    /// `epoll_lock`, but for what wakers write.
+    pub struct OwnerRecord: size 256, align 64 {
+        /// The one below it on [`PoolHeader::owners_told`](crate::PoolHeader::owners_told) (pool address).
+        0 pub next: Cell64,
+        /// The file (pool address of its [`FileRecord`]), whose [`FileRecord::owner`] it is. 0: that was closed, or there never was one.
+        8 pub file: Cell64,
+        /// 1: it is on that stack, or somebody is putting it there.
+        16 pub in_stack: AtomicU32,
+        /// What has changed since signals were sent: [`OWNER_INPUT`], [`OWNER_OUTPUT`].
+        20 pub sides: AtomicU32,
+        /// 1 + what it is (`F_OWNER_*`), 0: nobody.
+        24 pub kind: Cell32,
+        /// Id of a thread, a process or a group.
+        28 pub id: Cell32,
+        /// When that thread or process was created; of a group: when it was named.
+        32 pub since_ns: Cell64,
+        /// Real user of who has named it.
+        40 pub uid: Cell32,
+        /// Effective user of the same.
+        44 pub euid: Cell32,
+        /// The signal (`F_SETSIG`), 0: `SIGIO`, of which nothing more is told.
+        48 pub signal: Cell32,
+        /// Descriptor by which `O_ASYNC` was set.
+        52 pub fd: Cell32,
+        /// 1: `O_ASYNC` is set. The file's own flag is set after this, and cleared before.
+        56 pub is_on: Cell32,
+        60 _pad0: Cell32,
+        /// A word (pool address) that is not 0 if there was no room for what somebody wanted to write: only then is room told of. 0: it always is.
+        64 pub room: Cell64,
+        72 _pad1: Cell64,
+        /// Its places in the file's queues of readers and of writers.
+        80 pub nodes: [WaitNode; 2],
+        176 _pad2: [Cell64; 10],
     }
 }
 

@@ -78,6 +78,7 @@ pub const LAYOUTS: &[StructLayout] = layouts![
     EventRecord,
     EpollRecord,
     WatchRecord,
+    OwnerRecord,
     ClockRecord,
     TraceRing,
     TraceEvent,

@@ -196,7 +196,9 @@ pool_struct! {
         12028 _pad3: Cell32,
         /// Threads that wait for the end of a process (`pidfd`), of any.
         12032 pub process_waiters: WaitQueue,
-        12064 _pad2: [Cell64; 28],
+        /// The last [`OwnerRecord`](crate::OwnerRecord) of whose file something was heard and for which no signal was sent yet (pool address), 0: none.
+        12064 pub owners_told: AtomicU64,
+        12072 _pad2: [Cell64; 27],
         /// The islands, indexed by [`IslandId`](crate::IslandId).
         12288 pub islands: [IslandRecord; 8],
         /// Cores, indexed by [`CoreId`](crate::CoreId) (sparse: 16 per island). Those of an island are sixteen pages, in memory

@@ -63,13 +63,13 @@ pool_struct! {
         8 pub prev: Cell64,
         /// The queue it is linked in (pool address), 0 when it is in none.
         16 pub queue: AtomicU64,
-        /// The thread that waits, or the [`WatchRecord`](crate::WatchRecord) whose node it is (pool address).
+        /// The thread that waits, or the [`WatchRecord`](crate::WatchRecord) or [`OwnerRecord`](crate::OwnerRecord) whose node it is (pool address).
         24 pub thread: Cell64,
         /// What exactly it waits for: a futex's word address, otherwise 0.
         32 pub key: Cell64,
         /// Bits of a bitset futex wait; of a watch, the events that this queue tells of.
         40 pub bits: Cell32,
-        /// [`NODE_THREAD`], [`NODE_WATCH`] or [`NODE_BELL`].
+        /// [`NODE_THREAD`], [`NODE_WATCH`], [`NODE_BELL`] or [`NODE_OWNER`].
         44 pub kind: Cell32,
     }
 }
@@ -95,6 +95,8 @@ pub const NODE_THREAD: u32 = 0;
 pub const NODE_WATCH: u32 = 1;
 /// [`WaitNode::kind`]: of a [`WatchRecord`](crate::WatchRecord) that rings a core, 1 + which one is in [`WaitNode::bits`].
 pub const NODE_BELL: u32 = 2;
+/// [`WaitNode::kind`]: of an [`OwnerRecord`](crate::OwnerRecord), who is told by a signal; it stays in the queue.
+pub const NODE_OWNER: u32 = 3;
 
 /// Wait nodes inside every thread; more are in [`MoreNodes`].
 pub const WAIT_NODES: usize = 8;

@@ -81,7 +81,9 @@ pool_struct! {
         /// The first [`PacketRecord`] with sockets of those that wait for somebody to have this one (pool address).
         440 pub work: Cell64,
         /// Values of options that are its family's own, as that counts them.
-        448 pub settings: [Cell32; 14],
+        448 pub settings: [Cell32; 13],
+        /// 1: somebody found no room to send something. Whose owner is told by a signal when there is room: [`OwnerRecord::room`](crate::OwnerRecord::room).
+        500 pub wanted_room: AtomicU32,
         /// `SO_LINGER`: seconds.
         504 pub linger_s: Cell32,
         /// The user who has made it.

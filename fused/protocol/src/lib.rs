@@ -28,6 +28,7 @@ pub mod message;
 pub mod noncoherent;
 pub mod notify;
 pub mod orphans;
+pub mod owner;
 pub mod peer;
 pub mod pipe;
 mod queue;
@@ -93,6 +94,9 @@ pub trait Context {
 
     /// Frames of objects that are free wait to go back: the actor calls [`slab::return_retired`] before it runs user code again.
     fn objects_retired(&self) {}
+
+    /// An owner of a file is to be told of it by a signal ([`owner`]): the actor sends it as soon as it holds no lock.
+    fn owner_told(&self) {}
 
     /// Interrupts a core. Orders earlier stores before the interrupt.
     fn ring(&self, target: CoreId);

@@ -4,7 +4,7 @@
 
 use motet_layout::sync::Ordering;
 
-use motet_layout::{MoreNodes, PoolAddr, WaitNode, WaitQueue, WatchRecord, in_order};
+use motet_layout::{MoreNodes, OwnerRecord, PoolAddr, WaitNode, WaitQueue, WatchRecord, in_order};
 
 use crate::{Context, slab, threads};
 
@@ -87,4 +87,5 @@ pub fn recover(context: &impl Context, queue: &'static WaitQueue) {
     threads::table(context).flat_map(|thread| &thread.nodes).for_each(&mut look);
     slab::all::<MoreNodes>(context).flat_map(|more| &more.nodes).for_each(&mut look);
     slab::all::<WatchRecord>(context).flat_map(|watch| &watch.nodes).for_each(&mut look);
+    slab::all::<OwnerRecord>(context).flat_map(|owner| &owner.nodes).for_each(&mut look);
 }

@@ -11,10 +11,10 @@
 use motet_layout::{
     AwayRecord, Cell64, ClockRecord, CrossingRecord, DmaFile, EntryRecord, EpollRecord, EventRecord, FatProgram,
     FileRecord, FilesRecord, Frame, InodeRecord, InodeWatch, InotifyRecord, IpcMessage, IpcObject, IpcUndo,
-    IpcUndoList, IpcUser, KeptRecord, MoreNodes, OutgoingRecord, PAGE_SIZE, PacketRecord, PipeRecord, Pool, PoolSafe,
-    PosixTimerRecord, ProcessRecord, PtyRecord, QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME, SignalActions,
-    SlabCache, SocketRecord, SpaceRecord, ThreadRecord, ToldFrame, UserRecord, VcpuRecord, VmRecord, VmaRecord,
-    WatchRecord, handshake::then_look, in_order, sync::Ordering,
+    IpcUndoList, IpcUser, KeptRecord, MoreNodes, OutgoingRecord, OwnerRecord, PAGE_SIZE, PacketRecord, PipeRecord,
+    Pool, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord, QueuedSignal, RangeNode, RangeRecord, SLAB_FRAME,
+    SignalActions, SlabCache, SocketRecord, SpaceRecord, ThreadRecord, ToldFrame, UserRecord, VcpuRecord, VmRecord,
+    VmaRecord, WatchRecord, handshake::then_look, in_order, sync::Ordering,
 };
 
 use crate::{
@@ -93,6 +93,7 @@ classes! {
     32 InotifyRecord;
     33 InodeWatch;
     34 ToldFrame, dirty size_of::<ToldFrame>();
+    35 OwnerRecord;
 }
 
 /// What the record of a frame that is cut into objects says of these.

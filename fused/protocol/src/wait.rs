@@ -11,13 +11,14 @@
 use motet_layout::{handshake::then_look, sync::Ordering};
 
 use motet_layout::{
-    MORE_NODES, MoreNodes, NODE_BELL, NODE_WATCH, THREAD_BLOCKED, THREAD_PREPARING, THREAD_RUNNING, ThreadRecord,
-    WAIT_NODES, WAKE_EVENT, WAKE_NONE, WaitNode, WaitQueue,
+    MORE_NODES, MoreNodes, NODE_BELL, NODE_OWNER, NODE_WATCH, THREAD_BLOCKED, THREAD_PREPARING, THREAD_RUNNING,
+    ThreadRecord, WAIT_NODES, WAKE_EVENT, WAKE_NONE, WaitNode, WaitQueue,
 };
 
 use crate::{
     Context,
     lock::{lock, try_lock},
+    owner,
     queue::{detach, find, find_from, link_last, unlink},
     run_queue::{hand_over, in_transit_by},
     slab, watch,
@@ -203,7 +204,7 @@ pub fn count(context: &impl Context, queue: &'static WaitQueue, is: impl Fn(&Thr
     while let Some(node) = find_from(context, at, 0, u32::MAX) {
         let thread = context
             .object::<ThreadRecord>(node.thread.get())
-            .filter(|_| !matches!(node.kind.get(), NODE_WATCH | NODE_BELL));
+            .filter(|_| !matches!(node.kind.get(), NODE_WATCH | NODE_BELL | NODE_OWNER));
         counted += u32::from(thread.is_some_and(&is));
         at = node.next.get();
         context.spend_locked(MOVED);
@@ -257,6 +258,10 @@ fn wake_queued(context: &impl Context, queue: &'static WaitQueue, limit: u32, ke
         }
         if node.kind.get() == NODE_BELL {
             watch::strike(context, node);
+            continue;
+        }
+        if node.kind.get() == NODE_OWNER {
+            owner::tell(context, node);
             continue;
         }
         let thread = context.pool().at::<ThreadRecord>(motet_layout::PoolAddr(node.thread.get()));

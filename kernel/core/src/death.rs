@@ -81,6 +81,7 @@ fn reclaim_all<M: Machine>(cpu: &Cpu<M>) {
     wait_for_all(cpu);
     forget_places(cpu);
     file::epoll::settle(cpu);
+    file::owner::settle(cpu);
     ipc::settle(cpu);
     take_threads(cpu);
     finish_threads(cpu);

@@ -22,7 +22,10 @@ pub fn recover<M: Machine>(cpu: &Cpu<M>, class: LockClass, lock: PoolAddr) -> bo
             Some(space) => mm::recover(cpu, space),
             None => return false,
         },
-        LockClass::Watches => file::epoll::recover_all(cpu),
+        LockClass::Watches => {
+            file::epoll::recover_all(cpu);
+            file::owner::recover(cpu);
+        }
         LockClass::Interests => match pool.get(object(lock, offset_of!(EpollRecord, lock))) {
             Some(list) => file::epoll::recover_list(cpu, list),
             None => return false,

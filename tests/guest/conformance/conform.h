@@ -139,6 +139,7 @@ void times_and_timers(void);
 void posix_timers(void);
 void pidfds(void);
 void watches(void);
+void owners(void);
 void sockets(void);
 void packets(void);
 void inet(void);

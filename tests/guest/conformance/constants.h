@@ -543,6 +543,30 @@
 #ifndef FIOASYNC
 #define FIOASYNC 0x5452
 #endif
+#ifndef F_SETOWN_EX
+#define F_SETOWN_EX 15
+#endif
+#ifndef F_OWNER_TID
+#define F_OWNER_TID 0
+#endif
+#ifndef F_OWNER_PID
+#define F_OWNER_PID 1
+#endif
+#ifndef F_OWNER_PGRP
+#define F_OWNER_PGRP 2
+#endif
+#ifndef FIOSETOWN
+#define FIOSETOWN 0x8901
+#endif
+#ifndef SIOCSPGRP
+#define SIOCSPGRP 0x8902
+#endif
+#ifndef FIOGETOWN
+#define FIOGETOWN 0x8903
+#endif
+#ifndef SIOCGPGRP
+#define SIOCGPGRP 0x8904
+#endif
 #ifndef AT_STATX_SYNC_TYPE
 #define AT_STATX_SYNC_TYPE 0x6000
 #endif

@@ -1,6 +1,18 @@
 /* What calls do beside what they are called for: to times, to bits of modes. And what they take for a name. */
 #include "conform.h"
 
+/* Permissions, and whose a file is. */
+static void show_access(int fd) {
+    struct stat file;
+    if (fstat(fd, &file))
+        return;
+    say(" | %o", file.st_mode & 07777);
+    if (file.st_uid == getuid() && file.st_gid == getgid())
+        say(" own");
+    else
+        say(" %u %u", file.st_uid, file.st_gid);
+}
+
 static struct stat before;
 
 /* Makes the times of a file old: its reading before its change, so that one more reading is worth a note (`relatime`). */
@@ -332,8 +344,28 @@ static void without_name(void) {
     T(readlinkat, "a link by O_PATH", { int fd = open("link", O_PATH | O_NOFOLLOW); result(readlinkat(fd, "", buffer, 100)); struct stat of; result(fstatat(fd, "", &of, AT_EMPTY_PATH)); say(" | %o", of.st_mode & S_IFMT); result(CALL(fchownat, fd, "", -1, -1, AT_EMPTY_PATH)); result(CALL(fchmodat2, fd, "", 0600, AT_EMPTY_PATH)); result(openat(fd, "", O_RDONLY)); })
     T(fchmodat, "through /proc, of O_PATH", { result(fchmodat(AT_FDCWD, "/proc/self/fd/15", 0600, 0)); show_path("file"); })
     T(openat, "through /proc, for writing what was opened for reading", { result(open("/proc/self/fd/11", O_RDWR)); result(open("/proc/self/fd/10", O_RDWR | O_NOFOLLOW)); result(open("/proc/self/fd/10", O_RDWR | O_CREAT | O_EXCL, 0600)); })
-    C(fchown, PIPE_R, -1, -1)
-    C(fchmod, SOCK, 0600)
+    E(show_access(PIPE_R), fchown, PIPE_R, -1, -1)
+    E(show_access(SOCK), fchown, SOCK, getuid(), getgid())
+    C(fchown, SOCK, 0, 0)
+    C(fchown, PIPE_R, 0, 0)
+    C(fchown, EVENT, -1, -1)
+    C(fchown, EPOLL, 0, 0)
+    C(fchown, NULL_FD, 0, 0)
+    E(show_access(SOCK), fchmod, SOCK, 0600)
+    E(show_access(PIPE_W), fchmod, PIPE_R, 04612)
+    E(show_access(SOCK), fchmod, PEER, 0)
+    C(fchmod, EVENT, 0600)
+    C(fchmod, EPOLL, 0600)
+    C(fchmod, TIMER, 0600)
+    C(fchmod, SIGNAL, 0600)
+    C(fchmod, MEMFD, 0600)
+    C(fchmod, FRESH, 0400)
+    T(fchmod, "a pipe, opened by /proc", { result(fchmod(PIPE_R, 0400)); result(open("/proc/self/fd/16", O_RDONLY)); result(open("/proc/self/fd/17", O_WRONLY)); })
+    T(fchmod, "a socket is written all the same", { result(fchmod(SOCK, 0)); result(write(SOCK, "x", 1)); })
+    R(fchown, "a pipe", { fchmod(PIPE_R, 06777); result(fchown(PIPE_R, 5, 6)); show_access(PIPE_W); result(fchown(PIPE_W, -1, 7)); show_access(PIPE_R); })
+    R(fchown, "a socket", { result(fchown(SOCK, 5, 6)); show_access(SOCK); show_access(PEER); })
+    R(fchmod, "a pipe, by a stranger", { (void)STRANGER; result(fchmod(PIPE_R, 0777)); result(fchown(PIPE_R, 1000, -1)); show_access(PIPE_R); })
+    R(fchmod, "a socket, by a stranger", { (void)STRANGER; result(fchmod(SOCK, 0777)); result(fchown(SOCK, 1000, -1)); show_access(SOCK); })
     C(fchmod, DIR_FD, 0700)
     C(fcntl, PATH_FD, F_SETFL, O_APPEND)
     C(fcntl, PATH_FD, F_DUPFD, 30)

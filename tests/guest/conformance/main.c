@@ -389,6 +389,7 @@ int main(int argc, char **argv) {
     posix_timers();
     pidfds();
     watches();
+    owners();
     sockets();
     packets();
     inet();

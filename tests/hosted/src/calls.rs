@@ -171,6 +171,8 @@ calls! {
     Getcpu 309 168;
     /// `getpid`
     Getpid 39 172;
+    /// `fcntl`
+    Fcntl 72 25;
     /// `kill`
     Kill 62 129;
     /// `setpgid`

@@ -8,10 +8,10 @@ use motet_layout::{
     BLOCK_RESERVED, BY_PROCESS, Cell64, CoreId, DISTANCES, DmaFile, EntryRecord, EpollRecord, FILE_DMA, FILE_EPOLL,
     FILE_INOTIFY, FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PTY, FILE_PTY_MASTER, FILES_CLOEXEC,
     FileRecord, FilesRecord, Frame, IPC_UNDO, InodeRecord, InodeWatch, InotifyRecord, IpcMessage, IpcObject, IpcUndo,
-    IpcUndoList, IpcUser, Lock, MoreNodes, PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY, POSIX_ARMED,
-    PTY_MASTER, PacketRecord, PipeRecord, Pool, PoolAddr, PoolSafe, PosixTimerRecord, ProcessRecord, PtyRecord,
-    QueuedSignal, SOCKET_LISTENING, SocketRecord, SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord, TimerNode,
-    ToldFrame, UserRecord, WaitNode, WaitQueue, WatchRecord,
+    IpcUndoList, IpcUser, Lock, MoreNodes, OwnerRecord, PACKET_DROPPED, PACKET_IN_FLIGHT, PAGE_SIZE, PIPE_CAPACITY,
+    POSIX_ARMED, PTY_MASTER, PacketRecord, PipeRecord, Pool, PoolAddr, PoolSafe, PosixTimerRecord, ProcessRecord,
+    PtyRecord, QueuedSignal, SOCKET_LISTENING, SocketRecord, SpaceRecord, THREAD_FREE, TTY_INPUT_SIZE, ThreadRecord,
+    TimerNode, ToldFrame, UserRecord, WaitNode, WaitQueue, WatchRecord,
 };
 use motet_protocol::{
     Context, hand,
@@ -278,7 +278,8 @@ fn wait_queues(look: &Look, found: &mut Vec<String>) {
     let of_threads = threads::all(look).flat_map(|thread| &thread.nodes);
     let more = slab::all::<MoreNodes>(look).flat_map(|more| &more.nodes);
     let watches = slab::all::<WatchRecord>(look).flat_map(|watch| &watch.nodes);
-    let nodes: Vec<&WaitNode> = of_threads.chain(more).chain(watches).collect();
+    let owners = slab::all::<OwnerRecord>(look).flat_map(|owner| &owner.nodes);
+    let nodes: Vec<&WaitNode> = of_threads.chain(more).chain(watches).chain(owners).collect();
     let queues: BTreeSet<u64> =
         nodes.iter().map(|node| node.queue.load(Ordering::Relaxed)).filter(|&queue| queue != 0).collect();
     for addr in queues {
@@ -505,6 +506,19 @@ fn interest_lists(look: &Look, found: &mut Vec<String>) {
             same(found, || "whether a watch is asked".into(), is_asked, watch.is_asked.get() != 0);
             same(found, || "the list of a watch".into(), watch.list.get(), look.raw(list));
         }
+    }
+    for file in open() {
+        let Some(owner) = pool.get::<OwnerRecord>(PoolAddr(file.owner.load(Ordering::Relaxed))) else { continue };
+        if file.owner.load(Ordering::Relaxed) != 0 {
+            same(found, || "the file of an owner".into(), owner.file.get(), look.raw(file));
+            let stands = owner.nodes.iter().any(|node| node.queue.load(Ordering::Relaxed) != 0);
+            same(found, || "whether an owner that is told stands in a queue".into(), stands, owner.is_on.get() != 0);
+        }
+    }
+    for owner in slab::all::<OwnerRecord>(look).filter(|owner| owner.file.get() != 0) {
+        let file = pool.get::<FileRecord>(PoolAddr(owner.file.get()));
+        let named = file.map_or(0, |file| file.owner.load(Ordering::Relaxed));
+        same(found, || "the owner of a file".into(), named, look.raw(owner));
     }
     let mut of_files = 0;
     for file in open() {

@@ -65,6 +65,8 @@ mod orders;
 #[cfg(not(motet_model))]
 mod outside;
 #[cfg(not(motet_model))]
+mod owners;
+#[cfg(not(motet_model))]
 mod packets;
 #[cfg(not(motet_model))]
 mod pidfds;

@@ -21,8 +21,8 @@ use crate::{
     cputime, crossing, file, futex, handover,
     process::exit,
     signal::{
-        Origin, Pending, STOP_SIGNALS, action_of, end_temporary_mask, fatal, first_of, force, held, mask_has_changed,
-        stopping,
+        self, Origin, Pending, STOP_SIGNALS, action_of, end_temporary_mask, fatal, first_of, force, held,
+        mask_has_changed, stopping,
     },
     time,
     tree::{self, for_each_thread, lock_tree},
@@ -45,6 +45,9 @@ pub enum Attention {
 pub fn attend<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, process: &'static ProcessRecord) -> Attention {
     // A swap, which sees what those wrote before who set the word; a store might overwrite it unseen.
     thread.attention.swap(0, Ordering::SeqCst);
+    if signal::owner::tell(cpu) {
+        thread.attention.store(1, Ordering::Release);
+    }
     loop {
         if thread.kill.load(Ordering::SeqCst) != 0 {
             if awaits_pages_to_end(cpu, thread, process) {

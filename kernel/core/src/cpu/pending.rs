@@ -46,28 +46,30 @@ impl Causes {
     pub const FIRST_COME: Self = Self(1 << 11);
     /// Calls are made as Flick does. For ever.
     pub const MIGRATES: Self = Self(1 << 12);
+    /// Owners of files are to be told by signals.
+    pub const OWNERS: Self = Self(1 << 13);
 
     pub(super) const KEPT: Self =
-        Self::INTERRUPTS.union(Self::WOKEN).union(Self::COME).union(Self::FPGA).union(Self::ALWAYS);
+        Self::INTERRUPTS.union(Self::WOKEN).union(Self::COME).union(Self::FPGA).union(Self::OWNERS).union(Self::ALWAYS);
     const ALWAYS: Self = Self::FIRST_COME.union(Self::MIGRATES);
 }
 
 /// Told by words that say more.
 impl Causes {
     /// Threads have come that are not among the ready ones yet.
-    pub const INBOX: Self = Self(1 << 13);
+    pub const INBOX: Self = Self(1 << 14);
     /// Threads are ready.
-    pub const READY: Self = Self(1 << 14);
+    pub const READY: Self = Self(1 << 15);
     /// A thread is ready, and in no queue, as the guest that runs is above its guest.
-    pub const BELOW: Self = Self(1 << 15);
+    pub const BELOW: Self = Self(1 << 16);
     /// It has done as much as it may before it looks.
-    pub const BUDGET: Self = Self(1 << 16);
+    pub const BUDGET: Self = Self(1 << 17);
     /// Functions that its threads have called run on other cores.
-    pub const CALLS: Self = Self(1 << 17);
+    pub const CALLS: Self = Self(1 << 18);
     /// Threads of it are on hidden harts, or wait for a place there.
-    pub const AWAY: Self = Self(1 << 18);
+    pub const AWAY: Self = Self(1 << 19);
     /// A shoot-down, or a reclamation, waits for it.
-    pub const SHOOTDOWN: Self = Self(1 << 19);
+    pub const SHOOTDOWN: Self = Self(1 << 20);
 }
 
 const _: () = assert!(

@@ -7,7 +7,10 @@ use core::fmt;
 
 use motet_abi::{Errno, file::*, terminal::*};
 use motet_hal::Machine;
-use motet_layout::{FileRecord, InodeRecord, PipeRecord, WaitQueue, sync::Ordering};
+use motet_layout::{
+    Cell32, Cell64, FileRecord, InodeRecord, PipeRecord, WaitQueue, in_order,
+    sync::{AtomicU32, Ordering},
+};
 use motet_protocol::Context;
 
 use crate::{
@@ -55,6 +58,8 @@ pub struct Facts {
     pub supports_nowait: bool,
     /// Flags that `F_SETFL` refuses.
     pub refused_flags: u32,
+    /// `O_ASYNC` means something, if anybody can wait for it: its owner is told by a signal. Of others, it is ignored, as on Linux.
+    pub has_signals: bool,
     /// Its readiness may change, or show, without its queues being woken: `epoll` asks it each time.
     pub is_asked: bool,
 }
@@ -68,8 +73,36 @@ impl Facts {
         has_offsets: false,
         supports_nowait: false,
         refused_flags: 0,
+        has_signals: false,
         is_asked: false,
     };
+}
+
+/// What `fchmod` and `fchown` change of a file without an inode.
+pub struct Attributes {
+    /// 1 + its permissions, 0: those of its kind.
+    pub mode: &'static Cell64,
+    /// Its user and group; not yet, if `mode` is 0.
+    pub owner: [&'static Cell32; 2],
+}
+
+impl Attributes {
+    /// Permissions, user and group of an open file that has these.
+    pub fn get(&self, file: &FileRecord, facts: Facts) -> (u32, [u32; 2]) {
+        match self.mode.get() {
+            0 => (facts.mode, [file.uid.get(), file.gid.get()]),
+            mode => (facts.mode & S_IFMT | mode as u32 - 1, self.owner.map(Cell32::get)),
+        }
+    }
+
+    /// Changes them.
+    pub fn set(&self, mode: u32, owner: [u32; 2]) {
+        for (cell, id) in self.owner.iter().zip(owner) {
+            cell.set(id);
+        }
+        in_order();
+        self.mode.set(u64::from(mode & 0o7777) + 1);
+    }
 }
 
 /// How a call reads or writes: two words, which stay in registers.
@@ -223,6 +256,11 @@ pub trait Kind: Copy {
         queues(None, None)
     }
 
+    /// A word that is not 0 if somebody found no room to write: only then is its owner told that there is. `None`: always.
+    fn wanted_room(self) -> Option<&'static AtomicU32> {
+        None
+    }
+
     /// Counts that tell whether anything has come to it, for reading and for writing: they change when it does. `None`: nobody counts.
     fn arrivals<M: Machine>(self, _cpu: &Cpu<M>) -> [Option<u64>; 2] {
         [None, None]
@@ -293,6 +331,11 @@ pub trait Kind: Copy {
     /// Its number as a file without an inode (`st_ino`).
     fn number<M: Machine>(self, cpu: &Cpu<M>, file: &'static FileRecord) -> u64 {
         number_of(cpu.raw(file))
+    }
+
+    /// Where its permissions and its owner are, if it has no inode. `None`: they cannot be changed.
+    fn attributes(self, _file: &'static FileRecord) -> Option<Attributes> {
+        None
     }
 
     /// The device that it is (`st_rdev`).

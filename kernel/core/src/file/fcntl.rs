@@ -7,9 +7,10 @@ use motet_hal::Machine;
 use motet_layout::PIPE_CAPACITY;
 
 use super::{
-    descriptor::{description::OpenFile, range_calls, table},
+    descriptor::{description::OpenFile, owner, range_calls, table},
     kinds::{pipe::Pipe, seals},
     path::open::STATUS_FLAGS,
+    socket::Socket,
 };
 use crate::{
     call::{Call, SysResult},
@@ -80,13 +81,14 @@ pub fn fcntl<M: Machine>(call: &Call<M>) -> SysResult {
             if hides_reads && file.inode().is_some_and(|inode| !FileRights::of(call.process).owns(inode)) {
                 return Err(Errno::EPERM.into());
             }
-            set_status(&file, flags)?;
+            set_status(call, &file, fd, flags)?;
         }
         command @ (F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW) => {
             return range_calls::fcntl(call, fd, &file, command, argument);
         }
-        // Nobody is told by a signal.
-        F_GETOWN => {}
+        F_SETOWN | F_SETOWN_EX | F_GETOWN | F_GETOWN_EX | F_SETSIG | F_GETSIG => {
+            return owner::fcntl(call, &file, command as u32, argument);
+        }
         F_GETPIPE_SZ | F_SETPIPE_SZ => {
             file.as_kind::<Pipe>().ok_or(Errno::EBADF)?;
             if command as u32 == F_SETPIPE_SZ && argument > PIPE_CAPACITY as u64 {
@@ -101,15 +103,20 @@ pub fn fcntl<M: Machine>(call: &Call<M>) -> SysResult {
     Ok(0)
 }
 
-/// `O_ASYNC`, which files in memory ignore on Linux, too, is refused where it would mean signals, and `O_DIRECT` where it would
-/// mean packets.
-fn set_status<M: Machine>(file: &OpenFile<M>, flags: u32) -> Result<(), Errno> {
+/// `O_DIRECT` is refused where it would mean packets.
+fn set_status<M: Machine>(call: &Call<M>, file: &OpenFile<M>, fd: i32, flags: u32) -> Result<(), Errno> {
     if flags & file.facts().refused_flags != 0 {
         return Err(Errno::EINVAL);
     }
-    let kept = file.flags() & !STATUS_FLAGS;
-    file.record().flags.store(kept | flags & STATUS_FLAGS, Ordering::Relaxed);
+    owner::turn(call, file, fd, flags & O_ASYNC != 0)?;
+    set_flags(file, STATUS_FLAGS & !O_ASYNC, flags);
     Ok(())
+}
+
+/// Sets those of an open file's flags that are in `which` as `flags` says. What sets others at the same time is not undone.
+fn set_flags<M: Machine>(file: &OpenFile<M>, which: u32, flags: u32) {
+    file.record().flags.fetch_or(flags & which, Ordering::Relaxed);
+    file.record().flags.fetch_and(flags | !which, Ordering::Relaxed);
 }
 
 /// `ioctl(fd, request, argument)`.
@@ -121,9 +128,21 @@ pub fn ioctl<M: Machine>(call: &Call<M>) -> SysResult {
         FIOCLEX => table::set_close_on_exec(call, fd, true)?,
         FIONCLEX => table::set_close_on_exec(call, fd, false)?,
         FIONBIO => {
-            let flags = file.flags();
-            let set = if call.read_user_u32(argument)? != 0 { flags | O_NONBLOCK } else { flags & !O_NONBLOCK };
-            file.record().flags.store(set, Ordering::Relaxed);
+            let set = if call.read_user_u32(argument)? != 0 { O_NONBLOCK } else { 0 };
+            set_flags(&file, O_NONBLOCK, set);
+        }
+        FIOASYNC => {
+            let on = call.read_user_u32(argument)? != 0;
+            if on != owner::is_on(&file) && !owner::may_tell(&file) {
+                return Err(Errno::ENOTTY.into());
+            }
+            owner::turn(call, &file, fd, on)?;
+        }
+        FIOSETOWN | SIOCSPGRP if file.as_kind::<Socket>().is_some() => {
+            owner::set_number(call, &file, call.read_user_u32(argument)?.cast_signed())?;
+        }
+        FIOGETOWN | SIOCGPGRP if file.as_kind::<Socket>().is_some() => {
+            call.write_user(argument, &owner::number(call.cpu, &file).to_le_bytes())?;
         }
         request => {
             let memory = |fd, range| seals::memory_of_guest(call, fd, range);

@@ -11,12 +11,13 @@ use motet_layout::{
     FILE_ACCEL, FILE_DEVICE, FILE_DMA, FILE_EPOLL, FILE_EVENT, FILE_INODE, FILE_INOTIFY, FILE_LATE, FILE_PIDFD,
     FILE_PIPE_BOTH, FILE_PIPE_READ, FILE_PIPE_WRITE, FILE_PROC, FILE_PTY, FILE_PTY_MASTER, FILE_QUEUE, FILE_SERVICE,
     FILE_SIGNAL, FILE_SOCKET, FILE_TIMER, FILE_VM, FileRecord, InodeRecord,
+    sync::{AtomicU32, Ordering},
 };
 
 use super::{
     descriptor::{
         description::{Closing, OpenFile},
-        lock, range_lock,
+        lock, owner, range_lock,
     },
     kinds::{
         event::Event,
@@ -37,7 +38,7 @@ use crate::{
     call::{Call, SysResult},
     cpu::Cpu,
     cursor::Cursor,
-    description::kind::{Facts, Kind, Outlet, Queues, Transfer, object, without_object},
+    description::kind::{Attributes, Facts, Kind, Outlet, Queues, Transfer, object, without_object},
     kinds::{accel::Accel, dma::Dma, late::Late, service::Service},
     mm,
     vm::Vm,
@@ -118,6 +119,11 @@ impl<M: Machine> OpenFile<'_, M> {
         of_kind!(self.cpu(), self.record(), kind => Kind::queues(kind, self.cpu(), self.record()))
     }
 
+    /// [`Kind::wanted_room`].
+    pub fn wanted_room(&self) -> Option<&'static AtomicU32> {
+        of_kind!(self.cpu(), self.record(), kind => Kind::wanted_room(kind))
+    }
+
     /// [`Kind::arrivals`].
     pub fn arrivals(&self) -> [Option<u64>; 2] {
         of_kind!(self.cpu(), self.record(), kind => Kind::arrivals(kind, self.cpu()))
@@ -163,6 +169,11 @@ impl<M: Machine> OpenFile<'_, M> {
         of_kind!(self.cpu(), self.record(), kind => Kind::number(kind, self.cpu(), self.record()))
     }
 
+    /// [`Kind::attributes`].
+    pub fn attributes(&self) -> Option<Attributes> {
+        of_kind!(self.cpu(), self.record(), kind => Kind::attributes(kind, self.record()))
+    }
+
     /// [`Kind::device`].
     pub fn device(&self) -> Device {
         of_kind!(self.cpu(), self.record(), kind => Kind::device(kind))
@@ -185,6 +196,9 @@ impl<M: Machine> Closing for Cpu<M> {
         range_lock::file_closed(self, file);
         if file.watches.get() != 0 {
             epoll::forget(self, file);
+        }
+        if file.owner.load(Ordering::Relaxed) != 0 {
+            owner::forget(self, file);
         }
         of_kind!(self, file, kind => Kind::end(kind, self, file));
     }

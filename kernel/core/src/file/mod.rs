@@ -40,6 +40,7 @@ use transfer::rw;
 pub use descriptor::{
     close::{close, close_range},
     lock::flock,
+    owner,
     table::{self, unshare as unshare_descriptors},
 };
 pub use fcntl::{dup, dup2, dup3, fcntl, ioctl, lseek};

@@ -14,7 +14,7 @@ use motet_protocol::{Context, dma, ipc, run_queue::Wake, trace::Kind};
 use super::{idle, interrupt, nested};
 use crate::{
     call::Call,
-    cpu::Cpu,
+    cpu::{Causes, Cpu},
     crossing::Awake,
     due::{self, Below, Nesting},
     permission::{self, Capability},
@@ -142,6 +142,14 @@ impl<M: Machine> Context for Cpu<M> {
 
     #[cold]
     fn objects_retired(&self) {
+        if let Some(thread) = self.object::<ThreadRecord>(self.own.current_thread.load(Ordering::Relaxed)) {
+            thread.attention.store(1, Ordering::Release);
+        }
+    }
+
+    #[cold]
+    fn owner_told(&self) {
+        self.due.set(Causes::OWNERS);
         if let Some(thread) = self.object::<ThreadRecord>(self.own.current_thread.load(Ordering::Relaxed)) {
             thread.attention.store(1, Ordering::Release);
         }

@@ -161,8 +161,10 @@ fn sleep<M: Machine>(cpu: &Cpu<M>) -> Interrupts {
     // Who polls looks for calls there, as it may see one before it has arrived.
     let has_no_work =
         if is_noncoherent && cpu.is_polling() { run_queue::has_no_thread(cpu) } else { run_queue::is_quiet(cpu) };
-    // Who has been asked to leave since it looked, or to pass, does not sleep: the doorbell may have been taken.
-    let quiet = has_no_work && mm::may_stay_active(cpu) && !cpu.is_due(Causes::LEAVES.union(Causes::SHOOTDOWN));
+    // Who has been asked to leave since it looked, or to pass, or has signals to send, does not sleep: the doorbell may have been taken.
+    let quiet = has_no_work
+        && mm::may_stay_active(cpu)
+        && !cpu.is_due(Causes::LEAVES.union(Causes::SHOOTDOWN).union(Causes::OWNERS));
     let gives_up_ns = if is_noncoherent { before_sleep(cpu, before_ns, quiet) } else { u64::MAX };
     if quiet {
         let found_at_ns = if cpu.is_polling() { poll(cpu, before_ns, gives_up_ns, &mut interrupts) } else { None };

@@ -17,7 +17,7 @@ use crate::{
     kinds::{dma, service},
     mm, net, peers,
     process::limits,
-    time, trace,
+    signal, time, trace,
 };
 
 /// Takes interrupts between two threads.
@@ -28,6 +28,7 @@ pub fn look<M: Machine>(cpu: &Cpu<M>) {
     if interrupts != Interrupts::EMPTY {
         take_interrupts(cpu, interrupts);
     }
+    signal::owner::tell(cpu);
     if !mm::return_slabs(cpu) {
         take_interrupts(cpu, cpu.due.take_deferred());
     }
@@ -68,6 +69,7 @@ pub fn handle_interrupts<M: Machine>(cpu: &Cpu<M>, interrupts: Interrupts) {
         act_on(cpu, interrupts);
     }
     extension::hidden::look(cpu);
+    signal::owner::tell(cpu);
     if timer::next_deadline_ns(cpu) != u64::MAX {
         expire_timers(cpu);
     }

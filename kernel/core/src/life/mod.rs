@@ -54,7 +54,7 @@ use motet_protocol::{Context, count, slab};
 use crate::{
     alarm,
     call::cost,
-    cpu::Cpu,
+    cpu::{Causes, Cpu},
     cputime::charge_core,
     crossing::{migration, stop_polling},
     death,
@@ -89,7 +89,7 @@ fn run_threads<M: Machine>(cpu: &Cpu<M>) -> ! {
                 run_thread(cpu, thread);
                 // Thread after thread may end here, without any user code; and one may wait that has taken interrupts. A core that goes from program to program
                 // is idle, and looks otherwise, only now and then.
-                if cpu.spend(ENDED) || cpu.due.has_deferred() || slab::has_retired(cpu) {
+                if cpu.spend(ENDED) || cpu.is_due(Causes::INTERRUPTS.union(Causes::OWNERS)) || slab::has_retired(cpu) {
                     look(cpu);
                 }
             }

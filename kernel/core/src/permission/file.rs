@@ -83,7 +83,12 @@ impl<'a> FileRights<'a> {
 
     /// Whether these are the rights of the file's owner.
     pub fn owns(&self, inode: &InodeRecord) -> bool {
-        self.user.0 == inode.uid.get() || self.has(Capability::FileOwner)
+        self.owns_as(inode.uid.get())
+    }
+
+    /// The same, of a file of that user.
+    pub fn owns_as(&self, uid: u32) -> bool {
+        self.user.0 == uid || self.has(Capability::FileOwner)
     }
 
     /// Whether the group is one of theirs.
@@ -148,12 +153,17 @@ impl<'a> FileRights<'a> {
     /// Fails with `EPERM` unless owner and group may become these (`u32::MAX`: as before). Where that takes set-ID bits away,
     /// it changes the mode, too, which only the owner may: also with both ids as before.
     pub fn may_give(&self, inode: &InodeRecord, uid: u32, gid: u32) -> Result<(), Errno> {
-        let is_owner = self.user.0 == inode.uid.get();
-        let keeps_user = uid == Self::UNCHANGED || is_owner && uid == inode.uid.get();
-        let keeps_group = gid == Self::UNCHANGED || is_owner && (gid == inode.gid.get() || self.is_in(GroupId(gid)));
-        let gives = keeps_user && keeps_group || self.has(Capability::ChangeOwner);
+        let gives = self.gives([inode.uid.get(), inode.gid.get()], [uid, gid]);
         let keeps_mode = self.mode_given(inode) == inode.mode.get() || self.owns(inode);
         if gives && keeps_mode { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// Whether a file's owner and group may become these.
+    pub fn gives(&self, [owner, group]: [u32; 2], [uid, gid]: [u32; 2]) -> bool {
+        let is_owner = self.user.0 == owner;
+        let keeps_user = uid == Self::UNCHANGED || is_owner && uid == owner;
+        let keeps_group = gid == Self::UNCHANGED || is_owner && (gid == group || self.is_in(GroupId(gid)));
+        keeps_user && keeps_group || self.has(Capability::ChangeOwner)
     }
 
     /// The mode of a file whose owner changes.

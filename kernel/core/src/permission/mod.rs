@@ -19,5 +19,5 @@ pub use credentials::{
 pub use file::{FileRights, loses_privileges};
 pub use ipc::{may_control_ipc, may_use_ipc, owns_ipc};
 pub use process::{
-    may_change, may_control, may_inspect, may_limit, may_lower_nice, may_schedule, may_send_as, may_signal,
+    may_change, may_control, may_inspect, may_limit, may_lower_nice, may_schedule, may_send_as, may_signal, may_tell,
 };

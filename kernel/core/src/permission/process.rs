@@ -4,7 +4,7 @@ use motet_abi::{Errno, signal::SIGCONT};
 use motet_layout::{ProcessRecord, sync::Ordering};
 use motet_protocol::schedule::Schedule;
 
-use super::credentials::{Capability, GroupId, Identity, UserId, has, is_opaque};
+use super::credentials::{Capability, GroupId, Identity, ROOT, UserId, has, is_opaque};
 
 /// `RLIMIT_RTPRIO`: the highest real-time priority.
 const LIMIT_REALTIME: usize = 14;
@@ -28,6 +28,13 @@ pub fn may_signal(sender: &ProcessRecord, target: &ProcessRecord, signal: u32) -
         || has(sender, Capability::Kill)
         || signal == SIGCONT && same_session();
     if may { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Whether a process may be told by a signal what happens to a file, for whose owner a process with these ids has named it (fcntl(2), `F_SETOWN`).
+pub fn may_tell(real: UserId, effective: UserId, target: &ProcessRecord) -> bool {
+    let theirs = Identity::of(target).users;
+    let is_same = |id| id == theirs.real || id == theirs.saved;
+    effective == ROOT || is_same(effective) || is_same(real)
 }
 
 /// Fails with `EPERM` unless `inspector` may look into `target`: its memory, files and places (ptrace(2), "Ptrace access

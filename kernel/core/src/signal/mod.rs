@@ -6,6 +6,7 @@
 
 mod expiry;
 mod mask;
+pub mod owner;
 mod queue;
 pub mod stopping;
 pub mod timers;

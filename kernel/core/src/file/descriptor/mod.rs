@@ -5,6 +5,7 @@ pub mod close;
 mod deadlock;
 pub mod description;
 pub mod lock;
+pub mod owner;
 pub mod position;
 pub mod range_calls;
 pub mod range_lock;

@@ -123,6 +123,7 @@ impl Kind for Device {
     const FACTS: Facts = Facts {
         mode: S_IFCHR | 0o600,
         has_offsets: true,
+        has_signals: true,
         // A terminal may be set to show what has come before.
         is_asked: true,
         ..Facts::ANONYMOUS

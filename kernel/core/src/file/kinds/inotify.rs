@@ -4,7 +4,7 @@ use core::fmt::{self, Write};
 
 use motet_abi::{
     Errno,
-    file::{O_ASYNC, O_CLOEXEC, O_NONBLOCK, O_RDONLY, SEEK_HOLE},
+    file::{O_CLOEXEC, O_NONBLOCK, O_RDONLY, SEEK_HOLE},
     inotify::InotifyEvent,
     wire::Wire,
 };
@@ -85,8 +85,7 @@ pub struct Inotify(pub &'static InotifyRecord);
 
 impl Kind for Inotify {
     const CODES: &'static [u32] = &[FILE_INOTIFY];
-    // Nobody would be sent `SIGIO`.
-    const FACTS: Facts = Facts { refused_flags: O_ASYNC, ..Facts::ANONYMOUS };
+    const FACTS: Facts = Facts { has_signals: true, ..Facts::ANONYMOUS };
 
     fn of<M: Machine>(cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {
         cpu.object(file.object.get()).map(Self)

@@ -79,7 +79,7 @@ pub fn pidfd_getfd<M: Machine>(call: &Call<M>) -> SysResult {
 pub fn open<M: Machine>(call: &Call<M>, pid: u32, started_ns: u64, flags: u32) -> Result<u64, Errno> {
     let parts = Parts { kind: FILE_PIDFD, flags: O_RDWR | O_CLOEXEC | flags, inode: None, object: pid.into() };
     let record = description::create_prepared(call.cpu, &parts, |record| {
-        record.process_started_ns.set(started_ns);
+        record.of_kind[0].set(started_ns);
         description::remember_maker(call.cpu, record);
     })?;
     table::install(call, record, true, 0)
@@ -126,7 +126,7 @@ impl Kind for Pidfd {
     const FACTS: Facts = Facts { mode: 0o700, file_system: PID_FS_MAGIC, ..Facts::ANONYMOUS };
 
     fn of<M: Machine>(_cpu: &Cpu<M>, file: &FileRecord) -> Option<Self> {
-        Some(Self { pid: file.object.get() as u32, started_ns: file.process_started_ns.get() })
+        Some(Self { pid: file.object.get() as u32, started_ns: file.of_kind[0].get() })
     }
 
     fn write_name(self, _number: u64, into: &mut impl Write) -> fmt::Result {

@@ -22,7 +22,7 @@ use crate::{
     cursor::{Cursor, partial, stopped},
     description::{
         self, Parts,
-        kind::{Facts, INPUT, Kind, OUTPUT, Outlet, Queues, Transfer, as_kind, if_so},
+        kind::{Attributes, Facts, INPUT, Kind, OUTPUT, Outlet, Queues, Transfer, as_kind, if_so},
     },
     mm, signal,
 };
@@ -40,8 +40,9 @@ impl Kind for Pipe {
         mode: S_IFIFO | 0o600,
         file_system: PIPEFS_MAGIC,
         supports_nowait: true,
-        // Nobody is told by a signal, and packets are not offered.
-        refused_flags: O_ASYNC | O_DIRECT,
+        // Packets are not offered.
+        refused_flags: O_DIRECT,
+        has_signals: true,
         ..Facts::ANONYMOUS
     };
 
@@ -128,6 +129,10 @@ impl Kind for Pipe {
     /// Both ends of a pipe are one file.
     fn number<M: Machine>(self, cpu: &Cpu<M>, _file: &'static FileRecord) -> u64 {
         cpu.raw(self.0) >> 6
+    }
+
+    fn attributes(self, _file: &'static FileRecord) -> Option<Attributes> {
+        Some(Attributes { mode: &self.0.mode, owner: self.0.owner.each_ref() })
     }
 
     fn end<M: Machine>(self, cpu: &Cpu<M>, file: &'static FileRecord) {

@@ -35,7 +35,7 @@ use crate::{
     signal,
 };
 
-const FACTS: Facts = Facts { mode: S_IFCHR | 0o620, ..Facts::ANONYMOUS };
+const FACTS: Facts = Facts { mode: S_IFCHR | 0o620, has_signals: true, ..Facts::ANONYMOUS };
 
 /// Opens a master, of a new pseudo-terminal.
 ///

@@ -8,7 +8,7 @@ use core::fmt::{self, Write};
 use motet_abi::{
     Errno,
     file::{O_CLOEXEC, O_NONBLOCK, O_RDWR},
-    signal::{CLD_CONTINUED, CLD_EXITED, SI_TIMER, SIGCHLD, SIGSET_SIZE, UNBLOCKABLE},
+    signal::{CLD_CONTINUED, CLD_EXITED, POLL_IN, POLL_OUT, SI_TIMER, SIGCHLD, SIGSET_SIZE, UNBLOCKABLE},
 };
 use motet_hal::Machine;
 use motet_layout::{FILE_SIGNAL, FileRecord, WaitQueue};
@@ -117,6 +117,12 @@ fn signalfd_info(signal: u32, origin: &Origin) -> [u8; INFO_LEN as usize] {
     let places = if origin.code == SI_TIMER { [24, 32] } else { [12, 16] };
     let words =
         [(0, signal), (8, origin.code.cast_unsigned()), (places[0], first as u32), (places[1], (first >> 32) as u32)];
+    // A file's has what it is ready for, and its descriptor.
+    let words = if (POLL_IN..=POLL_OUT).contains(&origin.code) && signal != SIGCHLD {
+        [words[0], words[1], (20, second as u32), (28, first as u32)]
+    } else {
+        words
+    };
     for (at, word) in words {
         info[at..at + 4].copy_from_slice(&word.to_le_bytes());
     }

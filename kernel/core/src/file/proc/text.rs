@@ -32,14 +32,14 @@ pub struct LineStart {
 impl LineStart {
     /// What an open file has kept: the beginning of the text, if two readers have kept something at once.
     pub fn of(file: &FileRecord) -> Self {
-        let [position, key, mixed] = file.text_place.each_ref().map(motet_layout::Cell64::get);
+        let [position, key, mixed] = file.of_kind.each_ref().map(motet_layout::Cell64::get);
         let kept = Self { position, key };
         if kept.mixed() == mixed { kept } else { Self::default() }
     }
 
     /// Keeps it.
     pub fn keep(self, file: &FileRecord) {
-        for (word, value) in file.text_place.iter().zip([self.position, self.key, self.mixed()]) {
+        for (word, value) in file.of_kind.iter().zip([self.position, self.key, self.mixed()]) {
             word.set(value);
         }
     }

@@ -26,6 +26,7 @@ use crate::{
     due,
     file::descriptor::{
         description::OpenFile,
+        owner,
         table::{self, open_anonymous},
     },
     time,
@@ -145,9 +146,10 @@ pub fn forget<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
     }
 }
 
-/// The queues of a file are others from now on: its watches go there. Before the old ones go.
+/// The queues of a file are others from now on: its watches go there, and who is told by a signal. Before the old ones go.
 pub fn queues_have_changed<M: Machine>(cpu: &Cpu<M>, file: &'static FileRecord) {
     let _all = lock(cpu, &cpu.pool.header().epoll_lock);
+    owner::queues_have_changed(cpu, file);
     let watches = watch::of_file(cpu, file);
     for watch in watches.from(watches.first()) {
         let list = cpu.pool.at::<EpollRecord>(PoolAddr(watch.list.get()));

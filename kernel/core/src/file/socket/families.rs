@@ -5,7 +5,7 @@
 
 use motet_abi::{Errno, terminal::TIOCOUTQ};
 use motet_hal::Machine;
-use motet_layout::SocketRecord;
+use motet_layout::{SocketRecord, sync::Ordering};
 
 use super::{
     control::Said,
@@ -157,7 +157,11 @@ pub fn send<M: Machine>(
     how: Sending<M>,
     from: &mut Cursor<M>,
 ) -> SysResult {
-    of_socket!(socket, it => it.send(call, how, from))
+    let sent = of_socket!(socket, it => it.send(call, how, from));
+    if matches!(sent, Err(Stop::Block | Stop::Error(Errno::EAGAIN))) {
+        socket.wanted_room.store(1, Ordering::SeqCst);
+    }
+    sent
 }
 
 /// [`Family::receive`].

@@ -23,7 +23,7 @@ mod unix;
 
 use core::fmt::{self, Write};
 
-use motet_layout::sync::Ordering;
+use motet_layout::sync::{AtomicU32, Ordering};
 
 use motet_abi::{
     Errno,
@@ -45,7 +45,7 @@ use crate::{
     cursor::Cursor,
     description::{
         self, Parts,
-        kind::{Facts, Kind, OUTPUT, Outlet, Queues, Transfer, answer_ioctl},
+        kind::{Attributes, Facts, Kind, OUTPUT, Outlet, Queues, Transfer, answer_ioctl},
     },
 };
 
@@ -177,8 +177,7 @@ impl Kind for Socket {
         mode: S_IFSOCK | 0o777,
         file_system: SOCKFS_MAGIC,
         supports_nowait: true,
-        // Nobody is told by a signal.
-        refused_flags: O_ASYNC,
+        has_signals: true,
         ..Facts::ANONYMOUS
     };
 
@@ -226,6 +225,10 @@ impl Kind for Socket {
         families::queues(cpu, self.0)
     }
 
+    fn wanted_room(self) -> Option<&'static AtomicU32> {
+        Some(&self.0.wanted_room)
+    }
+
     fn arrivals<M: Machine>(self, cpu: &Cpu<M>) -> [Option<u64>; 2] {
         families::arrivals(cpu, self.0)
     }
@@ -246,6 +249,10 @@ impl Kind for Socket {
 
     fn bytes_ready<M: Machine>(self, cpu: &Cpu<M>, _file: &FileRecord) -> Result<u64, Errno> {
         families::bytes_ready(cpu, self.0)
+    }
+
+    fn attributes(self, file: &'static FileRecord) -> Option<Attributes> {
+        Some(Attributes { mode: &file.of_kind[0], owner: [&file.uid, &file.gid] })
     }
 
     fn outlet<M: Machine>(self, call: &Call<M>) -> Result<Outlet, Errno> {
