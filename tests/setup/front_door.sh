@@ -56,6 +56,14 @@ test_the_first_call_builds_and_the_next_ask_nobody() {
     [[ ! -s $calls ]]
 }
 
+test_what_watches_machines_is_built_when_it_is_first_called() {
+    motet run -- a
+    not called 'motet-top'
+    motet top --batch
+    said 'ran: top --batch'
+    called 'cargo build .*-p motet-top'
+}
+
 test_guests_are_built_when_somebody_asks_for_them() {
     motet guests riscv64
     said 'ran: guests riscv64'

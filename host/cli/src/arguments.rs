@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, ValueEnum};
 use motet_fabric::network::Published;
 use motet_sweep::options::SweepOptions;
+use motet_top::options::TopOptions;
 
 pub use self::{
     experiments::BenchOptions,
@@ -39,6 +40,8 @@ pub enum Subcommand {
     Restart(RestartOptions),
     /// Show what a machine that runs is doing: its islands, cores, threads, and who holds its locks
     State(StateOptions),
+    /// Watch a machine that runs: its islands, cores, processes, memory, and what they count
+    Top(TopOptions),
     /// Run virtual machines on a machine's cores, and use those that run
     Vm(Box<VmOptions>),
     /// Build the guests of virtual machines, and print where they are (docs/guests.md)

@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 
 /// The groups of commands, each by its words.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Run a machine", &["run", "restart", "state"]),
+    ("Run a machine", &["run", "top", "restart", "state"]),
     ("Virtual machines", &["vm run", "vm list", "vm kill", "vm console", "guests"]),
     ("Programs for every instruction set", &["cc", "c++", "ld", "ar", "ranlib", "objdump", "addr2line"]),
     ("Tests", &["test", "conformance"]),

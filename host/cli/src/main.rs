@@ -65,6 +65,7 @@ fn dispatch(command: Subcommand) -> Result<u8> {
         Subcommand::Run(options) => run::run(&options),
         Subcommand::Restart(options) => restart::restart(&options),
         Subcommand::State(options) => restart::state(&options),
+        Subcommand::Top(_) => project::run_sibling("motet-top"),
         Subcommand::Vm(options) => match options.command {
             VmSubcommand::Run(options) => vm::run(*options),
             VmSubcommand::List => vm_control::list(),

@@ -1,12 +1,13 @@
-//! Requests of other processes of the host to a running machine (`motet vm list`, `motet vm kill`, `motet vm console`, `motet restart`, `motet state`): a socket of
+//! Requests of other processes of the host to a running machine (`motet vm list`, `motet vm kill`, `motet vm console`, `motet restart`, `motet state`, `motet top`): a socket of
 //! the abstract namespace, so that there is nothing on disk. A connection is one line, and text that answers it, or a console. Only the user who
 //! runs the machine, and the superuser, are answered.
 
 use std::{
     fmt::Write as _,
-    io::{Read as _, Write as _},
+    io::{IoSlice, IoSliceMut, Read as _, Write as _},
+    mem::MaybeUninit,
     os::{
-        fd::{AsFd, BorrowedFd},
+        fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener, UnixStream},
     },
@@ -17,7 +18,11 @@ use motet_error::{Context as _, Error, ErrorKind, Result};
 use motet_layout::{VmRecord, sync::Ordering};
 use motet_protocol::{Context, lock::lock};
 
-use rustix::event::PollFd;
+use rustix::{
+    event::PollFd,
+    fs::{Mode, OFlags},
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags},
+};
 
 use crate::{HostPool, state, vm_console::Session};
 
@@ -39,14 +44,22 @@ const REFUSED: &str = "refused";
 pub struct Control {
     listener: UnixListener,
     consoles: Vec<Session>,
+    /// What who watches the machine is told of it.
+    about: String,
+}
+
+/// What a machine knows beside its pool.
+pub trait Counts {
+    /// What a simulator has counted so far, as [`read_counts`](crate::timed::read_counts) reads it; nothing if it simulates no time.
+    fn counts(&self) -> String;
 }
 
 impl Control {
-    /// Listens. `None`: the host refuses that, and nobody can ask.
-    pub fn listen() -> Option<Self> {
+    /// Listens. `None`: the host refuses that, and nobody can ask. `about`: what [`watched`](crate::watched) tells of the machine.
+    pub fn listen(about: String) -> Option<Self> {
         let listener = UnixListener::bind_addr(&address(std::process::id()).ok()?).ok()?;
         listener.set_nonblocking(true).ok()?;
-        Some(Self { listener, consoles: Vec::new() })
+        Some(Self { listener, consoles: Vec::new(), about })
     }
 
     /// Readable when somebody asks.
@@ -72,11 +85,11 @@ impl Control {
     }
 
     /// Answers who asks, but for those who want an island to be started again: the caller does that, and answers. `ring`: as before.
-    pub fn answer(&mut self, pool: &HostPool, ring: impl Fn()) -> Vec<Asked> {
+    pub fn answer(&mut self, pool: &HostPool, counts: &dyn Counts, ring: impl Fn()) -> Vec<Asked> {
         let ring = ring_for_vms(pool, ring);
         let mut asked = Vec::new();
         while let Ok((stream, _)) = self.listener.accept() {
-            match answer_one(stream, pool, &ring) {
+            match answer_one(stream, pool, (&self.about, counts), &ring) {
                 Ok(Answered::Console(console)) => self.consoles.push(console),
                 Ok(Answered::Later(later)) => asked.push(later),
                 // Who has gone needs no answer.
@@ -130,7 +143,12 @@ fn ring_for_vms(pool: &HostPool, ring: impl Fn()) -> impl Fn() {
     }
 }
 
-fn answer_one(mut stream: UnixStream, pool: &HostPool, ring: impl Fn()) -> std::io::Result<Answered> {
+fn answer_one(
+    mut stream: UnixStream,
+    pool: &HostPool,
+    (about, counts): (&str, &dyn Counts),
+    ring: impl Fn(),
+) -> std::io::Result<Answered> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -142,6 +160,8 @@ fn answer_one(mut stream: UnixStream, pool: &HostPool, ring: impl Fn()) -> std::
     let line = read_line(&mut stream)?;
     let answer = match line.split_once(' ') {
         None if line == "list" => format!("{DONE}\n{}", list(pool)),
+        None if line == "counts" => format!("{DONE}\n{}", counts.counts()),
+        None if line == "watch" => return show_memory(stream, pool, about).map(|()| Answered::Done),
         None if line == "state" => format!("{DONE}\n{}", state::describe(Context::pool(pool))),
         Some(("kill", id)) => match id.parse().ok().filter(|&id| kill(pool, id)) {
             Some(_) => {
@@ -159,6 +179,20 @@ fn answer_one(mut stream: UnixStream, pool: &HostPool, ring: impl Fn()) -> std::
     };
     stream.write_all(answer.as_bytes())?;
     Ok(Answered::Done)
+}
+
+/// Answers with the pool's memory, to be read only: what is beside it behind the first line.
+fn show_memory(mut stream: UnixStream, pool: &HostPool, about: &str) -> std::io::Result<()> {
+    let own = format!("/proc/self/fd/{}", pool.memory().as_raw_fd());
+    let memory = rustix::fs::open(own, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    // By itself: who asks reads the line alone, and would lose what comes with it.
+    writeln!(stream, "{DONE}")?;
+    let fds = [memory.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    let sent = rustix::net::sendmsg(&stream, &[IoSlice::new(about.as_bytes())], &mut control, SendFlags::NOSIGNAL)?;
+    stream.write_all(&about.as_bytes()[sent..])
 }
 
 fn there_is_none(id: &str) -> String {
@@ -259,6 +293,42 @@ pub fn running() -> Result<Vec<u32>> {
     Ok(running)
 }
 
+/// Whether a process runs a machine.
+pub fn is_running(process: u32) -> bool {
+    running().is_ok_and(|running| running.contains(&process))
+}
+
+/// The running machine that somebody names; without a name, the only one. `hint`: what to do if there is none.
+///
+/// # Errors
+/// There is none, or there are several; or the host does not tell.
+pub fn choose(named: Option<u32>, hint: &str) -> Result<u32> {
+    choose_of(&running()?, named, hint)
+}
+
+fn choose_of(running: &[u32], named: Option<u32>, hint: &str) -> Result<u32> {
+    let wrong = |kind, message: String| Err(Error::new(kind, message));
+    match (named, running) {
+        (Some(named), _) if running.contains(&named) => Ok(named),
+        (Some(named), _) => {
+            wrong(ErrorKind::Usage, format!("process {named} runs no machine; {}", those_that_do(running)))
+        }
+        (None, []) => wrong(ErrorKind::Unavailable, format!("no machine runs on this host: {hint}")),
+        (None, [only]) => Ok(*only),
+        (None, _) => {
+            wrong(ErrorKind::Usage, format!("several machines run: say which by --run; {}", those_that_do(running)))
+        }
+    }
+}
+
+fn those_that_do(running: &[u32]) -> String {
+    if running.is_empty() {
+        return "no process of this host does".into();
+    }
+    let processes: Vec<String> = running.iter().map(u32::to_string).collect();
+    format!("these do: {}", processes.join(", "))
+}
+
 /// Asks the machine that a process runs; the text of its answer.
 ///
 /// # Errors
@@ -267,6 +337,25 @@ pub fn ask(process: u32, request: &str) -> Result<String> {
     let mut answer = Vec::new();
     let _ = begin(process, request)?.read_to_end(&mut answer);
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// The same of an answer that its memory comes with.
+///
+/// # Errors
+/// It has gone, or refuses.
+pub(crate) fn ask_for_memory(process: u32, request: &str) -> Result<(String, Option<OwnedFd>)> {
+    let mut stream = begin(process, request)?;
+    let mut bytes = vec![0; 4096];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let parts = &mut [IoSliceMut::new(&mut bytes)];
+    let len = rustix::net::recvmsg(&stream, parts, &mut control, RecvFlags::CMSG_CLOEXEC).host("a socket")?.bytes;
+    bytes.truncate(len);
+    let memory = control
+        .drain()
+        .find_map(|message| if let RecvAncillaryMessage::ScmRights(mut fds) = message { fds.next() } else { None });
+    let _ = stream.read_to_end(&mut bytes);
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), memory))
 }
 
 /// Asks the machine that a process runs; what its answer follows on.
@@ -299,9 +388,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_only_machine_is_meant_and_of_several_the_one_that_is_named() {
+        let message = |running: &[u32], named| choose_of(running, named, "start one").unwrap_err().message;
+        assert_eq!(choose_of(&[7], None, "").unwrap(), 7);
+        assert_eq!(choose_of(&[7, 9], Some(9), "").unwrap(), 9);
+        assert!(message(&[7, 9], None).ends_with("say which by --run; these do: 7, 9"));
+        assert!(message(&[7], Some(8)).contains("process 8 runs no machine; these do: 7"));
+        assert_eq!(message(&[], None), "no machine runs on this host: start one");
+        assert!(message(&[], Some(8)).ends_with("no process of this host does"));
+    }
+
+    #[test]
     fn who_listens_is_found_and_answers() {
         // Another test of this process may listen.
-        let Some(control) = Control::listen() else { return };
+        let Some(control) = Control::listen(String::new()) else { return };
         let own = std::process::id();
         assert!(running().unwrap().contains(&own));
         let asks = std::thread::spawn(move || ask(own, "list"));

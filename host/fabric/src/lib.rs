@@ -34,6 +34,7 @@ pub mod terminal;
 pub mod timed;
 pub mod trace;
 pub mod vm_console;
+pub mod watched;
 
 pub use ivshmem::Doorbells;
 pub use pool::{Command, HostPool, STREAM_SIZE};

@@ -464,12 +464,25 @@ fn write_peers(peers: &Peers, spec: &MultikernelSpec, kernel: usize) {
 
 /// Maps a part of the machine's memory for the rest of the process's life.
 fn map(memory: &OwnedFd, start: u64, len: u64) -> Result<Pool> {
-    let protection = mm::ProtFlags::READ | mm::ProtFlags::WRITE;
+    map_as(mm::ProtFlags::READ | mm::ProtFlags::WRITE, memory, start, len)
+}
+
+/// The same of a machine that another process runs, to be read only: whoever stores to it all the same is ended by the host (SIGSEGV). `None`: what is to be mapped is
+/// no pool in that memory.
+pub(crate) fn map_to_read(memory: &OwnedFd, start: u64, len: u64) -> Option<Pool> {
+    let size = u64::try_from(rustix::fs::fstat(memory).ok()?.st_size).ok()?;
+    let is_inside = start.checked_add(len).is_some_and(|end| end <= size) && start % PAGE_SIZE == 0;
+    (is_inside && len >= size_of::<PoolHeader>() as u64)
+        .then(|| map_as(mm::ProtFlags::READ, memory, start, len).ok())?
+}
+
+fn map_as(protection: mm::ProtFlags, memory: &OwnedFd, start: u64, len: u64) -> Result<Pool> {
     let bytes = usize::try_from(len).host("a pool of this size")?;
     // SAFETY: a fresh shared mapping at an address the system chooses; nothing else refers to it.
     let base = unsafe { mm::mmap(std::ptr::null_mut(), bytes, protection, mm::MapFlags::SHARED, memory, start) }
         .host("address space for the pool")?;
-    // SAFETY: `base` is page-aligned, `len` bytes from it are mapped readable and writable, and never unmapped.
+    // SAFETY: `base` is page-aligned, and `len` bytes from it are mapped and never unmapped: readable, and writable but for who only reads, whose stores
+    // end the process and so reach nothing.
     Ok(unsafe { Pool::new(base.cast(), len) })
 }
 

@@ -36,6 +36,7 @@ use crate::{
     terminal::{self, RawMode},
     timed::{self, ClockReading, Clocks, Measured, Watch},
     trace::{Recorder, Recording},
+    watched,
 };
 use launch::{Images, Launcher};
 use motet_machine::MachineSpec;
@@ -254,7 +255,11 @@ pub fn run(options: &Options, hooks: &mut dyn Hooks) -> Result<Outcome> {
         engines,
         service,
         fpga,
-        control: if options.mode == Mode::Run { Control::listen() } else { None },
+        control: if options.mode == Mode::Run {
+            Control::listen(watched::about(&pool, machine, clocks.is_some()))
+        } else {
+            None
+        },
         hooks,
     };
     let outcome = run.watch();
@@ -435,7 +440,8 @@ impl<'a> Run<'a> {
     /// Answers who asks something of the machine, and passes on what its virtual machines say.
     fn answer_control(&mut self, ready: &Ready, ring: impl Fn() + Copy) {
         let Some(control) = &mut self.control else { return };
-        let asked = if ready.control { control.answer(self.pool, ring) } else { Vec::new() };
+        let clocks = self.clocks.as_ref().map(|(clocks, _)| *clocks);
+        let asked = if ready.control { control.answer(self.pool, &clocks, ring) } else { Vec::new() };
         control.serve_consoles(self.pool, ring);
         asked.into_iter().for_each(|asked| self.ask_restart(asked));
     }

@@ -7,7 +7,7 @@ use motet_layout::{
     CORES_PER_ISLAND_MAX, CoreId, IslandId, Lock, Pool, PoolAddr, PoolHeader, ProcessRecord, ThreadRecord,
     sync::{AtomicU64, Ordering},
 };
-use motet_protocol::lock;
+use motet_protocol::{lock, threads::TIDS};
 
 /// A line for each island, core and thread, and for each lock that somebody holds.
 pub fn describe(pool: Pool) -> String {
@@ -105,11 +105,12 @@ fn describe_thread(pool: Pool, thread: &ThreadRecord, text: &mut String) {
     );
 }
 
-/// The threads that have a number.
-fn threads(pool: Pool) -> impl Iterator<Item = &'static ThreadRecord> {
+/// The threads that have a number. Words of the header are claims, too: there are no more numbers than there can be.
+pub(crate) fn threads(pool: Pool) -> impl Iterator<Item = &'static ThreadRecord> {
     let header = pool.header();
-    let high = header.threads_high.load(Ordering::Relaxed).min(header.threads_len.get());
-    let at = move |tid: u32| PoolAddr(header.threads.get() + u64::from(tid) * size_of::<AtomicU64>() as u64);
+    let high = header.threads_high.load(Ordering::Relaxed).min(header.threads_len.get()).min(TIDS);
+    let at =
+        move |tid: u32| PoolAddr(header.threads.get().wrapping_add(u64::from(tid) * size_of::<AtomicU64>() as u64));
     let slot = move |tid| pool.get::<AtomicU64>(at(tid)).map(|slot| PoolAddr(slot.load(Ordering::Relaxed)));
     (1..high).filter_map(move |tid| pool.get(slot(tid)?))
 }

@@ -5,6 +5,7 @@
 //! which others get it. [`bare`] runs programs on bare boards in simulated time.
 
 pub mod bare;
+mod counts;
 mod header;
 #[allow(unsafe_code)] // the mapping of the clocks
 mod mapping;
@@ -28,6 +29,7 @@ use motet_record::{Accesses, Passages, Record};
 use motet_timing::{ClockRegion, Settings, TIME_END_PS, host};
 
 use crate::{Doorbells, HostPool, qemu};
+pub use counts::{AllCounts, CoreCounts, read_counts};
 pub use measured::Measured;
 pub use motet_record::{POINTS_MAX, Passage, Point};
 pub use watch::{Symptom, Watch};

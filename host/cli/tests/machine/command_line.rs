@@ -440,6 +440,11 @@ impl Terminal {
         open().map_err(|error| format!("no pseudo-terminal: {error}"))
     }
 
+    /// Its settings, to be compared.
+    pub fn settings(&self) -> Result<String, String> {
+        settings(&self.controller)
+    }
+
     /// Starts `motet` on it.
     pub fn start(self, motet: &Motet) -> Result<Session, String> {
         let end = || self.user.try_clone().map_err(|error| error.to_string());
@@ -451,7 +456,31 @@ impl Terminal {
     }
 }
 
+fn settings(terminal: &fs::File) -> Result<String, String> {
+    rustix::termios::tcgetattr(terminal).map(|settings| format!("{settings:?}")).map_err(|error| error.to_string())
+}
+
 impl Session {
+    /// As [`Terminal::settings`].
+    pub fn settings(&self) -> Result<String, String> {
+        settings(&self.keys)
+    }
+
+    /// Waits for its end, and for the last that is to be on the screen then.
+    pub fn await_end(&mut self, last: &str) -> Result<(), String> {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let has_ended = !matches!(self.child.try_wait(), Ok(None));
+            if has_ended && self.screen.so_far().contains(last) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("ended: {has_ended}, no {last:?}: {:?}", self.screen.so_far()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// Types bytes.
     pub fn type_bytes(&mut self, bytes: &[u8]) -> Result<(), String> {
         std::io::Write::write_all(&mut self.keys, bytes).map_err(|error| error.to_string())

@@ -69,6 +69,7 @@ mod streams;
 mod sweeps;
 mod terminals;
 mod timed;
+mod top;
 mod transfers;
 mod trial;
 mod vectors;
@@ -151,6 +152,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(outside::trials());
     trials.extend(shown::trials());
     trials.extend(terminals::trials());
+    trials.extend(top::trials());
     trials.extend(timed::trials());
     trials.extend(accel::trials());
     trials.extend(accel_guests::trials());

@@ -167,7 +167,7 @@ impl Clocks {
     }
 
     /// Counts by core, from those of all cores in the model's order.
-    fn core_stats(&self, rows: &[Row]) -> Vec<CoreStats> {
+    pub(super) fn core_stats(&self, rows: &[Row]) -> Vec<CoreStats> {
         let config = self.model.config();
         let one = |(number, row): (usize, &Row)| {
             let island = &config.islands[config.island_of(number)];

@@ -1,0 +1,6 @@
+//! `motet top`.
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    motet_top::main()
+}

@@ -1,0 +1,188 @@
+//! The program: on a terminal until a key ends it, or as text.
+
+use std::{
+    io::{IsTerminal as _, Write as _},
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use clap::Parser;
+use motet_error::{Context as _, Error, ErrorKind, Result};
+use motet_fabric::{control, watched::Watched};
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use crate::{
+    batch,
+    options::TopOptions,
+    screen::{Screen, Wish},
+    view::Meter,
+};
+
+#[derive(Parser, Debug)]
+#[command(name = "motet top", about = "Watch a machine that runs")]
+struct Arguments {
+    #[command(flatten)]
+    options: TopOptions,
+}
+
+/// Longest sleep on a terminal: signals are looked for so often.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Runs it.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(ErrorKind::Usage as u8) } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(&arguments.options) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            // Standard error may be closed; the status still tells.
+            let _ = writeln!(std::io::stderr(), "motet top: {error}");
+            ExitCode::from(error.exit_status())
+        }
+    }
+}
+
+fn run(options: &TopOptions) -> Result<u8> {
+    let is_text = options.batch || options.json;
+    if options.count.is_some() && !is_text {
+        return Err(Error::usage("--count is for --batch or --json"));
+    }
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if !is_text && !is_terminal {
+        return Err(Error::usage(
+            "standard input and output are no terminal: --batch prints tables, --json lines of JSON",
+        ));
+    }
+    let run = control::choose(options.run, "start one in another terminal (./motet run), and then watch it")?;
+    let machine = Watched::attach(run)?;
+    let interval = Duration::from_secs_f64(options.interval);
+    if is_text { print(options, &machine, interval) } else { show(&machine, interval) }
+}
+
+/// Prints what happens in each of so many intervals.
+fn print(options: &TopOptions, machine: &Watched, interval: Duration) -> Result<u8> {
+    let mut meter = Meter::new(machine.process());
+    let mut left = options.count.unwrap_or(1);
+    let mut has_printed = false;
+    let mut due = Instant::now();
+    loop {
+        let Some(sample) = machine.sample() else {
+            return if has_printed { Ok(ended(machine)) } else { Err(gone(machine)) };
+        };
+        if let Some(view) = meter.next(sample) {
+            let separator = if has_printed && !options.json { "\n" } else { "" };
+            let text = if options.json { batch::json(&view) } else { batch::text(&view) };
+            motet_error::print(&format!("{separator}{text}"))?;
+            has_printed = true;
+            if left == 1 {
+                return Ok(0);
+            }
+            left = left.saturating_sub(1);
+        }
+        due += interval;
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Shows it on the terminal, which is as before when this returns, and after a panic.
+fn show(machine: &Watched, interval: Duration) -> Result<u8> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT] {
+        signal_hook::flag::register(signal, is_over.clone()).host("a signal handler")?;
+    }
+    // It has the terminal restored by the hook for panics, too.
+    let mut terminal = ratatui::try_init().context(ErrorKind::Io, || "the terminal".into())?;
+    let outcome = draw(machine, interval, &mut terminal, &is_over);
+    ratatui::restore();
+    match outcome.context(ErrorKind::Io, || "the terminal".into())? {
+        End::Asked => Ok(0),
+        End::Machine => Ok(ended(machine)),
+    }
+}
+
+enum End {
+    /// By a key or a signal.
+    Asked,
+    /// The machine has.
+    Machine,
+}
+
+fn draw(
+    machine: &Watched,
+    interval: Duration,
+    terminal: &mut ratatui::DefaultTerminal,
+    is_over: &AtomicBool,
+) -> std::io::Result<End> {
+    let mut meter = Meter::new(machine.process());
+    let mut screen = Screen::default();
+    let mut due = Instant::now();
+    while !is_over.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        if now >= due {
+            let Some(sample) = machine.sample() else { return Ok(End::Machine) };
+            // The intervals go on while the screen stands still.
+            let view = meter.next(sample);
+            view.filter(|_| !screen.is_paused).into_iter().for_each(|view| screen.update(view));
+            due = (due + interval).max(now);
+        }
+        terminal.draw(|frame| screen.draw(frame))?;
+        if event::poll(LOOK.min(due.saturating_duration_since(Instant::now())))?
+            && let Event::Key(key) = event::read()?
+            && key.kind != KeyEventKind::Release
+            && screen.key(key) == Wish::Quit
+        {
+            break;
+        }
+    }
+    Ok(End::Asked)
+}
+
+fn ended(machine: &Watched) -> u8 {
+    // Standard error may be closed.
+    let _ = writeln!(std::io::stderr(), "motet top: the machine of process {} has ended", machine.process());
+    0
+}
+
+fn gone(machine: &Watched) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("the machine of process {} has ended before the first interval had", machine.process()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::Arguments;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        use clap::Parser as _;
+        for wrong in [
+            &["--interval", "0"][..],
+            &["--interval", "nan"],
+            &["--interval", "x"],
+            &["--run", "x"],
+            &["--batch", "--json"],
+            &["x"],
+        ] {
+            let words = ["motet top"].iter().chain(wrong);
+            assert!(Arguments::try_parse_from(words).is_err(), "{wrong:?}");
+        }
+    }
+}
