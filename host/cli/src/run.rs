@@ -43,7 +43,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
         return Err(Error::new(ErrorKind::Usage, message));
     }
     let root = project::root()?;
-    let mut settings = settings(&root, &options.machine, Mode::Run, guest_command(&options.command))?;
+    let mut settings = settings(&root, &options.machine, Mode::Run, guest_command(&options.command, options.quiet))?;
     settings.timed = options.timed.then(|| timed::Options {
         plugin: project::target(&root).join(timed::plugin_path()),
         quantum_ps: (options.quantum.least_us * 1e6) as u64,
@@ -323,8 +323,8 @@ fn applets(userland: &Path) -> Vec<String> {
     vec!["sh".into()]
 }
 
-/// What the machine's first process runs.
-fn guest_command(words: &[String]) -> Command {
+/// What the machine's first process runs. A shell on a terminal says what to try, unless the user wants quiet.
+fn guest_command(words: &[String], quiet: bool) -> Command {
     let args = if words.is_empty() {
         vec!["/bin/sh".into(), "-l".into()]
     } else {
@@ -332,13 +332,19 @@ fn guest_command(words: &[String]) -> Command {
     };
     let terminal = terminal::is_interactive();
     let term = std::env::var("TERM").ok().filter(|term| terminal && !term.is_empty());
-    let env = vec![
+    let mut env = vec![
         "PATH=/bin".into(),
         "HOME=/root".into(),
         "USER=root".into(),
         "SHELL=/bin/sh".into(),
         format!("TERM={}", term.as_deref().unwrap_or("dumb")),
     ];
+    if terminal && words.is_empty() && !quiet {
+        env.push("MOTET_HELLO=1".into());
+    }
+    if terminal && std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) {
+        env.push("NO_COLOR=1".into());
+    }
     let terminal_size = if terminal { terminal::size() } else { (0, 0) };
     Command { args, env, terminal, terminal_size, trace: Scope::Nothing }
 }

@@ -133,21 +133,49 @@ const DEVICES: [(&str, u32, u32, u32); 17] = [
 /// Major number of accelerators.
 const ACCELERATORS: u32 = 241;
 
-const TEXT_FILES: [(&str, &str, u32); 8] = [
+const TEXT_FILES: [(&str, &str, u32); 7] = [
     ("etc/passwd", PASSWD, 0o644),
     ("etc/group", "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n", 0o644),
     ("etc/hostname", "motet\n", 0o644),
-    ("etc/motd", MOTD, 0o644),
     ("etc/os-release", OS_RELEASE, 0o644),
-    ("etc/profile", "PS1='motet:\\w\\$ '\n. /etc/motet\n", 0o644),
+    ("etc/profile", PROFILE, 0o644),
     ("etc/motet", SHELL_SETTINGS, 0o644),
     ("bin/on", ON_SCRIPT, 0o755),
 ];
 
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 
-const MOTD: &str =
-    "Motet: `on ISA COMMAND` runs a command with programs of another instruction set; /proc/cpuinfo shows the cores.\n";
+/// Read by the shell that users meet, and by those of who logs in. `MOTET_HELLO` is set for the first one alone.
+const PROFILE: &str = "\
+PS1='motet:\\w\\$ '
+if [ \"$TERM\" != dumb ] && [ -z \"$NO_COLOR\" ]; then
+    PS1='\\[\\e[1;34m\\]motet:\\w\\[\\e[0m\\]\\$ '
+    alias ls='ls --color=auto'
+fi
+. /etc/motet
+if [ -n \"$MOTET_HELLO\" ]; then
+    unset MOTET_HELLO
+    cat /etc/motd
+fi
+";
+
+/// Three lines that say what to try, of which the first suits the machine's instruction sets.
+fn motd(isas: &[Isa]) -> String {
+    let first = match isas {
+        [_, second, third, ..] => format!(
+            "Several instruction sets, one system: uname -m | on {} rev | on {} sed 's/^/turned: /'",
+            second.name(),
+            third.name()
+        ),
+        [_, second] => format!("Two instruction sets, one system: uname -m | on {} rev", second.name()),
+        [] | [_] => "One system; machines/default.toml has three instruction sets.".into(),
+    };
+    format!(
+        "{first}\n\
+         on ISA COMMAND runs a command there, ls /isa names them, cat /proc/motet-ps says what runs where.\n\
+         exit leaves the machine, Ctrl-] three times ends it; ./motet top in another terminal watches it.\n"
+    )
+}
 
 /// os-release(5).
 const OS_RELEASE: &str = concat!(
@@ -285,6 +313,7 @@ impl Tree {
         for (path, text, mode) in TEXT_FILES {
             tree.set(path, Entry::Bytes(text.into()), mode);
         }
+        tree.set("etc/motd", Entry::Bytes(motd(isas).into()), 0o644);
         Ok(tree)
     }
 

@@ -258,7 +258,7 @@ fn laid_over_the_root() -> Result<(), String> {
     let command =
         "greet; on riscv64 greet; tac; /usr/sbin/tac; id -u nobody; . /etc/os-release; echo $ID; wc -l < /etc/motd";
     let motet = Motet::run(["--root".as_ref(), folder.path().as_os_str(), "--".as_ref(), command.as_ref()]);
-    motet.wait().expect_code(0)?.expect_output("hello\nhello\npart\npart\n65534\nmotet\n1\n").map(drop)
+    motet.wait().expect_code(0)?.expect_output("hello\nhello\npart\npart\n65534\nmotet\n3\n").map(drop)
 }
 
 fn shell_on_a_terminal() -> Result<(), String> {
@@ -523,14 +523,19 @@ impl Session {
     }
 
     /// It ends with this status.
-    pub fn finish(mut self, wanted: i32) -> Result<(), String> {
+    pub fn finish(self, wanted: i32) -> Result<(), String> {
+        self.finish_screen(wanted).map(drop)
+    }
+
+    /// The same; all that was on the screen.
+    pub fn finish_screen(mut self, wanted: i32) -> Result<String, String> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
         let _ = self.child.kill();
         let status = self.child.wait().map_err(|error| error.to_string())?;
-        let fine = status.code() == Some(wanted);
-        if fine { Ok(()) } else { Err(format!("{status}, not {wanted}:\n{:?}", self.screen.so_far())) }
+        let (fine, screen) = (status.code() == Some(wanted), self.screen.so_far());
+        if fine { Ok(screen) } else { Err(format!("{status}, not {wanted}:\n{screen:?}")) }
     }
 }

@@ -62,6 +62,7 @@ mod scaling;
 mod scripts;
 mod service;
 mod shares;
+mod shell;
 mod shown;
 mod stopped;
 mod stramash;
@@ -152,6 +153,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(outside::trials());
     trials.extend(shown::trials());
     trials.extend(terminals::trials());
+    trials.extend(shell::trials());
     trials.extend(top::trials());
     trials.extend(timed::trials());
     trials.extend(accel::trials());
