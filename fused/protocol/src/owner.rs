@@ -85,7 +85,7 @@ pub fn take(context: &impl Context) -> Option<(&'static OwnerRecord, u32)> {
         let head = stack.load(Ordering::SeqCst);
         let owner = context.object::<OwnerRecord>(head)?;
         if stack.compare_exchange(head, owner.next.get(), Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            owner.in_stack.store(0, Ordering::SeqCst);
+            owner.in_stack.store(0, Ordering::Release);
             then_look(); // at what wakers say of it that see it on the stack
             return Some((owner, owner.sides.swap(0, Ordering::SeqCst)));
         }

@@ -5,9 +5,11 @@
 
 use motet_abi::{Errno, terminal::TIOCOUTQ};
 use motet_hal::Machine;
-use motet_layout::{SocketRecord, sync::Ordering};
+use motet_layout::{SocketRecord, handshake::then_look, sync::Ordering};
+use motet_protocol::wait;
 
 use super::{
+    SOCK_STREAM,
     control::Said,
     family::{Address, Family, OPTION_MAX, Received, Receiving, Sending},
     inet::Inet,
@@ -19,7 +21,7 @@ use crate::{
     call::{Call, Stop, SysResult},
     cpu::Cpu,
     cursor::Cursor,
-    description::kind::{Outlet, Queues},
+    description::kind::{OUTPUT, Outlet, Queues},
 };
 
 /// Does something with a family (a type), by its code.
@@ -158,10 +160,27 @@ pub fn send<M: Machine>(
     from: &mut Cursor<M>,
 ) -> SysResult {
     let sent = of_socket!(socket, it => it.send(call, how, from));
-    if matches!(sent, Err(Stop::Block | Stop::Error(Errno::EAGAIN))) {
-        socket.wanted_room.store(1, Ordering::SeqCst);
+    match sent {
+        Err(Stop::Block) => socket.wanted_room.store(1, Ordering::Release),
+        Err(Stop::Error(Errno::EAGAIN)) => has_found_no_room(call.cpu, socket),
+        _ => {}
     }
     sent
+}
+
+/// Somebody who does not wait has found no room. The socket's owner is told when there is some, also if that has come since; of packets, of which room for one
+/// says nothing of another, only if it comes later.
+#[cold]
+#[inline(never)]
+fn has_found_no_room<M: Machine>(cpu: &Cpu<M>, socket: &'static SocketRecord) {
+    socket.wanted_room.store(1, Ordering::Release);
+    then_look();
+    if let [_, (Some(queue), _)] = queues(cpu, socket)
+        && socket.kind.get() == SOCK_STREAM
+        && readiness(cpu, socket) & OUTPUT != 0
+    {
+        wait::wake(cpu, queue);
+    }
 }
 
 /// [`Family::receive`].
