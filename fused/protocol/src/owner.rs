@@ -12,36 +12,16 @@ use motet_layout::{
     sync::{AtomicU32, Ordering},
 };
 
-use crate::{
-    Context,
-    lock::lock,
-    queue::{link_last, unlink},
-    slab,
-};
+use crate::{Context, lock::lock, queue, slab};
 
 /// Puts an owner into a queue of its file. `side`: [`OWNER_INPUT`](motet_layout::OWNER_INPUT) or [`OWNER_OUTPUT`].
 pub fn enter(context: &impl Context, owner: &'static OwnerRecord, side: u32, queue: &'static WaitQueue) {
-    let node = &owner.nodes[side.trailing_zeros() as usize];
-    node.kind.set(NODE_OWNER);
-    node.thread.set(context.raw(owner));
-    node.key.set(0);
-    node.bits.set(side);
-    let _guard = lock(context, &queue.lock);
-    link_last(context, queue, node);
+    queue::enter(context, queue, &owner.nodes[side.trailing_zeros() as usize], NODE_OWNER, context.raw(owner), side);
 }
 
 /// Takes an owner out of its file's queues. Nobody pushes it afterwards.
 pub fn leave(context: &impl Context, owner: &'static OwnerRecord) {
-    for node in &owner.nodes {
-        if let Some(queue) = queue_of(context, node) {
-            let _guard = lock(context, &queue.lock);
-            unlink(context, queue, node);
-        }
-    }
-}
-
-fn queue_of(context: &impl Context, node: &WaitNode) -> Option<&'static WaitQueue> {
-    context.object(node.queue.load(Ordering::Relaxed))
+    owner.nodes.iter().for_each(|node| queue::leave(context, node));
 }
 
 /// A queue with this node is woken. Its lock is held.
@@ -106,7 +86,7 @@ pub fn settle(context: &impl Context) {
         owner
             .nodes
             .iter()
-            .filter_map(|node| queue_of(context, node))
+            .filter_map(|node| queue::of(context, node))
             .for_each(|queue| drop(lock(context, &queue.lock)));
         if !is_on_stack(context, owner) {
             push(context, owner);

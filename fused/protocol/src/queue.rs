@@ -1,12 +1,12 @@
 //! The lists of wait queues: which nodes, of threads that [wait](crate::wait) and of [watches](crate::watch), are in a queue.
 //!
-//! All functions here want the queue's lock held.
+//! All functions here want the queue's lock held, but [`enter`] and [`leave`].
 
 use motet_layout::sync::Ordering;
 
 use motet_layout::{MoreNodes, OwnerRecord, PoolAddr, WaitNode, WaitQueue, WatchRecord, in_order};
 
-use crate::{Context, slab, threads};
+use crate::{Context, lock::lock, slab, threads};
 
 /// The first node of a queue whose key is `key` and whose bits meet `bits`.
 pub fn find(context: &impl Context, queue: &WaitQueue, key: u64, bits: u32) -> Option<&'static WaitNode> {
@@ -37,6 +37,37 @@ pub fn link_last(context: &impl Context, queue: &'static WaitQueue, node: &'stat
         None => queue.head.store(context.raw(node), Ordering::Relaxed),
     }
     queue.tail.set(context.raw(node));
+}
+
+/// Puts the node of a record of its own, no thread's, into a queue, whose lock is free: of which [kind](WaitNode::kind) it is, whose, and which wake-ups are about it (or what else its
+/// kind has bits for).
+pub fn enter(
+    context: &impl Context,
+    queue: &'static WaitQueue,
+    node: &'static WaitNode,
+    kind: u32,
+    whose: u64,
+    bits: u32,
+) {
+    node.kind.set(kind);
+    node.thread.set(whose);
+    node.key.set(0);
+    node.bits.set(bits);
+    let _guard = lock(context, &queue.lock);
+    link_last(context, queue, node);
+}
+
+/// Takes the node of such a record out of the queue that it is in, if it is in one.
+pub fn leave(context: &impl Context, node: &'static WaitNode) {
+    if let Some(queue) = of(context, node) {
+        let _guard = lock(context, &queue.lock);
+        unlink(context, queue, node);
+    }
+}
+
+/// The queue that a node is in.
+pub fn of(context: &impl Context, node: &WaitNode) -> Option<&'static WaitQueue> {
+    context.object(node.queue.load(Ordering::Relaxed))
 }
 
 /// Takes a node out of its queue, and says so.

@@ -19,10 +19,7 @@ use motet_layout::{
 };
 
 use crate::{
-    Context,
-    lock::lock,
-    queue::{link_last, unlink},
-    slab,
+    Context, queue, slab,
     treap::{Tree, TreeNode},
 };
 
@@ -83,13 +80,7 @@ pub fn recover_file(context: &impl Context, file: &'static FileRecord) {
 /// Puts a watch into a queue of its file, whose wake-ups count if the watch asks for any of `events`. `side`: which of
 /// its nodes to use.
 pub fn enter(context: &impl Context, watch: &'static WatchRecord, side: usize, queue: &'static WaitQueue, events: u32) {
-    let node = &watch.nodes[side];
-    node.kind.set(NODE_WATCH);
-    node.thread.set(context.raw(watch));
-    node.key.set(0);
-    node.bits.set(events);
-    let _guard = lock(context, &queue.lock);
-    link_last(context, queue, node);
+    queue::enter(context, queue, &watch.nodes[side], NODE_WATCH, context.raw(watch), events);
 }
 
 /// Puts a watch, which is of no file and in no list, into a queue: who wakes that rings a core, once until the core [has looked](take_stroke).
@@ -100,13 +91,7 @@ pub fn enter_bell(
     queue: &'static WaitQueue,
     core: CoreId,
 ) {
-    let node = &watch.nodes[side];
-    node.kind.set(NODE_BELL);
-    node.thread.set(context.raw(watch));
-    node.key.set(0);
-    node.bits.set(u32::from(core.0) + 1);
-    let _guard = lock(context, &queue.lock);
-    link_last(context, queue, node);
+    queue::enter(context, queue, &watch.nodes[side], NODE_BELL, context.raw(watch), u32::from(core.0) + 1);
 }
 
 /// A queue with a bell's node is woken. Its lock is held.
@@ -128,12 +113,7 @@ pub fn take_stroke(watch: &WatchRecord) -> bool {
 
 /// Takes a watch out of its file's queues. Nobody puts it onto its list's stack afterwards.
 pub fn leave(context: &impl Context, watch: &'static WatchRecord) {
-    for node in &watch.nodes {
-        if let Some(queue) = context.object::<WaitQueue>(node.queue.load(Ordering::Relaxed)) {
-            let _guard = lock(context, &queue.lock);
-            unlink(context, queue, node);
-        }
-    }
+    watch.nodes.iter().for_each(|node| queue::leave(context, node));
 }
 
 /// A queue with this node is woken. Its lock is held. The caller wakes those that wait for the list, which are the result.

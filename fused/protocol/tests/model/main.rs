@@ -24,6 +24,7 @@ mod locks;
 mod migration;
 mod nested;
 mod noncoherent;
+mod owner;
 mod private;
 mod rejoin;
 mod residency;
