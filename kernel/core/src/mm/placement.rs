@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{cpu::Cpu, due};
 
-/// Regions that are looked at each time, and parts of each: a page of each part loses its rights at most.
+/// Regions that are looked at each time, and parts of each, from each of which on a page is looked for that loses its rights.
 const REGIONS: usize = 8;
 const PARTS: u64 = 4;
 /// Entries of tables in which such pages are looked for, of all regions together; and so many at once.
@@ -97,7 +97,7 @@ fn sample_space<M: Machine>(cpu: &Cpu<M>, space: &'static SpaceRecord) {
         for part in 0..PARTS {
             let slot = first + part * (SLOTS / PARTS);
             if known.may_ask()
-                && let Some(page) = candidate(cpu, space, &home, (region, slot), &mut left)
+                && let Some(page) = candidate(cpu, space, &home, (region, slot), &pages[..len], &mut left)
             {
                 known.ask((page - region.range().start) / PAGE_SIZE);
                 (pages[len], len) = (page, len + 1);
@@ -122,23 +122,25 @@ fn without_rights(home: &Home, region: Region) -> u32 {
     pages
 }
 
-/// A page of a part of a region, the first one from a slot on, that this island would use from afar. `left`: how many entries may still be looked at.
+/// A page of a region, the first one from a slot on, that this island would use from afar and that is not one of those which are `chosen`. `left`: how many entries may still be looked at.
 fn candidate<M: Machine>(
     cpu: &Cpu<M>,
     space: &SpaceRecord,
     home: &Home,
     (region, slot): (Region, u64),
+    chosen: &[u64],
     left: &mut u64,
 ) -> Option<u64> {
     let mut found = None;
-    for at in (slot..slot + SLOTS / PARTS).step_by(AT_ONCE as usize) {
+    for at in (slot..slot + SLOTS).step_by(AT_ONCE as usize) {
         if found.is_some() || *left == 0 {
             break;
         }
         *left = left.saturating_sub(AT_ONCE);
         let from = region.range().start + at % SLOTS / AT_ONCE * AT_ONCE * PAGE_SIZE;
         home.visit(from..from + AT_ONCE * PAGE_SIZE, |page, leaf| {
-            if found.is_none() && is_far(cpu, leaf) && !residency::reads_replica(cpu, space, page) {
+            let is_other = found.is_none() && !chosen.contains(&page);
+            if is_other && is_far(cpu, leaf) && !residency::reads_replica(cpu, space, page) {
                 found = Some(page);
             }
         });
