@@ -11,6 +11,7 @@ mod plan;
 mod process;
 mod report;
 mod schedule;
+mod space;
 mod times;
 
 use std::{
@@ -70,6 +71,7 @@ fn watch_signals() -> Result<(), String> {
 fn run(options: &Options) -> Result<bool, String> {
     let plan = options.plan()?;
     let recorded = Times::read(&options.recorded());
+    let kept = plan.target.join("times.tsv");
     let mut run = Run { plan: &plan, recorded: &recorded, list: options.list, report: Report::new(&plan, &recorded) };
     if !options.list {
         run.report.say(&format!(
@@ -78,6 +80,11 @@ fn run(options: &Options) -> Result<bool, String> {
             options.seed_is(),
             plan.seed
         ));
+        if options.is_everything()
+            && let Some(line) = space::warning(&plan.target, !kept.exists())
+        {
+            run.report.say(&line);
+        }
     }
     if let Err(error) = run.all(options.processors()) {
         run.report.show_failures();
@@ -95,7 +102,7 @@ fn run(options: &Options) -> Result<bool, String> {
     if options.is_everything() {
         run.report.expect_all_recorded();
     }
-    let is_well = run.report.finish(&plan.target.join("times.tsv"))?;
+    let is_well = run.report.finish(&kept)?;
     if options.record {
         run.report.record(&options.recorded(), options.is_everything() && plan.long)?;
     }
@@ -118,8 +125,10 @@ impl Run<'_> {
         let mut schedule = Schedule::new(processors);
         let (tell, told) = mpsc::channel::<Told>();
         self.add(&mut schedule, self.plan.jobs());
+        let mut stopped = None;
         loop {
             while !is_interrupted()
+                && stopped.is_none()
                 && let Some(job) = schedule.start()
             {
                 self.report.started(&job);
@@ -138,8 +147,11 @@ impl Run<'_> {
             for lost in schedule.ended(&job.name, is_well) {
                 self.report.lost(&lost, &job.name);
             }
+            if !is_well || self.report.has_failed() {
+                stopped = stopped.or_else(|| space::exhausted(&self.plan.target));
+            }
         }
-        if is_interrupted() { Err("interrupted".into()) } else { Ok(()) }
+        if is_interrupted() { Err("interrupted".into()) } else { stopped.map_or(Ok(()), Err) }
     }
 
     /// Takes tests up, or names them.

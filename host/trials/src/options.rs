@@ -39,7 +39,7 @@ impl Options {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let (steps, names) = self.steps_and_names()?;
         let processors = (self.processors() as usize).max(1);
-        let locked = std::env::var_os("CI").is_some();
+        let is_ci = std::env::var_os("CI").is_some();
         Ok(Plan {
             root,
             target,
@@ -47,7 +47,7 @@ impl Options {
             names,
             long: self.long,
             seed: self.seed.unwrap_or_else(today),
-            locked,
+            is_ci,
             processors,
         })
     }

@@ -24,8 +24,8 @@ pub struct Plan {
     pub long: bool,
     /// The seed of random tests.
     pub seed: u64,
-    /// `Cargo.lock` must be complete.
-    pub locked: bool,
+    /// Nothing is kept for a next build, and `Cargo.lock` must be complete.
+    pub is_ci: bool,
     /// Processors.
     pub processors: usize,
 }
@@ -70,15 +70,15 @@ impl Plan {
     fn cargo(&self, name: &str, step: Step, kind: Kind, arguments: &[&str]) -> Job {
         let mut command: Vec<OsString> = vec!["cargo".into()];
         command.extend(arguments.iter().map(OsString::from));
-        if self.locked && arguments[0] != "fmt" {
+        if self.is_ci && arguments[0] != "fmt" {
             command.insert(2, "--locked".into());
         }
         let builds = self.steps.iter().filter(|step| !matches!(step, Step::Fmt | Step::Setup)).count();
         let share = (self.processors / builds.max(1)).max(1);
-        Job::new(name, step, kind, command)
-            .within(&self.root)
-            .with("CARGO_BUILD_JOBS", share.to_string())
-            .on(share as f64)
+        let job = Job::new(name, step, kind, command).within(&self.root).with("CARGO_BUILD_JOBS", share.to_string());
+        // What a next build could begin with is a third of all that is written.
+        let job = if self.is_ci { job.with("CARGO_INCREMENTAL", "0") } else { job };
+        job.on(share as f64)
     }
 
     /// Has cargo make test programs and tell of them.
@@ -337,7 +337,7 @@ mod tests {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             long: false,
             seed: 1,
-            locked: true,
+            is_ci: true,
             processors: 2,
         }
     }
