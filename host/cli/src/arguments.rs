@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
 use motet_fabric::network::Published;
+use motet_package::options::PackageOptions;
 use motet_sweep::options::SweepOptions;
 use motet_top::options::TopOptions;
 
@@ -81,6 +82,8 @@ pub enum Subcommand {
     Doctor,
     /// Set up and build, without running anything
     Build(BuildOptions),
+    /// Make a tar of Motet's programs, kernels, machine files and documents, to be unpacked on other computers
+    Package(PackageOptions),
     /// Make a book of the documents that can be searched, and show it at an address of this computer
     Docs(DocsOptions),
     /// Print what completes this command line in a shell

@@ -7,17 +7,19 @@ use std::{
 };
 
 use motet_error::{Error, ErrorKind, Result};
-use motet_fabric::run::target_of;
+use motet_fabric::{place::Place, run::target_of};
 use motet_layout::Isa;
 
-use crate::{arguments::BuildOptions, progress, project};
+use crate::{arguments::BuildOptions, progress};
 
 /// Builds the kernels and the guest's `motet` with cargo.
 ///
 /// # Errors
 /// An unknown instruction set, or cargo is missing or fails.
 pub fn build(options: &BuildOptions) -> Result<u8> {
-    let root = project::root()?;
+    let place = Place::find()?;
+    place.needs_source("build")?;
+    let root = place.root;
     for isa in chosen(&options.isas)? {
         progress::print(&format!("motet: building the {} kernel", isa.name()));
         cargo(&root, isa, &["--profile", "kernel", "-p", "motet-image", "--bin", "motet-kernel"], &[])?;

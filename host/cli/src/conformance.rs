@@ -3,13 +3,14 @@
 use motet_error::Result;
 use motet_fabric::{
     Command, HostPool,
+    place::Place,
     run::{Event, Hooks, Mode, Outcome},
 };
 
 use crate::{
     arguments::{ConformanceOptions, NetworkOptions, Stray},
     progress::Progress,
-    project, run,
+    run,
 };
 
 /// Boots a machine in conformance mode; what the islands report goes to standard error.
@@ -17,7 +18,7 @@ use crate::{
 /// # Errors
 /// An island failed, hung or died.
 pub fn conformance(options: &ConformanceOptions) -> Result<u8> {
-    let root = project::root()?;
+    let place = Place::find()?;
     let mode = match options.stray {
         None => Mode::Conformance,
         Some(Stray::Behind) => Mode::StrayBehind,
@@ -25,7 +26,7 @@ pub fn conformance(options: &ConformanceOptions) -> Result<u8> {
         Some(Stray::Below) => Mode::StrayBelow,
         Some(Stray::Device) => Mode::StrayDevice,
     };
-    let mut settings = run::settings(&root, &options.machine, mode, Command::default())?;
+    let mut settings = run::settings(&place, &options.machine, mode, Command::default())?;
     let network = NetworkOptions { net: options.net, ..NetworkOptions::default() };
     settings.network = run::network(&settings.machine, &network, false)?;
     let mut hooks = ConformanceHooks { progress: Progress::new(&settings.machine, true) };

@@ -4,12 +4,11 @@ use std::io::Write;
 
 use motet_error::{Error, ErrorKind, Result};
 use motet_fabric::{
+    place::Place,
     qemu,
     run::{kernel_path, target_of},
 };
 use motet_layout::Isa;
-
-use crate::project;
 
 const ISAS: [Isa; 3] = [Isa::X86_64, Isa::AArch64, Isa::RiscV64];
 
@@ -18,13 +17,15 @@ const ISAS: [Isa; 3] = [Isa::X86_64, Isa::AArch64, Isa::RiscV64];
 /// # Errors
 /// The project's folder cannot be found, or the lines cannot be written.
 pub fn doctor() -> Result<u8> {
-    let root = project::root()?;
-    let target = project::target(&root);
+    let place = Place::find()?;
+    let target = &place.built;
     let mut report = Report::default();
     for isa in ISAS {
         report.check(&format!("QEMU for {}", isa.name()), check_qemu(isa));
     }
-    report.check("Rust targets of the kernels", check_rust_targets());
+    if !place.is_installed {
+        report.check("Rust targets of the kernels", check_rust_targets());
+    }
     for isa in ISAS {
         let kernel = target.join(kernel_path(isa));
         report.check(&format!("{} kernel", isa.name()), exists(&kernel, "run `motet build`"));

@@ -1,11 +1,11 @@
 //! `motet guests`: programs for virtual machines and bare boards (docs/guests.md), built when somebody asks for them.
 
 use motet_error::Result;
-use motet_fabric::run::guest_path;
+use motet_fabric::{place::Place, run::guest_path};
 use motet_layout::Isa;
 use motet_toolchain::Tools;
 
-use crate::{arguments::GuestsOptions, build, progress, project};
+use crate::{arguments::GuestsOptions, build, progress};
 
 /// The instruction sets that there are guests for.
 const ISAS: [Isa; 2] = [Isa::AArch64, Isa::RiscV64];
@@ -17,8 +17,9 @@ const GUESTS: [&str; 8] = ["rtos", "freertos", "heartbeat", "hostile", "serial",
 /// # Errors
 /// An unknown instruction set, the C compiler cannot be fetched, or cargo is missing or fails.
 pub fn guests(options: &GuestsOptions) -> Result<u8> {
-    let root = project::root()?;
-    let target = project::target(&root);
+    let place = Place::find()?;
+    place.needs_source("guests")?;
+    let Place { root, built: target, .. } = place;
     let isas = build::choose(&ISAS, &options.isas)?;
     // For FreeRTOS, which is C.
     let tools = Tools::find(&target.join("toolchain"))?;

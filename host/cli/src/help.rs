@@ -5,6 +5,7 @@
 use clap::{Command, CommandFactory};
 
 use motet_error::Result;
+use motet_fabric::place::{Place, VERSION};
 
 use crate::arguments::Arguments;
 
@@ -33,7 +34,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
             "wcet",
         ],
     ),
-    ("This computer", &["doctor", "build", "docs", "completions", "man"]),
+    ("This computer", &["doctor", "build", "package", "docs", "completions", "man"]),
 ];
 
 const TEMPLATE: &str = "\
@@ -45,11 +46,37 @@ Options:
 {options}
 ";
 
+/// What is said below the listing of a source tree, and of an installation.
+const FIRST_CALL: &str =
+    "The first call installs what is missing and builds (a few minutes); later calls start at once.\n";
+const PLACES: &str = "Files that are named, such as docs/setup.md, are in /usr/share/doc/motet and /usr/share/motet.\n";
+
 /// The command line, whose help has the groups.
 pub fn command() -> Command {
+    let of_installation = Place::is_of_installation();
     let command = Arguments::command();
-    let listing = listing(&command);
-    command.after_help(listing).help_template(TEMPLATE)
+    let listing = listing(&command, if of_installation { PLACES } else { FIRST_CALL });
+    let command = command.after_help(listing).help_template(TEMPLATE);
+    if of_installation { from_path(command.help_template(TEMPLATE.replace("./motet", "motet"))) } else { command }
+}
+
+/// The same for who calls `motet` by `PATH`.
+fn from_path(command: Command) -> Command {
+    let said = command.get_after_help().map(|help| help.to_string().replace("./motet", "motet"));
+    let command = match said {
+        Some(said) => command.after_help(said),
+        None => command,
+    };
+    command.mut_subcommands(from_path)
+}
+
+/// Prints what `motet --version` says: the version and the commit.
+///
+/// # Errors
+/// It does not arrive.
+pub fn print_version() -> Result<()> {
+    let commit = Place::find().map_or_else(|_| "unknown".into(), |place| place.commit());
+    motet_error::print(&format!("motet {VERSION} (commit {commit})\n"))
 }
 
 /// All commands that somebody can give, by their words: those that need no further word.
@@ -81,7 +108,7 @@ pub fn explain(path: &str) -> Result<()> {
     motet_error::print(&format!("{}\n", found.render_help()))
 }
 
-fn listing(command: &Command) -> String {
+fn listing(command: &Command, last: &str) -> String {
     let mut text = String::new();
     for (heading, paths) in GROUPS {
         text += &format!("{heading}:\n");
@@ -92,7 +119,7 @@ fn listing(command: &Command) -> String {
         }
         text.push('\n');
     }
-    text += "The first call installs what is missing and builds (a few minutes); later calls start at once.\n";
+    text += last;
     text += "`./motet COMMAND --help` explains a command, with more examples. See README.md and docs/setup.md.";
     text
 }

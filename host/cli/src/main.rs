@@ -43,6 +43,7 @@ fn main() -> ExitCode {
             let _ = error.print();
             return ExitCode::from(ErrorKind::Usage as u8);
         }
+        Err(version) if version.kind() == clap::error::ErrorKind::DisplayVersion => help::print_version().map(|()| 0),
         Err(help) => {
             help.print().and_then(|()| std::io::stdout().flush()).context(ErrorKind::Io, || STDOUT.into()).map(|()| 0)
         }
@@ -72,14 +73,16 @@ fn dispatch(command: Subcommand) -> Result<u8> {
             VmSubcommand::Kill(options) => vm_control::kill(&options),
             VmSubcommand::Console(options) => vm_control::console(&options),
         },
-        Subcommand::Test(_) | Subcommand::Docs(_) => project::run_script(),
+        Subcommand::Test(_) => project::run_script("test"),
+        Subcommand::Docs(_) => project::run_script("docs"),
+        Subcommand::Package(_) => project::run_on_source("package", "motet-package"),
         Subcommand::Conformance(options) => conformance::conformance(&options),
-        Subcommand::Build(options) if options.tests => project::run_script(),
+        Subcommand::Build(options) if options.tests => project::run_script("build"),
         Subcommand::Build(options) => build::build(&options),
         Subcommand::Guests(options) => guests::guests(&options),
         Subcommand::Wcet(options) => wcet::wcet(&options),
         Subcommand::Sweep(_) => project::run_sibling("motet-sweep"),
-        Subcommand::Bench(_) => project::run_sibling("motet-bench"),
+        Subcommand::Bench(_) => project::run_on_source("bench", "motet-bench"),
         Subcommand::Cc(options) => toolchain::cc(false, &options.arguments),
         Subcommand::Cxx(options) => toolchain::cc(true, &options.arguments),
         Subcommand::Ld(options) => toolchain::ld(&options.arguments),

@@ -1,32 +1,9 @@
-//! Where Motet's own files are.
+//! Other programs of Motet's, run in place of this one.
 
-use std::{
-    os::unix::process::CommandExt,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{os::unix::process::CommandExt, path::Path, process::Command};
 
 use motet_error::{Error, ErrorKind, Result};
-
-/// The project's folder: `MOTET_ROOT`, or the nearest folder above the program or the current folder that has one.
-///
-/// # Errors
-/// It is nowhere.
-pub fn root() -> Result<PathBuf> {
-    if let Some(root) = std::env::var_os("MOTET_ROOT") {
-        let root = PathBuf::from(root);
-        return if is_root(&root) { Ok(root) } else { Err(missing(&format!("MOTET_ROOT={}", root.display()))) };
-    }
-    let program = std::env::current_exe().ok();
-    let folder = std::env::current_dir().ok();
-    let found = program.iter().chain(&folder).flat_map(|start| start.ancestors()).find(|path| is_root(path));
-    found.map(Path::to_owned).ok_or_else(|| missing("neither the program nor the current folder is inside it"))
-}
-
-/// The folder of build results.
-pub fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
-}
+use motet_fabric::place::Place;
 
 /// Runs another of the project's programs, which lies beside this one, instead of this one, with what stands behind the command.
 ///
@@ -41,23 +18,26 @@ pub fn run_sibling(name: &str) -> Result<u8> {
     run_instead(&program, 2)
 }
 
+/// The same for a program that works on the source tree.
+///
+/// # Errors
+/// There is none, or the program is not built.
+pub fn run_on_source(command: &str, name: &str) -> Result<u8> {
+    Place::find()?.needs_source(command)?;
+    run_sibling(name)
+}
+
 /// Runs the front door instead of this program, with the same arguments: what only it does.
 ///
 /// # Errors
-/// It cannot be run.
-pub fn run_script() -> Result<u8> {
-    run_instead(&root()?.join("motet"), 1)
+/// It is not there, or cannot be run.
+pub fn run_script(command: &str) -> Result<u8> {
+    let place = Place::find()?;
+    place.needs_source(command)?;
+    run_instead(&place.root.join("motet"), 1)
 }
 
 fn run_instead(program: &Path, skipped: usize) -> Result<u8> {
     let error = Command::new(program).args(std::env::args_os().skip(skipped)).exec();
     Err(Error::new(ErrorKind::Unavailable, format!("{}: {error}", program.display())))
-}
-
-fn is_root(path: &Path) -> bool {
-    path.join("machines/default.toml").is_file() && path.join("Cargo.toml").is_file()
-}
-
-fn missing(why: &str) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("cannot find Motet's project folder: {why}; set MOTET_ROOT"))
 }

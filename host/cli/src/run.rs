@@ -1,14 +1,12 @@
 //! `motet run`.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use motet_error::{Error, ErrorKind, Result};
 use motet_fabric::{
     Command, HostPool, Results,
     network::Network,
+    place::Place,
     rootfs::Tree,
     run::{Event, Hooks, Mode, Options, Outcome},
     terminal,
@@ -27,7 +25,6 @@ use crate::{
     output::OutputFile,
     points,
     progress::{self, Progress},
-    project,
     report::Folder,
     stats, trace,
 };
@@ -42,10 +39,10 @@ pub fn run(options: &RunOptions) -> Result<u8> {
             "--deterministic needs --quantum auto or a fixed one, such as 10: cores take turns of that length";
         return Err(Error::new(ErrorKind::Usage, message));
     }
-    let root = project::root()?;
-    let mut settings = settings(&root, &options.machine, Mode::Run, guest_command(&options.command, options.quiet))?;
+    let place = Place::find()?;
+    let mut settings = settings(&place, &options.machine, Mode::Run, guest_command(&options.command, options.quiet))?;
     settings.timed = options.timed.then(|| timed::Options {
-        plugin: project::target(&root).join(timed::plugin_path()),
+        plugin: place.built.join(timed::plugin_path()),
         quantum_ps: (options.quantum.least_us * 1e6) as u64,
         quantum_max_ps: (options.quantum.most_us * 1e6) as u64,
         quantum_least_ps: (options.quantum.shortest_us * 1e6) as u64,
@@ -62,7 +59,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     settings.survive = options.survive;
     settings.network = network(&settings.machine, &options.network, options.timed)?;
     let debugger = options.gdb.then(|| Debugger::prepare(&mut settings)).transpose()?;
-    let mut tree = guest_files(&project::target(&root), &settings.machine, options)?;
+    let mut tree = guest_files(&place.built, &settings.machine, options)?;
     tree.add_network(&settings.network);
     tree.warnings().iter().for_each(|warning| progress::print(&format!("motet: {warning}")));
     let results = options.output.as_deref().map(Results::prepare).transpose()?;
@@ -77,7 +74,7 @@ pub fn run(options: &RunOptions) -> Result<u8> {
     let accesses = options.accesses.as_deref().map(|path| OutputFile::create("--accesses", path)).transpose()?;
     let passages = options.passages.as_deref().map(|path| OutputFile::create("--passages", path)).transpose()?;
     if let Some(debugger) = &debugger {
-        debugger.explain(&settings.machine, &project::target(&root));
+        debugger.explain(&settings.machine, &place.built);
     }
     let progress = (!options.quiet).then(|| Progress::new(&settings.machine, options.machine.verbose));
     // An interactive shell and a line that is drawn again and again do not go together.
@@ -123,9 +120,8 @@ fn partial(outcome: &Result<Outcome>) -> Option<String> {
 ///
 /// # Errors
 /// A machine file that is missing or wrong.
-pub fn settings(root: &Path, options: &MachineOptions, mode: Mode, command: Command) -> Result<Options> {
-    let file: PathBuf = options.machine.clone().unwrap_or_else(|| root.join("machines/default.toml"));
-    let machine = MachineSpec::load(&file)?;
+pub fn settings(place: &Place, options: &MachineOptions, mode: Mode, command: Command) -> Result<Options> {
+    let machine = MachineSpec::load(&place.machine(options.machine.as_deref()))?;
     let qemu_arguments = qemu_arguments(&machine, &options.qemu_arguments)?;
     Ok(Options {
         machine,
@@ -133,7 +129,7 @@ pub fn settings(root: &Path, options: &MachineOptions, mode: Mode, command: Comm
         timed: None,
         survive: false,
         network: Network::default(),
-        kernels: project::target(root),
+        kernels: place.built.clone(),
         mode,
         command,
         boot_timeout: Duration::from_secs_f64(options.boot_timeout),

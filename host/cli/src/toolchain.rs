@@ -1,12 +1,13 @@
 //! `motet cc` and its relatives: the toolchain's commands with the project's folders.
 
-use std::{ffi::OsString, path::Path};
+use std::{ffi::OsString, path::PathBuf};
 
 use motet_error::Result;
+use motet_fabric::place::Place;
 
 use crate::{
     arguments::{Addr2lineOptions, ObjdumpOptions},
-    help, project,
+    help,
 };
 
 /// Questions of build systems, and what answers them: below the project's folder.
@@ -25,10 +26,10 @@ const SHIPPED: [(&str, &str); 6] = [
 /// # Errors
 /// See [`motet_toolchain::cc`].
 pub fn cc(cxx: bool, arguments: &[OsString]) -> Result<u8> {
-    let root = project::root()?;
+    let place = Place::find()?;
     match SHIPPED.iter().find(|(question, _)| arguments.iter().any(|word| word == question)) {
-        Some((_, path)) => motet_error::print(&format!("{}\n", root.join(path).display())).map(|()| 0),
-        None => motet_toolchain::cc(&folder(&root), cxx, arguments),
+        Some((_, path)) => motet_error::print(&format!("{}\n", place.root.join(path).display())).map(|()| 0),
+        None => motet_toolchain::cc(&folder(&place)?, cxx, arguments),
     }
 }
 
@@ -37,7 +38,7 @@ pub fn cc(cxx: bool, arguments: &[OsString]) -> Result<u8> {
 /// # Errors
 /// See [`motet_toolchain::ld`].
 pub fn ld(arguments: &[OsString]) -> Result<u8> {
-    motet_toolchain::ld(&folder(&project::root()?), arguments)
+    motet_toolchain::ld(&folder(&Place::find()?)?, arguments)
 }
 
 /// `motet ar ARGUMENTS`, or another of the archiver's programs.
@@ -49,11 +50,11 @@ pub fn archiver(program: &str, arguments: &[OsString]) -> Result<u8> {
         // Before its own, which `configure` may look at.
         help::explain(program)?;
     }
-    motet_toolchain::archiver(&folder(&project::root()?), program, arguments)
+    motet_toolchain::archiver(&folder(&Place::find()?)?, program, arguments)
 }
 
-fn folder(root: &Path) -> std::path::PathBuf {
-    project::target(root).join("toolchain")
+fn folder(place: &Place) -> Result<PathBuf> {
+    Ok(place.cache()?.join("toolchain"))
 }
 
 /// `motet objdump PROGRAM`.

@@ -3,20 +3,18 @@
 use std::{fmt::Write, io};
 
 use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::place::Place;
 use motet_machine::MachineSpec;
 use motet_wcet::{Analysis, Bound, Client, LEAST_URGENT, Terms};
 
-use crate::{arguments::WcetOptions, output::OutputFile, project};
+use crate::{arguments::WcetOptions, output::OutputFile};
 
 /// Prints the table, and writes the JSON file if one is wanted.
 ///
 /// # Errors
 /// The machine has no FPGA, or an option names what is not there.
 pub fn wcet(options: &WcetOptions) -> Result<u8> {
-    let file = match &options.machine {
-        Some(file) => file.clone(),
-        None => project::root()?.join("machines/default.toml"),
-    };
+    let file = Place::find()?.machine(options.machine.as_deref());
     let machine = MachineSpec::load(&file)?;
     let named = |error: Error| Error::new(error.kind, format!("{}: {error}", file.display()));
     let analysis = Analysis::new(&machine, options.island.as_deref()).map_err(named)?;

@@ -17,6 +17,7 @@ pub mod image;
 pub mod initramfs;
 mod ivshmem;
 pub mod network;
+pub mod place;
 #[allow(unsafe_code)] // the mapping of the pool
 mod pool;
 #[allow(unsafe_code)] // descriptors and the death signal of child processes

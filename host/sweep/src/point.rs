@@ -8,6 +8,7 @@ use std::{
 };
 
 use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::place::Place;
 
 use crate::{
     metrics::{self, Metrics},
@@ -24,11 +25,11 @@ const LINES_TOLD: usize = 4;
 ///
 /// # Errors
 /// It has failed, which a file beside its log says, too.
-pub fn run(root: &Path, folder: &Path, id: &str) -> Result<u8> {
+pub fn run(home: &Place, folder: &Path, id: &str) -> Result<u8> {
     let folder = Folder::create(folder)?;
     let place = folder.point(id);
     let point: Point = plan::read(&place.join("point.json"))?;
-    match measure(root, &place, point) {
+    match measure(home, &place, point) {
         Ok(result) => plan::write(&place.join("result.json"), &plan::json(&result)).map(|()| 0),
         Err(error) => {
             plan::write(&place.join("failed"), error.message.as_bytes())?;
@@ -37,7 +38,7 @@ pub fn run(root: &Path, folder: &Path, id: &str) -> Result<u8> {
     }
 }
 
-fn measure(root: &Path, place: &Path, point: Point) -> Result<PointResult> {
+fn measure(home: &Place, place: &Path, point: Point) -> Result<PointResult> {
     let arguments = arguments(place, &point);
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let clock = Instant::now();
@@ -53,7 +54,7 @@ fn measure(root: &Path, place: &Path, point: Point) -> Result<PointResult> {
         return Err(Error::new(ErrorKind::Software, format!("{status}{}", last_lines(&place.join("log")))));
     }
     let metrics = metrics(&fs::read_to_string(&output).unwrap_or_default(), &stats, &point)?;
-    let versions = Versions::now(root);
+    let versions = Versions::now(home);
     Ok(PointResult { point, arguments, metrics, versions, began, host_s: clock.elapsed().as_secs_f64() })
 }
 

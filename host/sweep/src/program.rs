@@ -8,6 +8,7 @@ use std::{
 
 use clap::Parser;
 use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::place::Place;
 
 use crate::{
     diff,
@@ -48,12 +49,10 @@ fn run(options: &SweepOptions) -> Result<u8> {
     if let Some(SweepSubcommand::Diff(options)) = &options.command {
         return diff::diff(options);
     }
-    let root = std::env::var_os("MOTET_ROOT").map(PathBuf::from);
-    let root = root.ok_or_else(|| Error::new(ErrorKind::Unavailable, "MOTET_ROOT is not set; use ./motet sweep"))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let place = Place::find()?;
     match &options.command {
-        Some(SweepSubcommand::Point(options)) => point::run(&root, &options.folder, &options.id),
-        Some(SweepSubcommand::Diff(_)) | None => sweep::sweep(options, &root, &target),
+        Some(SweepSubcommand::Point(options)) => point::run(&place, &options.folder, &options.id),
+        Some(SweepSubcommand::Diff(_)) | None => sweep::sweep(options, &place),
     }
 }
 

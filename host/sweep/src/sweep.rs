@@ -11,6 +11,7 @@ use std::{
 };
 
 use motet_error::{Error, ErrorKind, Result};
+use motet_fabric::place::Place;
 use rustix::{
     fs::{FlockOperation, flock},
     process::Signal,
@@ -38,22 +39,27 @@ const LOOK: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// The study is wrong, Snakemake cannot be had or does not run, or the host refuses.
-pub fn sweep(options: &SweepOptions, root: &Path, target: &Path) -> Result<u8> {
+pub fn sweep(options: &SweepOptions, home: &Place) -> Result<u8> {
     let path = options.study.as_ref().ok_or_else(|| Error::usage("which study?"))?;
-    let study = Study::load(path, root)?;
-    let output = options.output.clone().unwrap_or_else(|| target.join("sweeps").join(&study.name));
+    let study = Study::load(path, &home.root)?;
+    let output = options.output.clone().unwrap_or_else(|| default_folder(home).join(&study.name));
     let folder = Folder::create(&output)?;
     if options.list {
         return list(&study, &folder);
     }
     let _lock = lock(&folder)?;
     folder.write(&study, options.again)?;
-    let snakemake = Snakemake::find(target, &options.executor)?;
+    let snakemake = Snakemake::find(&home.cache()?, &options.executor)?;
     let mut progress = Progress::new(&study, &folder);
     let ending =
         if progress.open.is_empty() { Ending::Whole } else { run(&snakemake, &mut progress, options, &study)? };
     report(&study, &folder, path)?;
     progress.conclude(&ending)
+}
+
+/// Where results of studies go: below the folder of build results, or, of an installation, below the current folder.
+fn default_folder(home: &Place) -> PathBuf {
+    if home.is_installed { "sweeps".into() } else { home.built.join("sweeps") }
 }
 
 fn list(study: &Study, folder: &Folder) -> Result<u8> {

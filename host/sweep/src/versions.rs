@@ -1,7 +1,8 @@
 //! With what a point is measured.
 
-use std::{path::Path, process::Command};
+use std::process::Command;
 
+use motet_fabric::place::{Place, VERSION};
 use serde::{Deserialize, Serialize};
 
 /// With what a point was measured.
@@ -19,16 +20,13 @@ pub struct Versions {
 
 impl Versions {
     /// As things are now.
-    pub fn now(root: &Path) -> Self {
-        let git = |arguments: &[&str]| output(Command::new("git").arg("-C").arg(root).args(arguments));
-        let changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|text| !text.is_empty());
-        let commit = git(&["rev-parse", "HEAD"]).map(|commit| commit + if changed { "-changed" } else { "" });
+    pub fn now(home: &Place) -> Self {
         let isa = motet_fabric::qemu::locate(motet_layout::Isa::X86_64);
         let qemu = isa.ok().and_then(|path| output(Command::new(path).arg("--version")));
         let qemu = qemu.as_deref().and_then(|text| text.lines().next()?.split(" version ").nth(1));
         Self {
-            motet: env!("CARGO_PKG_VERSION").into(),
-            commit: commit.unwrap_or_else(|| "unknown".into()),
+            motet: VERSION.into(),
+            commit: home.commit(),
             qemu: qemu.unwrap_or("unknown").into(),
             host: output(Command::new("uname").args(["-srmn"])).unwrap_or_default(),
         }

@@ -48,6 +48,7 @@ mod network;
 mod npb;
 mod os;
 mod outside;
+mod package;
 mod placement;
 mod posix;
 mod preemption;
@@ -151,6 +152,7 @@ fn trials(wanted: &Wanted) -> Vec<Trial> {
     trials.extend(npb::trials());
     trials.extend(os::trials());
     trials.extend(outside::trials());
+    trials.extend(package::trials());
     trials.extend(shown::trials());
     trials.extend(terminals::trials());
     trials.extend(shell::trials());

@@ -1,0 +1,6 @@
+//! `motet package`.
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    motet_package::main()
+}
