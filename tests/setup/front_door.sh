@@ -64,6 +64,15 @@ test_what_watches_machines_is_built_when_it_is_first_called() {
     called 'cargo build .*-p motet-top'
 }
 
+test_what_makes_a_package_is_built_when_it_is_first_called() {
+    motet run -- a
+    not called 'motet-package'
+    motet package --output b
+    said 'ran: package --output b'
+    called 'cargo build .*-p motet-top'
+    called 'cargo build .*-p motet-package'
+}
+
 test_guests_are_built_when_somebody_asks_for_them() {
     motet guests riscv64
     said 'ran: guests riscv64'
