@@ -13,7 +13,15 @@ use std::{
 use clap::Parser;
 use motet_error::{Context as _, Error, ErrorKind, Result};
 use motet_fabric::{control, watched::Watched};
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    flag,
+};
 
 use crate::{
     batch,
@@ -96,13 +104,19 @@ fn print(options: &TopOptions, machine: &Watched, interval: Duration) -> Result<
 /// Shows it on the terminal, which is as before when this returns, and after a panic.
 fn show(machine: &Watched, interval: Duration) -> Result<u8> {
     let is_over = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT] {
-        signal_hook::flag::register(signal, is_over.clone()).host("a signal handler")?;
+    let reads = Arc::new(AtomicBool::new(false));
+    flag::register_conditional_default(SIGHUP, reads.clone()).host("a signal handler")?;
+    for signal in [SIGTERM, SIGHUP, SIGINT] {
+        flag::register(signal, is_over.clone()).host("a signal handler")?;
     }
+    let keys = Keys { is_over, reads };
     // It has the terminal restored by the hook for panics, too.
     let mut terminal = ratatui::try_init().context(ErrorKind::Io, || "the terminal".into())?;
-    let outcome = draw(machine, interval, &mut terminal, &is_over);
-    ratatui::restore();
+    let outcome = draw(machine, interval, &mut terminal, &keys);
+    // One that has hung up is not to be restored; and what is dropped would say so where nobody hears it, which is a panic.
+    if ratatui::try_restore().and_then(|()| terminal.show_cursor()).is_err() {
+        std::mem::forget(terminal);
+    }
     match outcome.context(ErrorKind::Io, || "the terminal".into())? {
         End::Asked => Ok(0),
         End::Machine => Ok(ended(machine)),
@@ -110,7 +124,7 @@ fn show(machine: &Watched, interval: Duration) -> Result<u8> {
 }
 
 enum End {
-    /// By a key or a signal.
+    /// By a key or a signal, or by a terminal that has hung up.
     Asked,
     /// The machine has.
     Machine,
@@ -120,12 +134,12 @@ fn draw(
     machine: &Watched,
     interval: Duration,
     terminal: &mut ratatui::DefaultTerminal,
-    is_over: &AtomicBool,
+    keys: &Keys,
 ) -> std::io::Result<End> {
     let mut meter = Meter::new(machine.process());
     let mut screen = Screen::default();
     let mut due = Instant::now();
-    while !is_over.load(Ordering::Relaxed) {
+    loop {
         let now = Instant::now();
         if now >= due {
             let Some(sample) = machine.sample() else { return Ok(End::Machine) };
@@ -135,15 +149,46 @@ fn draw(
             due = (due + interval).max(now);
         }
         terminal.draw(|frame| screen.draw(frame))?;
-        if event::poll(LOOK.min(due.saturating_duration_since(Instant::now())))?
-            && let Event::Key(key) = event::read()?
-            && key.kind != KeyEventKind::Release
-            && screen.key(key) == Wish::Quit
-        {
-            break;
+        match keys.next(LOOK.min(due.saturating_duration_since(Instant::now())))? {
+            Some(pressed) if pressed.iter().all(|&key| screen.key(key) != Wish::Quit) => {}
+            _ => return Ok(End::Asked),
         }
     }
-    Ok(End::Asked)
+}
+
+/// Keys of the terminal on standard input.
+struct Keys {
+    /// A signal has come that ends the program.
+    is_over: Arc<AtomicBool>,
+    /// It is being read from. A terminal that hangs up then is read over and over by crossterm, so SIGHUP does at that time what it does to others.
+    reads: Arc<AtomicBool>,
+}
+
+impl Keys {
+    /// Those that are pressed within this time: when there are some, it waits no longer. `None`: there will be no more.
+    fn next(&self, within: Duration) -> std::io::Result<Option<Vec<KeyEvent>>> {
+        let input = std::io::stdin();
+        let mut ends = [PollFd::new(&input, PollFlags::IN)];
+        let within = Timespec::try_from(within).map_err(std::io::Error::other)?;
+        match poll(&mut ends, Some(&within)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if self.is_over.load(Ordering::Relaxed) || ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+            return Ok(None);
+        }
+        self.reads.store(true, Ordering::Relaxed);
+        let mut pressed = Vec::new();
+        while event::poll(Duration::ZERO)? {
+            if let Event::Key(key) = event::read()?
+                && key.kind != KeyEventKind::Release
+            {
+                pressed.push(key);
+            }
+        }
+        self.reads.store(false, Ordering::Relaxed);
+        Ok(Some(pressed))
+    }
 }
 
 fn ended(machine: &Watched) -> u8 {

@@ -3,8 +3,9 @@
 
 use std::{
     fs,
+    io::Read as _,
     path::Path,
-    process::Stdio,
+    process::{ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
@@ -427,7 +428,9 @@ impl Terminal {
     pub fn open() -> Result<Self, String> {
         use rustix::{pty, termios};
         let open = || -> rustix::io::Result<Self> {
-            let controller = pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY)?;
+            // A program that had its own controller would not be hung up.
+            let flags = pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY | pty::OpenptFlags::CLOEXEC;
+            let controller = pty::openpt(flags)?;
             pty::grantpt(&controller)?;
             pty::unlockpt(&controller)?;
             let name = pty::ptsname(&controller, Vec::new())?;
@@ -454,6 +457,35 @@ impl Terminal {
         let screen = Collected::new(self.controller.try_clone().map_err(|error| error.to_string())?);
         Ok(Session { child, keys: self.controller, screen, seen: 0 })
     }
+}
+
+/// Starts `motet` on a terminal of its own, waits until `wanted` is on the screen, and hangs up; the status with which it ends.
+pub fn hung_up(motet: &Motet, wanted: &str) -> Result<ExitStatus, String> {
+    let Terminal { mut controller, user } = Terminal::open()?;
+    let end = || user.try_clone().map_err(|error| error.to_string());
+    let mut command = motet.to_command();
+    command.stdin(end()?).stdout(end()?).stderr(end()?).env("TERM", "vt100");
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    drop((command, user));
+    let mut screen = Vec::new();
+    while !String::from_utf8_lossy(&screen).contains(wanted) {
+        let mut bytes = [0; 1024];
+        let len = controller.read(&mut bytes).map_err(|error| {
+            let _ = child.kill();
+            format!("{error}: {}", String::from_utf8_lossy(&screen))
+        })?;
+        screen.extend_from_slice(&bytes[..len]);
+    }
+    drop(controller);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            return Ok(status);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = child.kill();
+    Err("it goes on though its terminal has hung up".into())
 }
 
 fn settings(terminal: &fs::File) -> Result<String, String> {

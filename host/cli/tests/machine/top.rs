@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    command_line::Terminal,
+    command_line::{Terminal, hung_up},
     process::{Motet, Running, root},
     restart::{await_line, ended},
     trial::{Trial, trial},
@@ -13,12 +13,13 @@ type Test = fn() -> Result<(), String>;
 
 /// All of them.
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 7] = [
         ("top::tables_show_what_a_machine_does", tables),
         ("top::json_counts_what_happens_in_an_interval", counted),
         ("top::a_timed_machine_shows_its_time_and_its_caches", timed),
         ("top::kernels_without_shared_memory_are_one_machine", several_kernels),
         ("top::a_terminal_is_as_it_was_before", on_a_terminal),
+        ("top::a_terminal_that_hangs_up_ends_it", without_a_terminal),
         ("top::what_is_wrong_is_refused_and_a_machine_that_ends_is_told", refused_and_ended),
     ];
     tests.into_iter().map(|(name, test)| trial(name, test)).collect()
@@ -165,4 +166,11 @@ fn refused_and_ended() -> Result<(), String> {
     running.wait().expect_code(0)?;
     fact(seen.output.lines().count() > 1, &seen.output)?;
     seen.expect_code(0)?.expect_errors(&["has ended"]).map(drop)
+}
+
+fn without_a_terminal() -> Result<(), String> {
+    beside(Motet::command(LOAD), |running| {
+        let status = hung_up(&top(running, &["--interval", "0.2"]), "ISLAND")?;
+        fact(status.success() && running.goes_on(), status)
+    })
 }
