@@ -12,7 +12,7 @@ use motet_abi::{
     wire::Wire,
 };
 use motet_hal::Machine;
-use motet_layout::{FILES_INLINE, FILES_MAX, WAKE_SIGNAL, sync::Ordering};
+use motet_layout::{FILES_INLINE, FILES_MAX, WAKE_SIGNAL, ones, sync::Ordering};
 use motet_protocol::wait;
 
 use crate::{
@@ -27,8 +27,9 @@ use crate::{
 /// How often files are asked when there was no memory to enter all of their queues, in nanoseconds.
 const ASK_AGAIN_NS: u64 = 5_000_000;
 const NS_PER_MS: u64 = 1_000_000;
-/// Bytes of a full descriptor set.
-const SET_BYTES: usize = FD_SETSIZE / 8;
+
+/// Descriptors to read from, to write to, and of which something else is to be told.
+type Sets = [[u64; FD_SETSIZE / 64]; 3];
 
 /// `poll(entries, count, timeout_ms)`.
 pub fn poll<M: Machine>(call: &Call<M>) -> SysResult {
@@ -214,46 +215,64 @@ fn select_sets<M: Machine>(call: &Call<M>, count: u64, timeout_ns: Option<u64>) 
     // As on Linux, descriptors beyond the table are not looked at.
     let in_table = table::of(call.cpu, call.process).high.get().max(FILES_INLINE as u32) as usize;
     let count = (count as usize).min(FD_SETSIZE).min(in_table);
-    let bytes = (call.args[0] as usize).min(FD_SETSIZE).div_ceil(64) * 8;
-    let mut asked = [[0; SET_BYTES]; 3];
-    for (set, &address) in asked.iter_mut().zip(&call.args[1..4]) {
-        if address != 0 {
-            call.read_user(address, &mut set[..bytes])?;
-        }
-    }
-    let mut ready = [[0; SET_BYTES]; 3];
+    let words = (call.args[0] as usize).min(FD_SETSIZE).div_ceil(64);
+    let asked = read_sets(call, words)?;
+    let mut ready = Sets::default();
     let found = wait_until_ready(call, timeout_ns, |enter_queues| {
         let mut result = Asked::default();
-        ready = [[0; SET_BYTES]; 3];
-        for fd in 0..count {
-            let (byte, bit) = (fd / 8, 1 << (fd % 8));
-            let wanted = [0, 1, 2].map(|set: usize| asked[set][byte] & bit != 0);
-            if wanted == [false; 3] {
-                continue;
-            }
-            call.serve_due(2 * cost::OBJECT);
-            let file = table::get(call, fd as i32)?;
-            let events = if_so(wanted[0], INPUT) | if_so(wanted[1], OUTPUT) | if_so(wanted[2], POLLPRI);
-            if enter_queues {
-                enter(call, &file, events, &mut result);
-            }
-            let found = readiness(call, &file);
-            for (set, mask) in [INPUT | POLLHUP | POLLERR, OUTPUT | POLLERR, POLLPRI].into_iter().enumerate() {
-                if wanted[set] && found & mask != 0 {
-                    ready[set][byte] |= bit;
-                    result.ready += 1;
+        for word in 0..count.div_ceil(64) {
+            let wanted = asked.each_ref().map(|set| set[word]);
+            let in_count = u64::MAX >> 64_usize.saturating_sub(count - 64 * word);
+            let mut found = [0; 3];
+            for bit in ones((wanted[0] | wanted[1] | wanted[2]) & in_count) {
+                call.serve_due(2 * cost::OBJECT);
+                let file = table::get(call, (64 * word + bit) as i32)?;
+                if enter_queues {
+                    let [input, output, urgent] = wanted.map(|set| set >> bit & 1 != 0);
+                    let events = if_so(input, INPUT) | if_so(output, OUTPUT) | if_so(urgent, POLLPRI);
+                    enter(call, &file, events, &mut result);
                 }
+                let events = readiness(call, &file);
+                for (set, told) in found.iter_mut().zip([INPUT | POLLHUP | POLLERR, OUTPUT | POLLERR, POLLPRI]) {
+                    *set |= u64::from(events & told != 0) << bit;
+                }
+            }
+            for (set, bits) in [0, 1, 2].map(|set: usize| (set, found[set] & wanted[set])) {
+                ready[set][word] = bits;
+                result.ready += u64::from(bits.count_ones());
             }
         }
         Ok(result)
     });
     let number = or_signal(call, found)?;
-    for (set, &address) in ready.iter().zip(&call.args[1..4]) {
+    write_sets(call, &ready, words)?;
+    Ok(number)
+}
+
+/// The sets whose addresses are the call's second argument to its fourth, of so many words; an address that is 0 is of an empty one.
+fn read_sets<M: Machine>(call: &Call<M>, words: usize) -> Result<Sets, Stop> {
+    let mut sets = Sets::default();
+    for (set, &address) in sets.iter_mut().zip(&call.args[1..4]) {
+        let mut bytes = [0; FD_SETSIZE / 8];
         if address != 0 {
-            call.write_user(address, &set[..bytes])?;
+            call.read_user(address, &mut bytes[..8 * words])?;
+        }
+        let read = bytes.as_chunks().0.iter().take(words);
+        set.iter_mut().zip(read).for_each(|(word, &bytes)| *word = u64::from_le_bytes(bytes));
+    }
+    Ok(sets)
+}
+
+fn write_sets<M: Machine>(call: &Call<M>, sets: &Sets, words: usize) -> Result<(), Stop> {
+    for (set, &address) in sets.iter().zip(&call.args[1..4]) {
+        let mut bytes = [0; FD_SETSIZE / 8];
+        let written = bytes.as_chunks_mut().0.iter_mut().take(words);
+        written.zip(set).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+        if address != 0 {
+            call.write_user(address, &bytes[..8 * words])?;
         }
     }
-    Ok(number)
+    Ok(())
 }
 
 /// What asking all files brought.

@@ -312,12 +312,12 @@ pub fn readiness<M: Machine>(cpu: &Cpu<M>, socket: &SocketRecord) -> u16 {
         let has_error = socket.error.load(Ordering::Acquire) != 0;
         return if listens { listening::readiness(socket) } else { OUTPUT | POLLHUP | if_so(has_error, POLLERR) };
     };
-    let shut = socket.shut.load(Ordering::Acquire);
-    let (input, output) = (pipe::readiness(incoming), pipe::readiness(outgoing));
-    let state = state(cpu, socket);
+    let state = state_by(socket, Some(incoming));
     if state == State::SynSent {
         return 0;
     }
+    let shut = socket.shut.load(Ordering::Acquire);
+    let (input, output) = (pipe::readiness(incoming), pipe::readiness(outgoing));
     let is_closed = state == State::Close;
     let no_more = input.no_writer || shut & READS_NO_MORE != 0 || is_closed;
     let has_error = socket.error.load(Ordering::Acquire) != 0 || connection::has_reset(incoming);
