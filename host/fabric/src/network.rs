@@ -4,14 +4,18 @@
 //! 10.0.X.2. Nothing outside reaches the machine, but what is published, on 127.0.0.1 of the host.
 
 use std::{
-    fmt,
+    fmt, fs,
     io::ErrorKind as Io,
-    net::{Ipv4Addr, TcpListener, UdpSocket},
+    net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket},
     str::FromStr,
 };
 
 use motet_error::{Error, ErrorKind, Result};
 use motet_machine::MachineSpec;
+use rustix::{
+    net::{getsockname, listen, sockopt::socket_acceptconn},
+    process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open},
+};
 
 /// A port of the host, of 127.0.0.1, that leads to one in the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +118,27 @@ impl Network {
         Ok(())
     }
 
+    /// Lengthens the lists in which connections to published ports wait until an island's QEMU takes them. It has lists of one (libslirp), so of many that come at
+    /// once the host's kernel drops most, and their clients try again after seconds, ever later. Where the host does not permit it, that stays so.
+    pub fn lengthen_lists(&self, island: usize, qemu: u32) {
+        let is_first = self.islands.first().is_some_and(|&(index, _)| index == island);
+        let published = |port: u16| self.published.iter().any(|one| !one.udp && one.host == port);
+        if !is_first || self.published.is_empty() {
+            return;
+        }
+        let process = Pid::from_raw(qemu.cast_signed()).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        let (Some(Ok(process)), Ok(open)) = (process, fs::read_dir(format!("/proc/{qemu}/fd"))) else { return };
+        for number in open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            let Ok(socket) = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()) else { continue };
+            let address = getsockname(&socket).ok().and_then(|address| SocketAddrV4::try_from(address).ok());
+            if address.is_some_and(|address| address.ip().is_loopback() && published(address.port()))
+                && socket_acceptconn(&socket).is_ok_and(|listens| listens)
+            {
+                let _ = listen(&socket, WAITING_MAX);
+            }
+        }
+    }
+
     /// Arguments for an island's QEMU: none, or a device and the network behind it.
     pub fn arguments(&self, island: usize) -> Vec<String> {
         let Some(place) = self.islands.iter().position(|&(index, _)| index == island) else { return Vec::new() };
@@ -142,6 +167,9 @@ impl Network {
         ]
     }
 }
+
+/// Connections that wait at a published port until QEMU takes them: more than a machine has at once, and fewer than Linux allows (`net.core.somaxconn`).
+const WAITING_MAX: i32 = 1024;
 
 /// What QEMU says when it cannot have a port that is published.
 pub(crate) const PORT_REFUSED: &str = "Could not set up host forwarding rule";

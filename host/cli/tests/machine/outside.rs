@@ -23,6 +23,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("outside::programs_of_every_isa_fetch_a_file", fetches),
         trial("outside::programs_of_every_isa_serve_a_published_port", serves),
+        trial("outside::many_connect_at_once", many),
         trial("outside::nobody_at_the_other_end_is_an_error", refused),
     ]
 }
@@ -70,6 +71,36 @@ fn serves() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Connections that are made at once.
+const MANY: usize = 200;
+
+/// All are answered, though nobody tries twice: without room for them, most would be dropped before QEMU has taken them.
+fn many() -> Result<(), String> {
+    let port = free_port()?;
+    let publish = format!("{port}:80");
+    let command = "echo hello >/tmp/hello; nc -ll -p 80 -e cat /tmp/hello";
+    let mut running = Motet::run(["--publish", &publish, "--", command]).start();
+    let start = Instant::now();
+    while ask(port).is_err() && start.elapsed() < PATIENCE && running.goes_on() {
+        thread::sleep(Duration::from_millis(100));
+    }
+    let clients: Vec<_> = (0..MANY).map(|_| thread::spawn(move || ask(port))).collect();
+    let answers: Vec<_> = clients.into_iter().map(|client| client.join().map_err(|_| "it panicked")).collect();
+    running.kill();
+    let ended = running.wait();
+    let wrong: Vec<_> = answers.iter().filter(|answer| **answer != Ok(Ok("hello\n".into()))).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(format!("{} are wrong: {wrong:?}\n{}", wrong.len(), ended.describe())) }
+}
+
+/// What a server says of itself.
+fn ask(port: u16) -> Result<String, String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(text)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said).map_err(text)?;
+    if said.is_empty() { Err("nothing".into()) } else { Ok(said) }
 }
 
 fn refused() -> Result<(), String> {

@@ -41,6 +41,7 @@ impl Run<'_> {
                 }
                 ISLAND_JOINED if !self.islands[index].joined => {
                     self.islands[index].joined = true;
+                    self.options.network.lengthen_lists(index, self.islands[index].qemu.id());
                     let after = self.islands[index].started.elapsed();
                     if self.islands[index].restart.is_none() {
                         self.hooks.event(Event::Joined { island: index, after });
