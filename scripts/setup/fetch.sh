@@ -83,10 +83,10 @@ unpack_shown() {
         rm -rf "$one" && mkdir "$one"
         dpkg-deb -x "$deb" "$one"
         rm -rf "$one"/usr/share/{bash-completion,doc,info,lintian,locale,man} "$one"/usr/lib/*/gconv
-        for folder in "$one"/usr/{bin,sbin}; do
+        for folder in "$one"/usr/{bin,sbin,lib/git-core}; do
             [[ ! -d $folder ]] || { mkdir -p "$2/programs/$architecture" && cp -a "$folder/." "$2/programs/$architecture"; }
         done
-        rm -rf "$one"/usr/{bin,sbin}
+        rm -rf "$one"/usr/{bin,sbin,lib/git-core}
         cp -a "$one/." "$2"
     done
     rm -rf "$one"

@@ -14,14 +14,18 @@ const ARCHITECTURES: [&str; 3] = ["amd64", "arm64", "riscv64"];
 /// All of them.
 pub fn trials() -> Vec<Trial> {
     let test = trial("golang::programs_of_all_instruction_sets_work_together", together);
-    vec![if is_of_today("go") { test } else { test.long() }]
+    vec![
+        if is_of_today("go") { test } else { test.long() },
+        // Go compiles its servers for a minute.
+        trial("golang::an_http_server_and_clients_of_other_instruction_sets_work_together", http).long(),
+    ]
 }
 
 fn together() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let programs = folder.path().join("go");
     for architecture in ARCHITECTURES {
-        compile(architecture, &programs.join(architecture))?;
+        compile("main.go", architecture, &programs.join(architecture))?;
     }
     let mut command = String::from("/in/go/amd64 numbers 300 | /in/go/arm64 square | /in/go/riscv64 sum");
     let mut wanted = String::from("9045050\n");
@@ -42,9 +46,34 @@ fn together() -> Result<(), String> {
     ended.expect_code(0)?.expect_output(&wanted).map(drop)
 }
 
-/// Compiles the program of `tests/guest/go`, with nothing but Go's own library.
-fn compile(architecture: &str, to: &Path) -> Result<(), String> {
-    let source = process::root().join("tests/guest/go/main.go");
+/// A server of AArch64 and clients of the others: 100 requests at once, twice, and some that are cancelled.
+fn http() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let programs = folder.path().join("go");
+    for architecture in ARCHITECTURES {
+        compile("http/main.go", architecture, &programs.join(architecture))?;
+    }
+    let ask = ["amd64", "riscv64"].map(|architecture| {
+        format!(
+            "/in/go/arm64 serve :8000 >/tmp/served & /in/go/{architecture} ask 127.0.0.1:8000; wait; cat /tmp/served"
+        )
+    });
+    let wanted = "answers 100\n\
+                  answers 100\n\
+                  lines 5\n\
+                  given up 10\n\
+                  timeout true\n\
+                  seen true\n\
+                  end true <nil>\n\
+                  served: true <nil>\n";
+    let command = ask.join("; ");
+    let ended = Motet::run(["--in".as_ref(), programs.as_os_str()]).arguments(["--", &command]).wait();
+    ended.expect_code(0)?.expect_output(&wanted.repeat(ask.len())).map(drop)
+}
+
+/// Compiles a program of `tests/guest/go`, with nothing but Go's own library.
+fn compile(source: &str, architecture: &str, to: &Path) -> Result<(), String> {
+    let source = process::root().join("tests/guest/go").join(source);
     let mut go = Command::new("go");
     go.args(["build", "-o"]).arg(to).arg(source);
     go.env("GOOS", "linux").env("GOARCH", architecture).env("CGO_ENABLED", "0").env("GO111MODULE", "off");

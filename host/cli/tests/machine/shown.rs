@@ -2,7 +2,16 @@
 //!
 //! `tests/shown/packages` lists Debian's packages, which `scripts/setup.sh --shown` fetches; `tests/shown` has what each test runs.
 
-use std::{fs, path::PathBuf, process::Command, sync::OnceLock, time::Duration};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, TcpStream},
+    path::PathBuf,
+    process::Command,
+    sync::OnceLock,
+    thread,
+    time::Duration,
+};
 
 use crate::{
     libraries::run,
@@ -21,6 +30,8 @@ pub fn trials() -> Vec<Trial> {
         trial("shown::socat_and_iperf3_talk_across_instruction_sets", || prints("streams.sh", STREAMS)),
         trial("shown::python_serves_asks_and_starts_processes", python),
         trial("shown::the_host_logs_in_by_ssh_and_copies_files", ssh),
+        trial("shown::nginx_has_workers_on_two_islands", nginx),
+        trial("shown::git_pushes_and_clones_by_http_and_ssh", || prints("git.sh", GIT)),
         trial("shown::tmux_has_a_shell_of_each_instruction_set", || prints("shells.sh", SHELLS)),
     ]
 }
@@ -76,6 +87,69 @@ fn served(motet: &Motet, ask: impl FnOnce() -> Result<(), String>) -> Result<End
     asked.map_err(|error| format!("{error}\n{}", ended.describe()))?;
     Ok(ended)
 }
+
+/// Requests of the host at once.
+const AT_ONCE: usize = 100;
+
+fn nginx() -> Result<(), String> {
+    let port = free_port()?;
+    let (publish, machine_file) = (format!("{port}:80"), process::root().join("tests/shown/nginx.toml"));
+    let options = ["--machine", &machine_file.display().to_string(), "--publish", &publish, "--", "sh /in/nginx.sh"];
+    served(&machine(&["nginx.sh"], &options)?, || {
+        let asked: Vec<_> = (0..AT_ONCE).map(|_| thread::spawn(move || get(port, "/version"))).collect();
+        let answers: Vec<_> = asked.into_iter().map(|asked| asked.join().map_err(|_| "it panicked")).collect();
+        let wrong: Vec<_> = answers.iter().filter(|answer| **answer != Ok(Ok("first\n".into()))).collect();
+        get(port, "/done")?;
+        if wrong.is_empty() { Ok(()) } else { Err(format!("{} of {AT_ONCE} are wrong: {wrong:?}", wrong.len())) }
+    })?
+    .expect_code(0)?
+    .expect_output(NGINX)
+    .map(drop)
+}
+
+/// What a server at a published port has at this path.
+fn get(port: u16, path: &str) -> Result<String, String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(text)?;
+    stream.set_read_timeout(Some(LIMIT / 4)).map_err(text)?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: motet\r\nConnection: close\r\n\r\n").map_err(text)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(text)?;
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(body.to_owned()),
+        _ => Err(format!("{answer:?}")),
+    }
+}
+
+const NGINX: &str = "first
+workers on cores 16 32 33
+1 1050000
+0 14
+001000
+001001
+fetched by wget
+HTTP/1.1 404 Not Found
+ready
+second
+workers on cores 16 32 33
+curl: 7
+ended
+";
+
+const GIT: &str = "pushed over http
+cloned over http
+equal
+cloned over ssh
+pushed over ssh
+second
+first
+pulled
+186c7923c719e69bbec511e069e160f230b00e13
+186c7923c719e69bbec511e069e160f230b00e13
+186c7923c719e69bbec511e069e160f230b00e13
+packed
+count: 0
+packs: 1
+";
 
 const REDIS: &str = "PONG
 aarch64
