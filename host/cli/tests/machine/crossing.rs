@@ -22,11 +22,12 @@ use crate::{
 type Test = fn() -> Result<(), String>;
 
 /// Programs of `tests/guest/cc` that print the same everywhere.
-const SAME: [&str; 26] = [
+const SAME: [&str; 27] = [
     "values",
     "calls",
     "library",
     "signals",
+    "altstack",
     "queued",
     "processes",
     "threads",

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    process::{Collected, Ended, Motet, root, target},
+    process::{Collected, Ended, Motet, children_of, root, target},
     trial::{Trial, trial},
 };
 
@@ -235,8 +235,10 @@ fn shows(unpacked: &Unpacked) -> Result<(), String> {
     while !output.so_far().contains("started") && !output.has_ended() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let state = unpacked.motet(&["state"]);
-    let top = unpacked.motet(&["top", "--batch", "--interval", "0.2"]);
+    // Other tests' machines run beside it.
+    let run = children_of(running.id()).first().map_or_else(String::new, u32::to_string);
+    let state = unpacked.motet(&["state", "--run", &run]);
+    let top = unpacked.motet(&["top", "--run", &run, "--batch", "--interval", "0.2"]);
     // `timeout` hands it on, and the machine ends.
     if let Ok(id) = crate::process::pid(running.id()) {
         let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);

@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering;
 use motet_abi::{
     Errno,
     process::{PIDFD_SIGNAL_PROCESS_GROUP, PIDFD_SIGNAL_THREAD, PIDFD_SIGNAL_THREAD_GROUP},
-    registers,
     signal::{self as abi, NSIG, SIGINFO_SIZE, SIGSET_SIZE, SS_DISABLE, SS_ONSTACK, SigAction, SigStack, UNBLOCKABLE},
     wire::Wire,
 };
@@ -173,7 +172,7 @@ pub fn sigaltstack<M: Machine>(call: &Call<M>) -> SysResult {
     if old_at != 0 {
         call.await_pages(old_at, 24)?;
     }
-    let in_use = old.contains(registers::sp(&call.thread.frame));
+    let in_use = deliver::is_in_use(call.cpu, call.thread, &old);
     if new_at != 0 {
         let mut bytes = [0; 24];
         call.read_user(new_at, &mut bytes)?;

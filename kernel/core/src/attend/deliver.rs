@@ -13,6 +13,7 @@ use motet_layout::{ProcessRecord, SignalAction, ThreadRecord, Vectors};
 use crate::{
     ability,
     call::{Call, Stop, SysResult},
+    chain::chain,
     cpu::Cpu,
     extension, handover, mm, peers, signal,
 };
@@ -45,7 +46,7 @@ pub fn deliver<M: Machine>(
         restorer: if own_restorer { action.restorer.get() } else { stubs::signal_return(isa) },
         mask,
         stack,
-        base: stack.base(&thread.frame, flags),
+        base: stack.base(&thread.frame, if is_in_use(cpu, thread, &stack) { flags & !abi::SA_ONSTACK } else { flags }),
     };
     handover::save_ext(cpu, thread);
     let mut buffer = sigframe::SigframeBuffer::zeroed();
@@ -121,6 +122,14 @@ pub fn alternate_stack(thread: &ThreadRecord) -> SigStack {
         return SigStack::NONE;
     }
     SigStack { ss_sp: sp.get(), ss_flags: flags.get() as u32, ss_size: size.get() }
+}
+
+/// Whether a thread is on its alternate stack: itself, or by a handler that has called the function of another instruction set that it is in. That has a stack of its own, and the handler's
+/// frames are still where they were.
+pub fn is_in_use<M: Machine>(cpu: &Cpu<M>, thread: &'static ThreadRecord, stack: &SigStack) -> bool {
+    let is_on = |sp| stack.contains(sp);
+    stack.ss_flags & SS_DISABLE == 0
+        && (is_on(registers::sp(&thread.frame)) || chain(cpu, thread).any(|call| is_on(call.caller_sp.get())))
 }
 
 /// Sets or takes away the alternate stack.
