@@ -7,6 +7,7 @@ use std::{
     fmt,
     io::{self, Write},
     path::Path,
+    process::ExitCode,
 };
 
 /// What kind of failure; decides the exit status (the numbers of `sysexits.h`).
@@ -95,6 +96,18 @@ pub const STDOUT: &str = "standard output";
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(ErrorKind::Io, || STDOUT.into())
+}
+
+/// How a program ends: with its status, or with what has failed said on standard error, behind `name`.
+pub fn end(name: &str, outcome: Result<u8>) -> ExitCode {
+    match outcome {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            // Standard error may be closed; the status still tells.
+            let _ = writeln!(io::stderr(), "{name}: {error}");
+            ExitCode::from(error.exit_status())
+        }
+    }
 }
 
 /// Says what was being done when the system refused.

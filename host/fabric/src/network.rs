@@ -119,7 +119,7 @@ impl Network {
     }
 
     /// Lengthens the lists in which connections to published ports wait until an island's QEMU takes them. It has lists of one (libslirp), so of many that come at
-    /// once the host's kernel drops most, and their clients try again after seconds, ever later. Where the host does not permit it, that stays so.
+    /// once the host's kernel drops many, and their clients try again after seconds, ever later. Where the host does not permit it, that stays so.
     pub fn lengthen_lists(&self, island: usize, qemu: u32) {
         let is_first = self.islands.first().is_some_and(|&(index, _)| index == island);
         let published = |port: u16| self.published.iter().any(|one| !one.udp && one.host == port);

@@ -32,7 +32,7 @@ contributors). The texts of their licenses follow.
 
 The machine's first programs (usr/lib/motet/userland) are Debian's busybox-static, unmodified: version 2 of the GNU General Public License, with parts of
 glibc, under the GNU Lesser General Public License. busybox.copyright beside each says more, and userland/MANIFEST which Debian packages they are.
-Their sources are Debian's source packages busybox and glibc of these versions (https://deb.debian.org, https://snapshot.debian.org). Whoever passes
+Their sources are Debian's source packages busybox and glibc of these versions. Whoever passes
 this package on passes these programs on, too, and is bound by their licenses.
 
 QEMU, which runs the islands, is not in this package. The plugin, usr/lib/motet/release/libmotet_timing_plugin.so, is loaded by QEMU, which is licensed

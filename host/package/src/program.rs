@@ -1,7 +1,6 @@
 //! The program `motet-package`, which `motet package` runs in its place.
 
 use std::{
-    io::Write as _,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
@@ -35,14 +34,7 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(ErrorKind::Usage as u8) } else { ExitCode::SUCCESS };
         }
     };
-    match package(&arguments.options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Standard error may be closed; the status still tells.
-            let _ = writeln!(std::io::stderr(), "motet: {error}");
-            ExitCode::from(error.exit_status())
-        }
-    }
+    motet_error::end("motet", package(&arguments.options).map(|()| 0))
 }
 
 /// Makes the archive, and prints its path.

@@ -1,7 +1,6 @@
 //! The program `motet-sweep`, which `motet sweep` runs in its place.
 
 use std::{
-    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -33,14 +32,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(status);
         }
     };
-    match run(&arguments.options) {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => {
-            // Standard error may be closed; the status still tells.
-            let _ = writeln!(std::io::stderr(), "motet: {error}");
-            ExitCode::from(error.exit_status())
-        }
-    }
+    motet_error::end("motet", run(&arguments.options))
 }
 
 /// # Errors

@@ -49,14 +49,7 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(ErrorKind::Usage as u8) } else { ExitCode::SUCCESS };
         }
     };
-    match run(&arguments.options) {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => {
-            // Standard error may be closed; the status still tells.
-            let _ = writeln!(std::io::stderr(), "motet top: {error}");
-            ExitCode::from(error.exit_status())
-        }
-    }
+    motet_error::end("motet top", run(&arguments.options))
 }
 
 fn run(options: &TopOptions) -> Result<u8> {
@@ -112,7 +105,12 @@ fn show(machine: &Watched, interval: Duration) -> Result<u8> {
     let keys = Keys { is_over, reads };
     // It has the terminal restored by the hook for panics, too.
     let mut terminal = ratatui::try_init().context(ErrorKind::Io, || "the terminal".into())?;
-    let outcome = draw(machine, interval, &mut terminal, &keys);
+    // What cannot be drawn on a terminal that has hung up is no failure.
+    let outcome =
+        draw(machine, interval, &mut terminal, &keys).or_else(|error| match keys.have_ended(Duration::ZERO) {
+            Ok(true) => Ok(End::Asked),
+            Ok(false) | Err(_) => Err(error),
+        });
     // One that has hung up is not to be restored; and what is dropped would say so where nobody hears it, which is a panic.
     if ratatui::try_restore().and_then(|()| terminal.show_cursor()).is_err() {
         std::mem::forget(terminal);
@@ -165,8 +163,8 @@ struct Keys {
 }
 
 impl Keys {
-    /// Those that are pressed within this time: when there are some, it waits no longer. `None`: there will be no more.
-    fn next(&self, within: Duration) -> std::io::Result<Option<Vec<KeyEvent>>> {
+    /// Waits for keys for this time at most. Whether there will be none any more: a signal has come, or the terminal has hung up.
+    fn have_ended(&self, within: Duration) -> std::io::Result<bool> {
         let input = std::io::stdin();
         let mut ends = [PollFd::new(&input, PollFlags::IN)];
         let within = Timespec::try_from(within).map_err(std::io::Error::other)?;
@@ -174,7 +172,12 @@ impl Keys {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        if self.is_over.load(Ordering::Relaxed) || ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+        Ok(self.is_over.load(Ordering::Relaxed) || ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR))
+    }
+
+    /// Those that are pressed within this time: when there are some, it waits no longer. `None`: there will be no more.
+    fn next(&self, within: Duration) -> std::io::Result<Option<Vec<KeyEvent>>> {
+        if self.have_ended(within)? {
             return Ok(None);
         }
         self.reads.store(true, Ordering::Relaxed);

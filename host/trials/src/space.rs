@@ -8,12 +8,13 @@ const GIB: u64 = 1 << 30;
 /// What a first run of everything writes, with a new system beside it that is being set up, and what a later one does.
 const FIRST_RUN: u64 = 12 * GIB;
 const LATER_RUN: u64 = 3 * GIB;
-/// With less nothing can be compiled, and hardly a machine started.
-const LEAST: u64 = GIB / 4;
+/// With less nothing can be compiled. What tests leave for a while needs little, and often has a small disk of its own.
+const LEAST_BUILT: u64 = GIB / 4;
+const LEAST_LEFT: u64 = GIB / 64;
 
-/// Where a run writes: what is built, and what tests leave for a while.
-fn places(target: &Path) -> [PathBuf; 2] {
-    [target.to_owned(), std::env::temp_dir()]
+/// Where a run writes, and how much it needs there: what is built, and what tests leave for a while.
+fn places(target: &Path) -> [(PathBuf, u64); 2] {
+    [(target.to_owned(), LEAST_BUILT), (std::env::temp_dir(), LEAST_LEFT)]
 }
 
 /// Bytes that are left on the disk of a folder, or of the nearest one above it that is there.
@@ -45,7 +46,7 @@ fn too_little(target: &Path, left: u64, needed: u64) -> Option<String> {
 
 /// Whether the run cannot go on for want of space; if so, where.
 pub fn exhausted(target: &Path) -> Option<String> {
-    let full = places(target).into_iter().find(|place| left(place).is_some_and(|left| left < LEAST))?;
+    let (full, _) = places(target).into_iter().find(|(place, least)| left(place).is_some_and(|left| left < *least))?;
     Some(format!(
         "the disk of {} is full, so nothing that has failed tells of Motet: make room, or name a folder on another disk in CARGO_TARGET_DIR (TMPDIR for what tests leave for a while)",
         full.display()

@@ -55,14 +55,14 @@ fn serves() -> Result<(), String> {
         let start = Instant::now();
         // QEMU takes connections before the machine listens, and ends them then.
         let answer = loop {
-            match fetch(port) {
+            match fetch(port, "/file") {
                 Ok(body) => break Ok(body),
                 Err(error) if start.elapsed() > PATIENCE || !running.goes_on() => break Err(error),
                 Err(_) => thread::sleep(Duration::from_millis(100)),
             }
         };
         // Another connection, while the server runs on.
-        let again = fetch(port);
+        let again = fetch(port, "/file");
         running.kill();
         let ended = running.wait();
         if answer.as_ref() != Ok(&file()) || again.as_ref() != Ok(&file()) {
@@ -131,11 +131,11 @@ fn answer(mut stream: &TcpStream, body: &[u8]) -> std::io::Result<()> {
     stream.write_all(body)
 }
 
-/// The file, from a server in the machine whose port is published.
-fn fetch(port: u16) -> Result<Vec<u8>, String> {
+/// What a server in the machine, whose port is published, has at a path.
+pub fn fetch(port: u16, path: &str) -> Result<Vec<u8>, String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(text)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
-    stream.write_all(b"GET /file HTTP/1.0\r\n\r\n").map_err(text)?;
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").map_err(text)?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).map_err(text)?;
     let head = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or("no answer")?;

@@ -2,20 +2,11 @@
 //!
 //! `tests/shown/packages` lists Debian's packages, which `scripts/setup.sh --shown` fetches; `tests/shown` has what each test runs.
 
-use std::{
-    fs,
-    io::{Read as _, Write as _},
-    net::{Ipv4Addr, TcpStream},
-    path::PathBuf,
-    process::Command,
-    sync::OnceLock,
-    thread,
-    time::Duration,
-};
+use std::{fs, path::PathBuf, process::Command, sync::OnceLock, thread, time::Duration};
 
 use crate::{
     libraries::run,
-    outside::free_port,
+    outside::{fetch, free_port},
     process::{self, Ended, Motet},
     trial::{Trial, trial},
 };
@@ -96,28 +87,15 @@ fn nginx() -> Result<(), String> {
     let (publish, machine_file) = (format!("{port}:80"), process::root().join("tests/shown/nginx.toml"));
     let options = ["--machine", &machine_file.display().to_string(), "--publish", &publish, "--", "sh /in/nginx.sh"];
     served(&machine(&["nginx.sh"], &options)?, || {
-        let asked: Vec<_> = (0..AT_ONCE).map(|_| thread::spawn(move || get(port, "/version"))).collect();
+        let asked: Vec<_> = (0..AT_ONCE).map(|_| thread::spawn(move || fetch(port, "/version"))).collect();
         let answers: Vec<_> = asked.into_iter().map(|asked| asked.join().map_err(|_| "it panicked")).collect();
-        let wrong: Vec<_> = answers.iter().filter(|answer| **answer != Ok(Ok("first\n".into()))).collect();
-        get(port, "/done")?;
+        let wrong: Vec<_> = answers.iter().filter(|answer| **answer != Ok(Ok(b"first\n".to_vec()))).collect();
+        fetch(port, "/done")?;
         if wrong.is_empty() { Ok(()) } else { Err(format!("{} of {AT_ONCE} are wrong: {wrong:?}", wrong.len())) }
     })?
     .expect_code(0)?
     .expect_output(NGINX)
     .map(drop)
-}
-
-/// What a server at a published port has at this path.
-fn get(port: u16, path: &str) -> Result<String, String> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(text)?;
-    stream.set_read_timeout(Some(LIMIT / 4)).map_err(text)?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: motet\r\nConnection: close\r\n\r\n").map_err(text)?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).map_err(text)?;
-    match answer.split_once("\r\n\r\n") {
-        Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(body.to_owned()),
-        _ => Err(format!("{answer:?}")),
-    }
 }
 
 const NGINX: &str = "first
